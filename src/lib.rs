@@ -32,7 +32,7 @@ pub use conjure_runtime::{
 pub use conjure_skill::Skill;
 pub use conjure_toolbox::{Approver, Tool, ToolOutput, approver_fn, tool_fn};
 
-/// Files that sessions are given and files that they produce.
+/// The files that sessions are given, and the files that they produce.
 pub mod artifact {
     pub use conjure_actors::artifacts::{Artifacts, SharedArtifactError};
     pub use conjure_artifact::{
@@ -66,7 +66,7 @@ pub mod config {
     };
 }
 
-/// The loop of a conversation, for embedders that drive it themselves: turns, events, limits, compaction.
+/// The loop of a conversation, for embedders that run it themselves: turns, events, limits and compaction.
 pub mod conversation {
     pub use conjure_conversation::{
         AfterResponse, AwaitedResult, CallOutcome, Compaction, CompactionError, CompactionPolicy, Composer,
@@ -88,7 +88,7 @@ pub mod hosted {
     pub use conjure_conversation::{HostedFiles, HostedSkill, HostedSource, HostedSupport};
 }
 
-/// Where sessions are recorded, so that they survive.
+/// The stores of event logs, which make sessions durable.
 pub mod journal {
     #[cfg(feature = "sqlite")]
     pub use conjure_journal::SqliteOptions;
@@ -100,7 +100,7 @@ pub mod journal {
     };
 }
 
-/// The model: the trait, its requests and responses, models that play a script, and the services behind names.
+/// The model: the trait, requests and responses, scripted models, and the services behind names.
 pub mod model {
     pub use conjure_base::ContainerId;
     pub use conjure_conversation::scripted::{
@@ -118,7 +118,7 @@ pub mod model {
     pub use conjure_runtime::{KeyVariable, ModelTarget, ModelTargetError};
 }
 
-/// What the model is told of the skills: the system prompt and the tool definitions.
+/// The model's view of skills: the system prompt and the tool definitions.
 pub mod prompt {
     pub use conjure_prompt::{
         BuiltinTool, PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillLocations, SkillTool,
@@ -178,7 +178,7 @@ pub mod server {
     };
 }
 
-/// A session: what it is opened with, how it is spoken to, what it reports.
+/// A session: how to open it, how to send messages and decisions to it, and which events it reports.
 pub mod session {
     pub use conjure_actors::session::{
         Accepted, Answer, Input as UserInput, Resume, Session, SessionError, SessionOptions, SessionSnapshot,
@@ -227,7 +227,7 @@ pub mod tenant {
     pub use conjure_runtime::{DiskUsage, Tenant, TenantPolicy, TenantUsage};
 }
 
-/// Tools that the model may call, and who allows the calls.
+/// Tools that the model may call, and the approval of calls.
 pub mod tool {
     pub use conjure_base::CallId;
     pub use conjure_conversation::{
@@ -243,7 +243,7 @@ pub mod tool {
     };
 }
 
-/// The examples of the README, so that they stay true.
+/// The examples of the README, which are compiled as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

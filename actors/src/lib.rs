@@ -5,11 +5,17 @@
 //!
 //! A [`runtime`] is the root of the tree, its tenants and their sessions.
 //!
-//! The other modules: [`supervision`] has OTP's semantics (child specs, strategies, restart intensity, ordered
-//! shutdown, monitors) on the actors of `ractor`, and knows nothing of sessions. [`executors`] supervises a session's
-//! sandbox. [`artifacts`] has the artifacts of a session. [`catalogs`] follows directories of skills. [`admission`]
-//! divides shared resources between tenants. [`tenants`] has their limits and their spending. [`metrics`] names what is
-//! counted.
+//! The other modules:
+//!
+//! - [`supervision`] has OTP's semantics (child specs, strategies, restart intensity, ordered shutdown, monitors) on the actors of
+//!   `ractor`, and knows nothing of sessions.
+//! - [`executors`] supervises a session's sandbox, and [`pool`] keeps warm sandboxes ready.
+//! - [`artifacts`] has the artifacts of a session.
+//! - [`catalogs`] follows directories of skills.
+//! - [`admission`] divides shared resources between tenants.
+//! - [`tenants`] has their limits and their spending.
+//! - [`maintenance`] runs periodic background tasks.
+//! - [`metrics`] names what is counted.
 
 pub mod admission;
 pub mod artifacts;

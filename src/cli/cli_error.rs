@@ -13,7 +13,7 @@ use conjure::{Error, ErrorKind, ModelError, RuntimeError, SessionError};
 pub(crate) enum ExitStatus {
     /// Success.
     Success,
-    /// The model or an internal operation failed; for `validate`: a skill is not valid.
+    /// The model or an internal operation failed. For `validate`: a skill is not valid.
     Failed,
     /// The command line, the configuration or an input cannot be used.
     Usage,
@@ -23,7 +23,7 @@ pub(crate) enum ExitStatus {
     Refused,
     /// A denial ended the run.
     Denied,
-    /// A tool call awaits approval, and nobody was there to decide.
+    /// A tool call awaits approval, and there was no user to decide.
     AwaitingApproval,
     /// SIGINT.
     Interrupted,
@@ -201,7 +201,7 @@ impl From<conjure::sandbox::ImageError> for CliError {
 
 /// The error if there is no sandbox.
 pub(crate) fn sandbox_error(error: Error) -> CliError {
-    // Refused before an attempt: the configuration asks for what the sandbox cannot do.
+    // The configuration asks for something that the sandbox does not support, so no attempt was made.
     let is_refused = match &error {
         Error::Container { source: None, .. } => true,
         Error::Container { source: Some(source), .. } => source.kind() == SandboxErrorKind::NotEnforced,

@@ -1,7 +1,7 @@
-//! The runtime that a command uses: its data folder, its tenant, and its shutdown.
+//! The runtime that a command uses: its data directory, its tenant, and its shutdown.
 //!
-//! State: that of the runtime. Without a usable data folder, or with `--ephemeral`, only the files that a session
-//! produced outlive the command.
+//! State: the state of the runtime. Without a usable data directory, or with `--ephemeral`, only the files that a session produced outlive
+//! the command.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::cli::args::{DataArgs, LOCAL_TENANT};
 use crate::cli::cli_error::{CliError, OTHER_DATA_DIR_HINT};
 use crate::cli::terminal::{Terminal, printable};
 
-/// How long the shutdown may take. Sandboxes that have not ended then end by themselves.
+/// The timeout of the shutdown. Sandboxes that have not ended by then end by themselves.
 pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether a session is kept.
@@ -37,15 +37,15 @@ pub(crate) struct CommandRuntime {
     pub(crate) runtime: Runtime,
     pub(crate) tenant: TenantId,
     pub(crate) persistence: Persistence,
-    /// The options that select the same sessions again.
+    /// The options that select the same sessions in another command.
     selection_options: String,
     /// Dropped after the runtime, which uses it.
     temporary: Option<TempDir>,
 }
 
 impl CommandRuntime {
-    /// A runtime for a command that opens a session. If the default data folder cannot be used, a temporary one is
-    /// used with a warning, and nothing is kept. A data folder that the user named must be usable.
+    /// A runtime for a command that opens a session. If the default data directory cannot be used, it prints a warning, uses a temporary
+    /// one, and keeps nothing. A data directory that the user named must be usable.
     pub(crate) async fn for_run(
         data_args: &DataArgs,
         persistence: Persistence,
@@ -94,13 +94,13 @@ impl CommandRuntime {
             )
             .with_hint("`--data DIR` names one, as does `CONJURE_DATA`"));
         };
-        // A missing folder is not created: its name is misspelt, or there never was a session.
+        // A missing directory is not created: its name may be wrong, or there never was a session.
         if config.data().is_some() && !folder.exists() {
             let told = format!("the data folder `{}` is not there", printable(&folder.to_string_lossy()));
             return Err(CliError::usage(told)
                 .with_hint("`--data DIR` names the one that the sessions are in, as does `CONJURE_DATA`"));
         }
-        // Sessions have pinned their skills.
+        // Sessions have their skills pinned, so the configured skills are not loaded.
         let config = config.with(Settings { skill_paths: Some(Vec::new()), ..Settings::default() })?;
         let runtime = Runtime::spawn(without_pools(options(config)).data(folder)).await?;
         Ok(Self::new(runtime, data_args, Persistence::Persistent, None))
@@ -122,7 +122,7 @@ impl CommandRuntime {
         Self { runtime, tenant: data_args.tenant.clone(), persistence, selection_options, temporary }
     }
 
-    /// The outputs that the skills of a session declare; empty with a warning if they cannot be read.
+    /// The outputs that the skills of a session declare. Prints a warning and returns none if they cannot be read.
     pub(crate) async fn outputs(&self, session: SessionId, terminal: &Terminal) -> Vec<ExpectedOutput> {
         self.runtime.outputs(&self.tenant, session).await.unwrap_or_else(|error| {
             terminal.warning(&format!("what the skills say that they make was not looked at: {error}"));
@@ -130,7 +130,7 @@ impl CommandRuntime {
         })
     }
 
-    /// Keeps the workspace of a session that is not kept. Returns its path, or `None` if it stays with the session.
+    /// Keeps the workspace of a session that is not kept. Returns its path, or `None` if the session keeps it.
     pub(crate) async fn keep_workspace(
         &mut self,
         session: SessionId,
@@ -149,25 +149,25 @@ impl CommandRuntime {
         format!("conjure sessions resume{} {session}", self.selection_options)
     }
 
-    /// The command that goes on with this session at the terminal.
+    /// The command that continues this session in the chat.
     pub(crate) fn chat_command(&self, session: SessionId) -> String {
         format!("conjure chat{} --resume {session}", self.selection_options)
     }
 
-    /// How to decide on this call of the session.
+    /// A hint how to decide on this call of the session.
     pub(crate) fn decide_hint(&self, session: SessionId, call: &CallId) -> String {
         let call = shell_word(call.as_str());
         let deciding = format!("conjure sessions decide{} {session} {call}", self.selection_options);
         format!("`{deciding} --allow` runs it and goes on, `--deny` in its place goes on without")
     }
 
-    /// Shuts the runtime down: sandboxes first, the journal last. Fails if that did not end in time.
+    /// Shuts the runtime down: sandboxes first, the journal last. Fails if this does not finish in time.
     pub(crate) async fn shut_down(&self) -> Result<(), RuntimeError> {
         self.runtime.shutdown(SystemClock.deadline(CLEANUP_TIMEOUT)).await
     }
 }
 
-/// Quotes a word for a shell, whoever chose it.
+/// Quotes a word for a shell. This is safe for any input.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -182,7 +182,7 @@ pub(crate) fn with_data_dir(data_args: &DataArgs, config: &Config) -> Result<Con
     Ok(config.with(Settings { data: data_args.data.clone(), ..Settings::default() })?)
 }
 
-/// Whether the data folder cannot be written, so that another one may be used.
+/// Whether the data directory cannot be written, so that another one may be used.
 fn is_unusable(error: &RuntimeError) -> bool {
     match error {
         RuntimeError::Data { .. } => true,
@@ -205,7 +205,7 @@ fn spawn_error(error: RuntimeError) -> CliError {
     }
 }
 
-/// A data folder that is removed with the command.
+/// A data directory that is deleted when the command ends.
 fn temporary_data_dir() -> Result<TempDir, CliError> {
     let around = std::env::temp_dir();
     tempfile::Builder::new().prefix("conjure-").tempdir_in(&around).map_err(|error| {
@@ -216,7 +216,7 @@ fn temporary_data_dir() -> Result<TempDir, CliError> {
     })
 }
 
-/// A command has one session at most, so warm sandboxes are of no use.
+/// Disables the pools of warm sandboxes. A command has at most one session, so they are of no use.
 fn without_pools(options: RuntimeOptions) -> RuntimeOptions {
     options.pool(PoolSettings { jail: Some(0), docker: Some(0), ..PoolSettings::default() })
 }

@@ -1,10 +1,10 @@
-//! Opens the folders and files that the user named for output on the command line.
+//! Opens the directories and files that the user named for output on the command line.
 //!
-//! A tool may create a link wherever it may write, even just before the command writes there. So the path is resolved
-//! once, component by component, and everything is written through the resulting handle. Links are followed where
-//! only people write, and refused in folders that tools write to ([`ToolDirs`]).
+//! A tool may create a link wherever it can write, even just before the command writes there. So the path is resolved once, component by
+//! component, and everything is written through the resulting handle. Links are followed in directories that only users write to. They are
+//! refused in directories that tools write to ([`ToolDirs`]).
 //!
-//! State: only the open folders.
+//! State: only the open directories.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,16 +16,16 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 
-/// Opens a folder itself, and no link to it.
+/// Opens a directory itself, and never a link to it.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens an entry itself, whatever it is.
+/// Opens an entry itself, of any type.
 const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The most links in a path, as in the kernel.
+/// The maximum number of links in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Folders that tools may write to, including everything below them.
+/// Directories that tools may write to, including everything below them.
 #[derive(Debug, Default)]
 pub(crate) struct ToolDirs {
     /// Their devices and inodes.
@@ -36,14 +36,14 @@ pub(crate) struct ToolDirs {
 #[derive(Debug)]
 pub(crate) struct OpenDir {
     pub(crate) handle: OwnedFd,
-    /// Its path without links when it was opened; for messages.
+    /// Its path without links at the time of opening; for messages.
     pub(crate) path: PathBuf,
 }
 
 /// Why a destination cannot be written to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DestinationError {
-    /// A tool may have put it there.
+    /// The entry is a link that a tool may have created.
     #[error("`{}` is a link in a folder that tools write to, so it is not followed; name the folder that is meant", at.display())]
     Link {
         /// The link.
@@ -60,7 +60,7 @@ pub(crate) enum DestinationError {
 }
 
 impl ToolDirs {
-    /// Those of these paths that exist.
+    /// Records these paths, if they exist.
     pub(crate) fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
         let ids = paths.into_iter().filter_map(|path| rustix::fs::stat(path).ok());
         Self { ids: ids.map(|stat| (stat.st_dev, stat.st_ino)).collect() }
@@ -86,8 +86,8 @@ pub(crate) fn open_dir(path: &Path, tools: &ToolDirs) -> Result<OpenDir, Destina
     Ok(walk.into_folder())
 }
 
-/// Opens the parent folder of a file, which need not exist. Returns also its name there, after following links; the
-/// entry itself is no link. Blocks.
+/// Opens the parent directory of a file, which need not exist. Follows links, and returns the resulting parent and the file's name in it.
+/// That entry is not a link. Blocks.
 pub(crate) fn open_parent(path: &Path, tools: &ToolDirs) -> Result<(OpenDir, OsString), DestinationError> {
     let mut walk = PathWalk::new(path, tools)?;
     while let Some(name) = walk.next() {
@@ -115,7 +115,7 @@ enum EntryKind {
 struct PathWalk<'t> {
     tools: &'t ToolDirs,
     root: Step,
-    /// The folders from the root on. `..` returns to the previous one: the parent may have changed meanwhile.
+    /// The directories from the root on. `..` returns to the previous one, because the real parent may have changed meanwhile.
     steps: Vec<Step>,
     pending: VecDeque<OsString>,
     links: usize,
@@ -191,7 +191,7 @@ impl<'t> PathWalk<'t> {
     fn make(&mut self, name: &OsStr) -> Result<(), DestinationError> {
         let here = &self.here().folder.handle;
         let made = match rustix::fs::mkdirat(here, name, Mode::from_raw_mode(0o777)) {
-            // Another process was faster.
+            // Another process may have created the directory first.
             Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(here, name, FOLDER, Mode::empty()),
             Err(errno) => Err(errno),
         };

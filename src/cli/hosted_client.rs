@@ -10,7 +10,7 @@ use crate::cli::cli_error::ExitStatus;
 use crate::cli::cli_error::{CliError, OTHER_DATA_DIR_HINT};
 use crate::cli::terminal::{Terminal, printable};
 
-/// The hint if the service does not know what a command names.
+/// The hint if the service does not know something that the command names.
 pub(crate) const REMOTE_LIST_HINT: &str = "`conjure skills remote list` lists what there is";
 
 /// Creates the client with the key of this process. The key is redacted from here on.
@@ -40,7 +40,7 @@ pub(crate) fn unconfigured_error(error: ConfigError) -> CliError {
     }
 }
 
-/// The error of the service or the connection to it. `missing` is the hint if something is not found.
+/// The error of the service or of the connection to it. `missing` is the hint if an object is not found.
 pub(crate) fn service_error(error: &HostedError, missing: &str) -> CliError {
     use HostedErrorKind as Kind;
     let exit = match error.kind() {

@@ -15,10 +15,10 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// The most characters of one line.
+/// The maximum length of a line, in characters.
 const MAX_LINE_CHARS: usize = 160;
 
-/// A megabyte, as engines count.
+/// A megabyte, as container engines count it.
 const MEGABYTE: u64 = 1_000_000;
 
 /// Builds the image, and prints an error if that fails.
@@ -101,7 +101,7 @@ fn show(news: &ImageProgress, terminal: &Terminal) {
         ImageProgress::Sent(bytes) => {
             terminal.styled(Style::Dim, &format!("  {} MB have gone to the engine", bytes / MEGABYTE));
         }
-        // A progress of a later version.
+        // A progress kind of a later version.
         _ => {}
     }
 }

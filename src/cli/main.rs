@@ -1,4 +1,4 @@
-//! The entry of the command: reads the command line, starts the log, runs the subcommand, and returns its exit code.
+//! The entry point of the command: parses the command line, starts the log, runs the subcommand, and returns the exit code.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -29,13 +29,13 @@ use crate::cli::signals::EndingSignals;
 use crate::cli::skills;
 use crate::cli::terminal::Terminal;
 
-/// Reads the command line, runs the subcommand, and returns the exit code.
+/// Parses the command line, runs the subcommand, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
     let environment = ProcessEnv::from_process();
     let terminal = Arc::new(Terminal::of_process(&environment));
     let args = match Args::of_process() {
         Ok(args) => args,
-        // Help and version are printed on standard output, and are no errors; clap tells which is which.
+        // Help and version are printed on standard output and are not errors. clap distinguishes them.
         Err(error) => {
             let exit = if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success };
             terminal.clap(&error);
@@ -139,12 +139,12 @@ fn in_runtime(work: impl Future<Output = Result<ExitStatus, CliError>>) -> Resul
         .build()
         .map_err(|error| CliError::internal(format!("the runtime did not start: {error}")))?;
     let done = runtime.block_on(work);
-    // A thread that reads standard input cannot be interrupted; the process ends now.
+    // A thread that reads standard input cannot be interrupted. It ends with the process.
     runtime.shutdown_timeout(Duration::ZERO);
     done
 }
 
-/// Starts the log if the environment asks for it. It has no content of messages.
+/// Starts the log if the environment enables it. The log never contains the content of messages.
 fn start_log(environment: &ProcessEnv) -> Result<(), CliError> {
     let Some(filter) = environment.log_filter() else { return Ok(()) };
     let filter = EnvFilter::builder().parse(filter).map_err(|error| {

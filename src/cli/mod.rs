@@ -1,6 +1,6 @@
-//! The command line. It uses only the public API of the library, as any embedder does.
+//! The command line. It uses only the public API of the library, like any embedder.
 //!
-//! The result goes to standard output, progress and errors to standard error. No state is kept between runs.
+//! The result goes to standard output, and progress and errors to standard error. No state is kept between runs.
 
 mod main;
 

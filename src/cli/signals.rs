@@ -1,7 +1,7 @@
-//! SIGINT and SIGTERM: the first one ends the work in order, the second ends the program at once.
+//! SIGINT and SIGTERM: the first signal ends the work in order, and the second one ends the program at once.
 //!
-//! The work handles them itself. [`with_forced_exit`] handles them, too, because the work may be blocked by a write
-//! to a standard error that nobody reads.
+//! The work handles signals itself. [`with_forced_exit`] handles them too, because the work may be blocked by a write to a standard error
+//! that is not read.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::cli::cli_error::{CliError, ExitStatus};
 
-/// Longer than an orderly shutdown takes, with all its timeouts.
+/// Longer than an orderly shutdown takes with all its timeouts. After that, the program ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long the work may still print after a second signal.
@@ -21,11 +21,11 @@ const FINAL_OUTPUT_TIME: Duration = Duration::from_secs(1);
 pub(crate) enum EndingSignals {
     /// SIGINT and SIGTERM.
     All,
-    /// SIGTERM. After SIGINT the work may go on.
+    /// SIGTERM only. After SIGINT the work may continue.
     Termination,
 }
 
-/// Runs `work` as a task. A signal that must end it, and that it does not handle in time, ends the wait for it.
+/// Runs `work` as a task. If a signal must end the work, and the work does not end in time, returns without waiting for it.
 pub(crate) async fn with_forced_exit(
     ending: EndingSignals,
     work: impl Future<Output = ExitStatus> + Send + 'static,

@@ -1,8 +1,7 @@
 //! Standard output and standard error: colours, redaction, and closed pipes.
 //!
-//! It holds the redactor of the run, because all output goes through it. A closed reader (`conjure … | head`) is no
-//! error: writing does nothing, and [`Terminal::output_is_closed`] reports it. A full disk is an error:
-//! [`Terminal::output_failure`] reports it.
+//! It holds the redactor of the run, because all output passes through it. A closed reader (`conjure … | head`) is not an error: writes do
+//! nothing, and [`Terminal::output_is_closed`] returns true. A full disk is an error: [`Terminal::output_failure`] returns it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
@@ -13,7 +12,7 @@ use conjure::session::Redactor;
 
 use crate::cli::cli_error::CliError;
 
-/// The width of what is no terminal.
+/// The width if the output is not a terminal.
 const DEFAULT_COLUMNS: usize = 80;
 
 /// The output of the command.
@@ -69,7 +68,7 @@ impl Terminal {
         }
     }
 
-    /// Redacts these secrets in everything that is written from now on. Only the first call counts.
+    /// Redacts these secrets in everything that is written from now on. Only the first call has an effect.
     pub(crate) fn redact(&self, redactor: Redactor) {
         let _ = self.redactor.set(redactor);
     }
@@ -79,14 +78,13 @@ impl Terminal {
         self.styled(Style::Plain, line);
     }
 
-    /// Prints a line on standard error that begins with `word` in this style.
+    /// Prints a line on standard error that begins with `word`. The word has this style.
     pub(crate) fn marked(&self, style: Style, word: &str, rest: &str) {
         let line = self.redacted(&format!("{word}{rest}")).into_owned();
-        // If a secret spans the end of the word, the line is not styled.
+        // The line is not styled if a secret spans the end of the word.
         let (word, rest) = line.strip_prefix(word).map_or(("", line.as_str()), |rest| (word, rest));
         let line = format!("{}{}\n", self.paint(style, &printable_lines(word)), printable_lines(rest));
-        // One write per line, so that lines of other threads are not mixed in. A closed standard error cannot be
-        // reported.
+        // Each line is one write, so that lines of other threads are not mixed in. A closed standard error cannot be reported.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 
@@ -106,12 +104,12 @@ impl Terminal {
         let _ = io::stderr().lock().write_all(words.as_bytes());
     }
 
-    /// The text for a terminal: without the secrets of the run, and without control characters other than line ends.
+    /// Cleans text for a terminal: redacts the secrets of the run, and escapes control characters except line ends.
     pub(crate) fn cleaned(&self, text: &str) -> String {
         printable_lines(&self.redacted(text))
     }
 
-    /// How many columns standard error has; 80 if it is no terminal.
+    /// The number of columns of standard error; 80 if it is not a terminal.
     pub(crate) fn columns(&self) -> usize {
         let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
         size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(DEFAULT_COLUMNS)
@@ -136,8 +134,8 @@ impl Terminal {
         if error.use_stderr() { self.note(text.trim_end()) } else { self.output(text.trim_end()) }
     }
 
-    /// Prints lines on standard output, byte for byte. On a terminal control characters are escaped, since a model, a
-    /// tool or a file must not control it.
+    /// Prints lines on standard output, byte for byte. On a terminal, control characters are escaped, because a model, a tool or a file
+    /// must not control the terminal.
     pub(crate) fn output(&self, text: &str) {
         let text = self.redacted(text);
         let text = if io::stdout().is_terminal() { printable_lines(&text).into() } else { text };
@@ -145,7 +143,7 @@ impl Terminal {
         self.write_output(&[&text, line_end]);
     }
 
-    /// Prints a part of a line on standard output; more follows on the same line. On a terminal the text must be clean.
+    /// Prints a part of a line on standard output; more follows on the same line. On a terminal, the text must be cleaned before.
     pub(crate) fn output_part(&self, text: &str) {
         self.write_output(&[&self.redacted(text)]);
     }
@@ -170,7 +168,7 @@ impl Terminal {
         self.output_closed.load(Ordering::Relaxed)
     }
 
-    /// Why standard output could not be written, other than a closed reader.
+    /// The error if standard output could not be written, except for a closed reader.
     pub(crate) fn output_failure(&self) -> Option<&str> {
         self.output_failure.get().map(String::as_str)
     }
@@ -183,19 +181,19 @@ impl Terminal {
         }
     }
 
-    /// `text` without the secrets of the run.
+    /// Returns `text` with the secrets of the run redacted.
     pub(crate) fn redacted<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
         self.redactor.get().map_or(std::borrow::Cow::Borrowed(text), |redactor| redactor.redact(text))
     }
 }
 
-/// `text` on one line for a terminal. Control characters except the tab are escaped, with which a file's name or a
-/// tool's output could move the cursor or change colours. Invisible and reordering characters are escaped, too.
+/// Returns `text` on one line for a terminal. Control characters except the tab are escaped, because they could move the cursor or change
+/// colours. Invisible and reordering characters are escaped, too.
 pub(crate) fn printable(text: &str) -> String {
     escape(text, |c| c == '\t')
 }
 
-/// The same for several lines.
+/// Like [`printable`], for several lines.
 pub(crate) fn printable_lines(text: &str) -> String {
     escape(text, |c| matches!(c, '\t' | '\n'))
 }

@@ -1,4 +1,4 @@
-//! The admission gate: requests wait, with a deadline, until the scheduler admits them, and release their permit when
+//! The admission gate. Requests wait, with a deadline, until the scheduler admits them. They release their permit when
 //! they end.
 
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use super::fair_scheduler::{AdmissionDecision, FairScheduler, Requester, Share, 
 use crate::metrics::GaugeShare;
 use crate::metrics::names;
 
-/// The advised retry time as long as nothing has been measured.
+/// The suggested retry delay while nothing has been measured.
 const FIRST_GUESS: Duration = Duration::from_millis(250);
 
-/// The longest advised retry time, whatever was measured.
+/// The longest suggested retry delay, whatever was measured.
 const LONGEST_ADVICE: Duration = Duration::from_secs(60);
 
-/// Longer admissions are measured as this.
+/// The longest measured duration of an admission. Longer admissions count as this long.
 const LONGEST_HOLD: Duration = Duration::from_secs(3_600);
 
 /// The error of a request that was not admitted. Nothing was started, and the same request may be sent again.
@@ -28,16 +28,16 @@ const LONGEST_HOLD: Duration = Duration::from_secs(3_600);
 #[error("{what} of the tenant `{tenant}` are {admitted}, and {waiting} more wait: {}", advice(*retry_after))]
 #[non_exhaustive]
 pub struct Overloaded {
-    /// What was requested, in the gate's words.
+    /// The requested resource, by the name that was given to [`AdmissionGate::new`].
     pub what: &'static str,
-    /// The tenant whose share is used up.
+    /// The tenant of the request.
     pub tenant: TenantId,
     /// How many requests of the tenant are admitted.
     pub admitted: u32,
     /// How many requests of the tenant wait.
     pub waiting: usize,
-    /// When another attempt makes sense, estimated from how long earlier admissions lasted. `None`: never, because the
-    /// tenant's share is zero.
+    /// After which time another attempt makes sense, estimated from how long earlier admissions lasted. `None` if no
+    /// attempt can succeed, because the tenant's share is zero.
     pub retry_after: Option<Duration>,
 }
 
@@ -60,8 +60,8 @@ pub struct AdmissionLoad {
     pub waiting: usize,
 }
 
-/// Limits how many requests use a shared thing at a time, and gives each tenant its [`Share`]. Cheap to clone; clones
-/// are the same gate.
+/// Limits how many requests use a shared resource at a time, and gives each tenant its [`Share`]. Cheap to clone;
+/// clones share one gate.
 ///
 /// ```
 /// use std::time::Duration;
@@ -93,7 +93,7 @@ struct GateState {
     scheduler: FairScheduler,
     /// The waiting requests. Each gets its permit through its sender.
     waiting: HashMap<Ticket, oneshot::Sender<Permit>>,
-    /// The moving average of how long an admission lasts. `None`: none has ended yet.
+    /// The moving average of how long an admission lasts; `None` if none has ended yet.
     usual_hold: Option<Duration>,
     reported: ReportedLoad,
 }
@@ -110,11 +110,11 @@ struct ReportedLoad {
 pub struct Permit {
     gate: Arc<Inner>,
     requester: Requester,
-    /// The time at which the permit has the longest measured age.
+    /// The time at which the age of the permit reaches the longest measured duration.
     aged: Deadline,
 }
 
-/// A waiting request. Dropping it gives up its place in the queue.
+/// A waiting request. Dropping this removes it from the queue.
 struct WaitGuard<'a> {
     gate: &'a Arc<Inner>,
     requester: &'a Requester,
@@ -123,8 +123,8 @@ struct WaitGuard<'a> {
 }
 
 impl AdmissionGate {
-    /// A gate for `what` (for messages, such as "the sandboxes") that admits `capacity` requests at a time. Each tenant
-    /// has `default_share` until it gets a share of its own.
+    /// A gate that admits `capacity` requests at a time. Messages and metrics call its resource `what`, such as "the
+    /// sandboxes". Each tenant has `default_share` until it gets a share of its own.
     #[must_use]
     pub fn new(what: &'static str, capacity: u32, default_share: Share) -> Self {
         let scheduler = FairScheduler::new(capacity, default_share);
@@ -137,18 +137,16 @@ impl AdmissionGate {
         Self { inner: Arc::new(Inner { what, state }) }
     }
 
-    /// Waits until one more request of this tenant is admitted. Cancel safe: dropping the future gives up the place in
-    /// the queue.
+    /// Waits until one more request of this tenant is admitted. Cancel safe: dropping the future leaves the queue.
     ///
     /// # Errors
-    /// When the tenant has as many waiting requests as its share allows, when its share is zero, or when the deadline
-    /// passed.
+    /// When the tenant has the maximum number of waiting requests, when its share is zero, or when the deadline passed.
     pub async fn admit(&self, tenant: &TenantId, deadline: Deadline) -> Result<Permit, Overloaded> {
         self.wait(&tenant.into(), deadline, |state| self.inner.overloaded(state, tenant)).await
     }
 
-    /// Waits for room that no tenant waits for, for work that is done in advance. It belongs to no tenant and is never
-    /// refused. Cancel safe: dropping the future gives up the place in the queue.
+    /// Waits for room that no tenant waits for, for work that is done in advance. The permit belongs to no tenant, and
+    /// the request is never refused. Cancel safe: dropping the future leaves the queue.
     pub(crate) async fn admit_background(&self) -> Permit {
         match self.wait(&Requester::Background, Deadline::NEVER, |_| ()).await {
             Ok(permit) => permit,
@@ -191,7 +189,7 @@ impl AdmissionGate {
         let state = self.inner.lock();
         self.inner.count_refusal();
         let refusal = refusal(&state);
-        // It is behind the lock, too.
+        // Dropping the `WaitGuard` takes the lock, so the lock must be free.
         drop(state);
         drop(waiting);
         Err(refusal)
@@ -202,7 +200,7 @@ impl AdmissionGate {
         self.inner.change(|scheduler| scheduler.set_capacity(capacity));
     }
 
-    /// Changes the share of a tenant; `None`: the default share. Admitted and waiting requests stay.
+    /// Changes the share of a tenant; `None` restores the default share. Admitted and waiting requests stay.
     pub fn set_share(&self, tenant: &TenantId, share: Option<Share>) {
         self.inner.change(|scheduler| scheduler.set_share(&tenant.into(), share));
     }
@@ -235,7 +233,7 @@ impl AdmissionGate {
         }
     }
 
-    /// The load by this tenant's requests. The capacity is that of its share.
+    /// The load by this tenant's requests. The capacity is the limit of its share.
     #[must_use]
     pub fn tenant_load(&self, tenant: &TenantId) -> AdmissionLoad {
         let (state, requester) = (self.inner.lock(), tenant.into());
@@ -246,11 +244,11 @@ impl AdmissionGate {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, GateState> {
-        // Every change of the state is whole.
+        // Safe after a panic: the state is consistent wherever a change of it can panic.
         lock(&self.state)
     }
 
-    /// Reports the load as metrics. It runs under the lock, so the last report is the true one.
+    /// Reports the load as metrics. The caller holds the lock, so reports are in order and the last one is current.
     fn report(&self, state: &mut GateState) {
         let GateState { scheduler, reported, .. } = state;
         let admitted = usize::try_from(scheduler.admitted()).unwrap_or(usize::MAX);
@@ -289,7 +287,7 @@ impl Inner {
         let mut unwanted = Vec::new();
         while let Some((requester, ticket)) = state.scheduler.next() {
             let permit = Permit::new(self, requester);
-            // A requester that has just stopped waiting has no sender any more, or does not receive the permit.
+            // A requester that has just stopped waiting has removed its sender, or does not receive the permit.
             match state.waiting.remove(&ticket) {
                 Some(sender) => unwanted.extend(sender.send(permit).err()),
                 None => unwanted.push(permit),
@@ -297,7 +295,7 @@ impl Inner {
         }
         self.report(&mut state);
         drop(state);
-        // Each takes the lock, and may admit another.
+        // The drop of a permit takes the lock, and may admit another request.
         drop(unwanted);
     }
 }
@@ -307,7 +305,7 @@ impl Permit {
         Self { gate: Arc::clone(gate), requester, aged: SystemClock.deadline(LONGEST_HOLD) }
     }
 
-    /// The tenant of the permit; `None`: it belongs to background work.
+    /// The tenant of the permit; `None` if it belongs to background work.
     #[must_use]
     pub const fn tenant(&self) -> Option<&TenantId> {
         self.requester.tenant()
@@ -318,7 +316,8 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let held = LONGEST_HOLD.saturating_sub(SystemClock.remaining(self.aged));
         let mut state = self.gate.lock();
-        // An eighth of what is new: it follows a change within a dozen admissions, and no single one moves it far.
+        // Each new duration counts one eighth. So the average follows a change within a dozen admissions, and no single
+        // duration changes it much.
         state.usual_hold = Some(
             state
                 .usual_hold
@@ -332,7 +331,8 @@ impl Drop for Permit {
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
-        // Else it was admitted: the permit, if it was not taken, is dropped with its channel, after the lock.
+        // Otherwise the request was admitted. A permit that was not received is dropped with its channel, after the
+        // lock is released.
         if state.waiting.remove(&self.ticket).is_some() {
             state.scheduler.cancel_wait(self.requester, self.ticket);
             self.gate.report(&mut state);

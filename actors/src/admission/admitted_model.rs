@@ -38,7 +38,7 @@ impl Model for AdmittedModel {
         let admitted = async move { gate.admit(&tenant, SystemClock.deadline(timeout)).await };
         let answering = admitted.map(move |admitted| match admitted {
             Ok(permit) => Either::Left(model.stream(request).inspect(move |_| {
-                // Held as long as the stream is.
+                // The stream holds the permit until it is dropped.
                 let _ = &permit;
             })),
             Err(refused) => Either::Right(stream::once(ready(Err(refused.into())))),

@@ -47,8 +47,8 @@ impl ExecutorSource for AdmittedSource {
     }
 }
 
-/// The deadline for the wait for admission, if the start must be over by `deadline`. A tenth of the time remains for
-/// the start itself, or for an error that still reaches the caller.
+/// The deadline for the wait for admission, if the start must end by `deadline`. A tenth of the time remains for the
+/// start itself, or for returning an error to the caller in time.
 pub(crate) fn deadline_before(deadline: Deadline) -> Deadline {
     let left = SystemClock.remaining(deadline);
     SystemClock.deadline(left.saturating_sub(left / 10)).min(deadline)

@@ -1,14 +1,16 @@
 //! The order of admission: weighted max-min fairness, as a pure state machine without a clock.
 //!
-//! The next permit goes to the tenant that has the least now in relation to its weight. Among equals it goes to the one
-//! that was given the least since it waits (start-time fair queueing: a tenant that begins to wait starts where the
-//! others are, without savings). Within a tenant the order is first in, first out. So a tenant gains nothing by being
-//! early, by asking often, or by holding permits for long.
+//! - The next permit goes to the tenant with the fewest admitted requests in relation to its weight.
+//! - Among equals, it goes to the tenant that has received the least. This is start-time fair queueing: a tenant that
+//!   begins to wait starts at the virtual time of the others, and earns no credit while it is idle.
+//! - Within a tenant, the order is first in, first out.
 //!
-//! Background work, which is done before a tenant needs it, has its own lane. It gets only room that no tenant waits
-//! for. Otherwise a part of the room would go to whoever comes often.
+//! So a tenant gains nothing by being early, by requesting often, or by holding permits for long.
 //!
-//! A tenant that holds nothing and does not wait is forgotten.
+//! Background work is done before a tenant needs it. It has its own lane, and gets only room that no tenant waits for.
+//! Otherwise a part of the room would go to the tenants that request most often.
+//!
+//! The scheduler keeps no state of a tenant that holds no permit and does not wait, except its configured share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
@@ -18,13 +20,13 @@ use conjure_base::TenantId;
 /// The share of a tenant at an [`AdmissionGate`](super::AdmissionGate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// The tenant's weight in relation to others when there is not enough room: weight 3 gets three times as much as
-    /// weight 1. Larger weights than [`Share::HEAVIEST`] count as that.
+    /// The tenant's weight when there is not enough room: weight 3 gets three times as much as weight 1. Weights above
+    /// [`Share::HEAVIEST`] count as [`Share::HEAVIEST`].
     pub weight: NonZeroU32,
-    /// How many requests of the tenant are admitted at a time, however much room there is. 0: each request is refused
-    /// at once.
+    /// The maximum number of admitted requests of the tenant, however much room there is. With 0, each request is
+    /// refused at once.
     pub admitted: u32,
-    /// How many requests of the tenant may wait. One more is refused at once. 0: none waits.
+    /// The maximum number of waiting requests of the tenant. Further requests are refused at once. With 0, none waits.
     pub waiting: u32,
 }
 
@@ -44,7 +46,7 @@ impl Default for Share {
     }
 }
 
-/// Who asks for a permit.
+/// The requester of a permit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Requester {
     Tenant(TenantId),
@@ -67,14 +69,14 @@ impl From<&TenantId> for Requester {
     }
 }
 
-/// The cost of one admission at weight 1. It is divisible by every weight up to 10, and precise to a millionth for all
-/// others.
+/// The cost of one admission at weight 1. Dividing it by a weight up to 10 is exact. For all other weights the result
+/// is precise to a millionth.
 const UNIT: u64 = 2_520 * 1_000_000;
 
-/// The share of background work, whatever tenants have: it is never refused.
+/// The share of background work, which is never refused.
 const BACKGROUND: Share = Share { weight: NonZeroU32::MIN, admitted: u32::MAX, waiting: u32::MAX };
 
-/// The place of a waiting request.
+/// The place of a waiting request in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(u64);
 
@@ -83,7 +85,7 @@ pub(super) struct Ticket(u64);
 pub(super) enum AdmissionDecision {
     Admitted,
     Waiting(Ticket),
-    /// The requester has as many waiting requests as it may, or its share is zero.
+    /// The requester has the maximum number of waiting requests, or its share is zero.
     Refused,
 }
 
@@ -95,9 +97,9 @@ pub(super) struct FairScheduler {
     default_share: Share,
     shares: BTreeMap<Requester, Share>,
     lanes: BTreeMap<Requester, Lane>,
-    /// The requesters that wait and may have more, the next one first.
+    /// The requesters that wait and may have one more permit, the next one first.
     ready: BTreeSet<Rank>,
-    /// The virtual time: requesters that begin to wait start here.
+    /// The virtual time, at which requesters that begin to wait start.
     virtual_time: u64,
     tickets: u64,
 }
@@ -108,7 +110,7 @@ struct Lane {
     share: Share,
     admitted: u32,
     waiting: VecDeque<Ticket>,
-    /// What the requester was given, divided by its weight.
+    /// The sum of the requester's admissions, each divided by its weight.
     served: u64,
 }
 
@@ -121,7 +123,7 @@ struct Rank {
 }
 
 impl Lane {
-    /// The rank of a requester; `None`: it does not wait, or it has all it may have.
+    /// The rank of a requester; `None` if it does not wait or has its maximum of permits.
     fn rank(&self, requester: &Requester) -> Option<Rank> {
         let is_ready = !self.waiting.is_empty() && self.admitted < self.share.admitted;
         let load = match requester {
@@ -146,7 +148,7 @@ impl FairScheduler {
         }
     }
 
-    /// Requests a permit. [`FairScheduler::next`] returns the tickets that are admitted later.
+    /// Requests a permit. A later call of [`FairScheduler::next`] returns the ticket of a waiting request.
     pub(super) fn request(&mut self, requester: &Requester) -> AdmissionDecision {
         let share = self.share(requester);
         let has_room = self.admitted < self.capacity;
@@ -199,17 +201,18 @@ impl FairScheduler {
         self.change(requester, |lane, _| lane.admitted = lane.admitted.saturating_sub(1));
     }
 
-    /// Cancels a waiting request. Nothing happens if it was admitted before.
+    /// Cancels a waiting request. Has no effect if the request was admitted before.
     pub(super) fn cancel_wait(&mut self, requester: &Requester, ticket: Ticket) {
         self.change(requester, |lane, _| lane.waiting.retain(|waiting| *waiting != ticket));
     }
 
-    /// Changes the capacity. If more requests are admitted than that, none is admitted until enough have ended.
+    /// Changes the capacity. If more requests are admitted than the new capacity, no other is admitted until enough
+    /// have ended.
     pub(super) const fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity;
     }
 
-    /// Changes the share of a requester; `None`: the default share. Admitted and waiting requests stay.
+    /// Changes the share of a requester; `None` restores the default share. Admitted and waiting requests stay.
     pub(super) fn set_share(&mut self, requester: &Requester, share: Option<Share>) {
         match share {
             Some(share) => drop(self.shares.insert(requester.clone(), share)),
@@ -219,7 +222,7 @@ impl FairScheduler {
         self.change(requester, |lane, _| lane.share = share);
     }
 
-    /// Changes the share of those that have none of their own.
+    /// Changes the share of the tenants that have none of their own.
     pub(super) fn set_default_share(&mut self, share: Share) {
         self.default_share = share;
         let lanes: Vec<Requester> = self.lanes.keys().cloned().collect();
@@ -259,7 +262,7 @@ impl FairScheduler {
         self.lanes.values().map(|lane| lane.waiting.len()).sum()
     }
 
-    /// Changes a lane, and sorts it in again.
+    /// Changes the lane of a requester, and updates its rank.
     fn change<T>(&mut self, requester: &Requester, change: impl FnOnce(&mut Lane, u64) -> T) -> T {
         let share = self.share(requester);
         let lane = self.lanes.entry(requester.clone()).or_insert_with(|| Lane {

@@ -1,9 +1,9 @@
-//! Admission: what many tenants share on one machine (sandboxes, model calls) is divided between them by shares.
+//! Admission: tenants share the sandboxes and model calls of one machine by weight and limits.
 //!
-//! An [`AdmissionGate`] stands in front of one such thing. While there is room, each request is admitted at once.
-//! Otherwise requests are admitted in the order of their tenants' [`Share`]s and not of their arrival, so a tenant with
-//! a thousand requests waits behind itself. A pure state machine (`fair_scheduler`) decides the order.
-//! [`AdmittedModel`] and [`AdmittedSource`] put a model and sandboxes behind a gate.
+//! An [`AdmissionGate`] limits one such resource. While there is room, each request is admitted at once. Otherwise
+//! requests are admitted by their tenants' [`Share`]s and not in the order of their arrival. So a tenant with a
+//! thousand requests delays mainly itself. A pure state machine (`fair_scheduler`) decides the order. [`AdmittedModel`]
+//! and [`AdmittedSource`] put a model and sandboxes behind a gate.
 
 mod admission_gate;
 mod fair_scheduler;

@@ -1,8 +1,9 @@
 //! The actor that does the slow work for a session's artifacts, and has the session's actor record the results.
 //!
-//! Each request is a tracked task. It ends when nobody waits for it any more, at its deadline, and with the actor. Only
-//! a registration that is being recorded continues until its outcome is known. State: the names of registrations in
-//! progress, so that no file is read for a name that is about to be taken.
+//! Each request is a tracked task. The task ends when its caller stops waiting, at its deadline, or with the actor. The exception
+//! is a registration that is being recorded: its task continues until the outcome is known.
+//!
+//! State: the names of registrations in progress, so that no file is read for a name that is about to be taken.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -100,7 +101,7 @@ impl Worker for ArtifactRegistryActor {
     }
 }
 
-/// Runs the work and answers, unless the caller stops waiting before.
+/// Runs the work and answers the caller, unless the caller stops waiting first.
 async fn run_and_reply<T, F, W>(reply: ReplyTo<T>, work: F)
 where
     T: Send + 'static,
@@ -113,7 +114,7 @@ where
     }
 }
 
-/// Runs the work until nobody waits for it. If it is not done by then, the caller gets an error.
+/// Runs the work until the caller stops waiting or the deadline passes. Returns the result, or sends the error to the caller.
 async fn until_abandoned<T: Send + 'static, D>(
     mut reply: ReplyTo<T>,
     work: impl Future<Output = Result<D, SessionError>>,
@@ -134,8 +135,8 @@ async fn until_abandoned<T: Send + 'static, D>(
     }
 }
 
-/// Answers with the result, if there is one in time. The work itself runs to its end, because a message on its way
-/// cannot be recalled.
+/// Sends the result to the caller, or an error at the deadline. The work itself runs to its end, because a sent message cannot be
+/// recalled.
 async fn to_result<T: Send + 'static>(
     reply: ReplyTo<T>,
     work: impl Future<Output = Result<T, SessionError>>,
@@ -154,8 +155,8 @@ async fn to_result<T: Send + 'static>(
 }
 
 impl RegistryDeps {
-    /// Registers an artifact: ingests its content, if there is room; pins it; has it recorded. The temporary pin is
-    /// released when the outcome is known.
+    /// Registers an artifact: ingests its content if there is room, pins it, and has it recorded. The temporary pin is released
+    /// when the outcome is known.
     async fn register(&self, registration: Registration, reply: ReplyTo<Artifact>) {
         let deadline = reply.deadline();
         let holding = async {
@@ -172,7 +173,7 @@ impl RegistryDeps {
             self.record(change, deadline).await?;
             let artifacts = self.entry.artifacts(&self.services);
             let recorded = artifacts.iter().find(|recorded| recorded.name == artifact.name).cloned();
-            // It may have been unregistered since.
+            // The artifact may have been unregistered since.
             Ok(recorded.map_or(artifact, Arc::unwrap_or_clone))
         };
         to_result(reply, recording).await;
@@ -181,7 +182,7 @@ impl RegistryDeps {
     async fn ingest(&self, registration: Registration) -> Result<Artifact, SessionError> {
         let Self { services, entry, .. } = self;
         let name = registration.name.clone();
-        // Nothing is read for a name that is taken.
+        // If the name is taken, nothing is read.
         if entry.artifacts(services).iter().any(|artifact| artifact.name == name) {
             return Err(ArtifactError::Exists { name }.into());
         }
@@ -191,7 +192,7 @@ impl RegistryDeps {
             let reason = "the content lies in another store than that of the session's tenant".to_owned();
             return Err(ArtifactError::Unsupported(reason).into());
         }
-        // Dropping the future ends the work.
+        // Nothing cancels this token: dropping the future ends the work.
         let cancel = CancellationToken::new();
         let opened = services.ingestor.open(registration, services.resolver.store(), &cancel).await?;
         let _room = match opened.is_stored() {
@@ -212,7 +213,7 @@ impl RegistryDeps {
         let resolved = services.resolver.resolve(uri, &artifacts, deadline, &cancel).await?;
         if let Some(fetched) = &resolved.newly_fetched {
             match self.record(ArtifactChange::Fetch(Box::new(fetched.clone())), deadline).await {
-                // It was unregistered meanwhile.
+                // The artifact was unregistered meanwhile.
                 Ok(()) | Err(SessionError::Rejected(Rejection::NoArtifact { .. })) => {}
                 Err(error) => return Err(error),
             }
@@ -225,7 +226,7 @@ impl RegistryDeps {
         Ok(self.services.resolver.open(&resolved).await?)
     }
 
-    /// Has a change recorded. Returns when the outcome is known; by then no attempt is on its way.
+    /// Has the session's actor record a change. Returns when the outcome is known; by then no attempt is on its way.
     async fn record(&self, change: ArtifactChange, deadline: Deadline) -> Result<(), SessionError> {
         let (reply, answer) = Reply::new(deadline);
         tokio::pin!(answer);
@@ -235,12 +236,12 @@ impl RegistryDeps {
             match self.session.send_with_deadline(ActorMessage::Request(request), deadline).await {
                 Ok(()) => {}
                 Err(SendError::DeadlinePassed(_)) => return Err(SessionError::DeadlinePassed),
-                // It ends, and this with it.
+                // The session's actor is ending, and this actor with it.
                 Err(_) => return Err(SessionError::Lost),
             }
             message = tokio::select! {
                 biased;
-                // It was not delivered or not handled, because its turn has just ended.
+                // The message came back, undelivered or unhandled, because its turn has just ended. It is sent again.
                 Ok(message) = returned => message,
                 answer = &mut answer => return answer.unwrap_or(Err(SessionError::Lost)),
             };

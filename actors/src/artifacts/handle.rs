@@ -11,16 +11,16 @@ use crate::session::{Session, SessionError, SessionRequest};
 
 use super::request::ArtifactRequest;
 
-/// The artifacts of a session: files and data that it was given by name. Cheap to clone; calls revive the session.
+/// The artifacts of a session: the named files and data given to it. Cheap to clone; calls revive the session.
 ///
-/// Names are plain text here and are checked: an invalid name is a typed error.
+/// The methods take names as plain text and check them. An invalid name is a typed error.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
     session: Session,
 }
 
 impl Session {
-    /// The session's artifacts: files and data that it was given by name.
+    /// The session's artifacts: the named files and data given to it.
     #[must_use]
     pub fn artifacts(&self) -> Artifacts {
         Artifacts { session: self.clone() }
@@ -50,8 +50,8 @@ impl Artifacts {
         self.session.request(message).await
     }
 
-    /// Resolves a reference: a file of a skill, an artifact, or the content of a URL. URLs are fetched if the content
-    /// that was fetched before is stale.
+    /// Resolves a reference: a file of a skill, an artifact, or the content of a URL. A URL is fetched again if its last fetched
+    /// content is stale.
     ///
     /// # Errors
     /// [`SessionError::Artifact`] if the reference cannot be resolved.
@@ -80,7 +80,7 @@ impl Artifacts {
     /// One artifact of the session. Nothing is fetched.
     ///
     /// # Errors
-    /// When the session has none of this name.
+    /// When the session has no artifact of this name.
     pub async fn info(&self, name: &str) -> Result<Artifact, SessionError> {
         let artifacts = self.all().await?;
         let known = || artifacts.iter().map(|artifact| artifact.name.as_str()).take(20).collect::<Vec<_>>();
@@ -90,10 +90,10 @@ impl Artifacts {
         })
     }
 
-    /// Removes an artifact from the session, from its tools' next call on. Running readers of it continue.
+    /// Removes an artifact from the session. Tools no longer see it from their next call on. Running readers of it continue.
     ///
     /// # Errors
-    /// When the session has none of this name.
+    /// When the session has no artifact of this name.
     pub async fn unregister(&self, name: &str) -> Result<(), SessionError> {
         let name = ArtifactName::new(name).map_err(ArtifactError::from)?;
         self.change(ArtifactChange::Unregister(name)).await

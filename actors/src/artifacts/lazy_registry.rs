@@ -1,5 +1,4 @@
-//! The address of a session's artifact registry, which stands below the session's actor and is started by the first
-//! request.
+//! Starts a session's artifact registry on the first request, below the session's actor.
 //!
 //! State: the address of the running registry. It ends with the session's actor.
 
@@ -24,7 +23,7 @@ const QUEUE_CAPACITY: usize = 64;
 #[derive(Clone)]
 pub(crate) struct LazyRegistry {
     child_scope: ChildScope,
-    /// Held by the caller that starts the registry.
+    /// The caller that starts the registry holds this lock.
     address: Arc<tokio::sync::Mutex<Option<Address<ArtifactRequest>>>>,
 }
 
@@ -34,8 +33,8 @@ impl LazyRegistry {
         Self { child_scope, address: Arc::default() }
     }
 
-    /// Returns the running registry, and starts it if none runs. If the registry fails, its waiting requests are lost,
-    /// nothing recorded is, and the next request starts it again.
+    /// Returns the address of the running registry. Starts the registry if it does not run. If the registry fails, its waiting
+    /// requests are lost, but nothing recorded is. The next request starts it again.
     pub(crate) async fn get_or_start(
         &self,
         deps: &RegistryDeps,
@@ -46,7 +45,7 @@ impl LazyRegistry {
             if address.is_running() {
                 return Ok(address.clone());
             }
-            // Nothing is left of one that is about to be gone.
+            // Waits until nothing is left of a registry that is stopping.
             if let Some(last) = address.monitor() {
                 tokio::select! {
                     biased;

@@ -63,7 +63,7 @@ impl ContentPinning {
         true
     }
 
-    /// Pins the contents that the session has and that are held, and unpins all others.
+    /// Pins the contents of the session's artifacts and of registrations in progress, and unpins all others.
     pub(crate) async fn sync(&self) {
         let _exclusive = self.exclusive.lock().await;
         let wanted = {

@@ -6,7 +6,7 @@ use conjure_conversation::{Artifact, SessionFile};
 
 use crate::session::{ReplyTo, SessionError};
 
-/// A request about a session's artifacts that takes time.
+/// A slow request about a session's artifacts.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ArtifactRequest {
@@ -21,7 +21,7 @@ pub enum ArtifactRequest {
     Resolve {
         /// The reference.
         uri: ArtifactUri,
-        /// Answered with what the reference leads to.
+        /// Answered with the resolved reference.
         reply: ReplyTo<ResolvedReference>,
     },
     /// Opens the content of a reference.
@@ -43,7 +43,7 @@ pub enum ArtifactRequest {
 }
 
 impl ArtifactRequest {
-    /// Answers a request that is not carried out.
+    /// Answers the request with an error instead of carrying it out.
     pub(crate) fn reject(self, error: SessionError) {
         match self {
             Self::Register { reply, .. } => reply.send(Err(error)),

@@ -13,8 +13,7 @@ use futures_util::future::BoxFuture;
 use crate::session::SessionError;
 use crate::supervision::Failure;
 
-/// The services with which a session's artifacts are ingested and resolved. A session whose components have none has no
-/// artifacts.
+/// The services that ingest and resolve a session's artifacts. A session without these services has no artifacts.
 #[derive(Clone)]
 pub struct ArtifactServices {
     /// Ingests sources.
@@ -27,10 +26,10 @@ pub struct ArtifactServices {
     pub quota: Arc<dyn StoreQuota>,
 }
 
-/// Decides whether a session's tenant may have more in its store. It is asked before a content is stored for an
-/// artifact.
+/// Decides whether a session's tenant may store more. The registry asks before it stores a content for an artifact.
 pub trait StoreQuota: Send + Sync {
-    /// Reserves this many bytes for a content that is about to be stored. Others find that much less room. Cancel safe.
+    /// Reserves this many bytes for a content that is about to be stored. Other reservations find that much less space. Cancel
+    /// safe.
     ///
     /// # Errors
     /// [`SessionError::Quota`] if the tenant's quota is used up, or would be exceeded; [`SessionError::UsageUnknown`].
@@ -49,7 +48,7 @@ impl SpaceReservation {
         Self(Some(Box::new(guard)))
     }
 
-    /// A reservation where nobody counts.
+    /// A reservation without accounting, for a store without a quota.
     pub const fn unlimited() -> Self {
         Self(None)
     }
@@ -61,7 +60,7 @@ impl fmt::Debug for SpaceReservation {
     }
 }
 
-/// There is no quota.
+/// A store without a quota.
 impl StoreQuota for () {
     fn reserve(&self, _: u64) -> BoxFuture<'_, Result<SpaceReservation, SessionError>> {
         Box::pin(std::future::ready(Ok(SpaceReservation::unlimited())))
@@ -88,7 +87,7 @@ pub trait ContentPinner: Send + Sync {
     fn retain(&self, epoch: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>>;
 }
 
-/// The store keeps everything by itself.
+/// A store that keeps all contents, also without pins.
 impl ContentPinner for () {
     fn pin(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
         Box::pin(std::future::ready(Ok(())))
@@ -113,8 +112,8 @@ impl fmt::Debug for ArtifactServices {
     }
 }
 
-/// Whether a session's artifacts have expired because nobody has used the session for so long. A turn that runs or
-/// waits for a person uses it.
+/// Whether a session's artifacts have expired because the session was unused for too long. A session with a turn that runs or waits
+/// for a person is in use.
 #[must_use]
 pub fn have_expired(state: &SessionState, options: &ArtifactOptions, now: Timestamp) -> bool {
     let is_used = state.turn().is_some() || state.view().artifacts().is_empty();

@@ -1,8 +1,8 @@
 //! The actor of the catalog registry. It runs one load of each catalog at a time, and loads a catalog again when its
 //! files change.
 //!
-//! State: the running loads and their waiting callers. After a crash these callers get an error, and the next
-//! incarnation loads everything.
+//! State: the running loads and their waiting callers. After a crash of the actor, these callers get an error, and the
+//! next incarnation loads everything.
 
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
@@ -22,7 +22,7 @@ use super::watch_paths::watch_paths;
 use super::watcher::{ChangedCatalogs, CoverageChange, Watcher};
 use crate::supervision::{Context, Failure, Flow, Reply, Worker};
 
-/// How often a catalog is loaded again at once because directories were found that were not watched before.
+/// The maximum number of loads in a row. A load is repeated if directories were found that were not watched before.
 #[cfg(target_os = "linux")]
 const MAX_RELOADS: usize = 3;
 
@@ -48,7 +48,7 @@ pub(crate) enum CatalogMessage {
     ChangedCatalogs(ChangedCatalogs),
     /// It is time to scan the catalogs that are not watched.
     Rescan,
-    /// A load has ended. It has no outcome if it panicked.
+    /// A load has ended. `result` is `None` if it panicked.
     LoadFinished {
         key: CatalogKey,
         entry: Arc<CatalogEntry>,
@@ -83,7 +83,7 @@ struct CatalogTask {
     load: LoadState,
     /// Callers that wait for the running load.
     waiting: Vec<Reply<Loaded>>,
-    /// Callers that came later and wait for the next load.
+    /// Callers that came after the load began. They wait for the next load.
     queued: Vec<Reply<Loaded>>,
     /// Whether the catalog is scanned periodically.
     is_rescanned: bool,
@@ -94,12 +94,12 @@ enum LoadState {
     #[default]
     Idle,
     Loading,
-    /// A load runs, and another must follow.
+    /// A load runs, and another must follow it.
     LoadingStale,
 }
 
 impl CatalogActor {
-    /// Starts watching, and loads all registered catalogs.
+    /// Starts watching files, and loads all registered catalogs.
     pub(crate) fn start(
         entries: Arc<Entries>,
         options: RegistryOptions,
@@ -189,13 +189,13 @@ impl CatalogActor {
                 drop(key);
                 LoadResult { reload: entry.load(), watched: WatchCoverage::Partial }
             };
-            // An actor that is over has nobody who waits.
+            // If the actor has ended, no caller waits for the result.
             let _ = done.send(result);
         };
         context.spawn_blocking(load).detach();
         let (key, address) = (key.clone(), context.address().clone());
         let report = async move {
-            // It is none when the load panicked.
+            // `None` if the load panicked.
             let result = result.await.ok();
             let _ = address
                 .send_with_deadline(CatalogMessage::LoadFinished { key, entry, result }, Deadline::NEVER)
@@ -211,7 +211,7 @@ impl CatalogActor {
         result: Option<LoadResult>,
         context: &Context<CatalogMessage>,
     ) {
-        // It may have been unregistered meanwhile.
+        // The catalog may have been unregistered meanwhile.
         let is_known = self.entry(key).is_some();
         let is_current = self.entry(key).is_some_and(|current| Arc::ptr_eq(&current, entry));
         let Some(task) = self.tasks.get_mut(key) else { return };
@@ -280,7 +280,7 @@ impl Worker for CatalogActor {
 }
 
 /// Loads a catalog and watches its directories. Directories that are found during the load may have changed before they
-/// were watched, so the catalog is loaded again then.
+/// were watched. In that case the catalog is loaded again.
 #[cfg(target_os = "linux")]
 fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher>) -> LoadResult {
     let watch =
@@ -289,7 +289,7 @@ fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher
     let mut first: Option<Reload> = None;
     for _ in 0..MAX_RELOADS {
         let reload = entry.load();
-        // The changes of all rounds count; the last round has the current state.
+        // The report contains the changes of all loads. Its catalog is that of the last load.
         let reload = match first.take() {
             Some(before) => merge_reloads(before, reload),
             None => reload,
@@ -306,7 +306,7 @@ fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher
         first = Some(reload);
     }
     let _ = coverage;
-    // Directories are created again and again, so the catalog is scanned periodically.
+    // New directories appeared during each load, so the catalog is scanned periodically.
     LoadResult { reload: first.unwrap_or_else(|| entry.load()), watched: WatchCoverage::Partial }
 }
 
@@ -343,7 +343,7 @@ fn schedule_rescan(options: RegistryOptions, context: &Context<CatalogMessage>) 
     let address = context.address().clone();
     let waiting = context.spawn(async move {
         SystemClock.sleep_until(SystemClock.deadline(options.rescan_interval)).await;
-        // Also when many wait: it is to happen.
+        // Waits for room in a full queue: without this message, no further scan would be scheduled.
         let _ = address.send_with_deadline(CatalogMessage::Rescan, Deadline::NEVER).await;
     });
     waiting.detach();
@@ -377,7 +377,8 @@ fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<
     Some(watcher)
 }
 
-/// Waits for changes until they have settled, or for the maximum time.
+/// Waits for a change, and then until changes have settled. This takes at most ten times the debounce time after the
+/// first change.
 #[cfg(target_os = "linux")]
 async fn debounced(watcher: &Watcher, options: RegistryOptions) -> std::io::Result<ChangedCatalogs> {
     let mut changed = watcher.changed().await?;

@@ -1,6 +1,6 @@
 //! One catalog: its definition, its files, and the snapshot that lookups read.
 //!
-//! It is stored beside the actor, so it survives the actor's crash.
+//! It is stored outside the actor, so it survives a crash of the actor.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,9 +15,9 @@ use super::catalog_key::CatalogKey;
 /// The definition of a catalog.
 #[derive(Debug, Clone)]
 pub struct CatalogSpec {
-    /// Skills of the embedder. They come before those that are found.
+    /// Skills of the embedder. They come before the skills that are found in the scopes.
     pub skills: Vec<Arc<Skill>>,
-    /// The scopes in which skills are searched. They are searched again after each change.
+    /// The scopes that are searched for skills. They are searched again after each change.
     pub scopes: Vec<Scope>,
     /// The limits of the search.
     pub bounds: DiscoveryLimits,
@@ -26,7 +26,7 @@ pub struct CatalogSpec {
 }
 
 impl Default for CatalogSpec {
-    /// No skills, lenient validation, the default limits.
+    /// No skills and no scopes, lenient validation, the default limits.
     fn default() -> Self {
         Self {
             skills: Vec::new(),
@@ -38,14 +38,14 @@ impl Default for CatalogSpec {
 }
 
 impl CatalogSpec {
-    /// The skills in these scopes.
+    /// A catalog of the skills in these scopes.
     #[must_use]
     pub fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
         Self { scopes: scopes.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same definition, except that links must not lead out of its scopes. Use it where the scopes' writers must
-    /// not read all files of this process.
+    /// The same definition, except that links must not lead out of its scopes. Use it if those who write to the scopes
+    /// must not read all files of this process.
     pub(crate) const fn within_scope_links(mut self) -> Self {
         self.bounds.links = LinkPolicy::WithinScope;
         self
@@ -55,7 +55,8 @@ impl CatalogSpec {
 /// One catalog.
 pub(crate) struct CatalogEntry {
     pub(crate) spec: CatalogSpec,
-    /// What is known of the catalog's files; `None` during a load, and after a load that panicked.
+    /// The reloader, which knows the catalog's files. `None` before the first load, during a load, and after a load
+    /// that panicked.
     reloader: Mutex<Option<Reloader>>,
     /// The snapshot for lookups; `None` before the first load.
     pub(crate) published: watch::Sender<Option<Arc<Catalog>>>,
@@ -65,7 +66,7 @@ pub(crate) struct CatalogEntry {
 pub(crate) type Entries = RwLock<BTreeMap<CatalogKey, Arc<CatalogEntry>>>;
 
 impl CatalogEntry {
-    /// A catalog that replaces `before`. Lookups find the old snapshot until there is a new one.
+    /// A catalog that replaces `before`. Lookups find the old snapshot until the new one is published.
     pub(crate) fn new(spec: CatalogSpec, before: Option<&Self>) -> Self {
         let published = before.map_or_else(|| watch::Sender::new(None), |before| before.published.clone());
         Self { reloader: Mutex::new(None), spec, published }

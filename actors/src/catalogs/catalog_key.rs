@@ -1,10 +1,10 @@
-//! The key of a catalog: its name and its owner.
+//! The key of a catalog: its name and the tenant that owns it.
 
 use std::fmt;
 
 use conjure_base::TenantId;
 
-/// The name of a catalog: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`.
+/// The name of a catalog: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CatalogName(String);
 
@@ -14,10 +14,10 @@ pub struct CatalogName(String);
 pub struct CatalogNameError(String);
 
 impl CatalogName {
-    /// Checks `text` and makes a catalog name of it.
+    /// Creates a catalog name from `text`.
     ///
     /// # Errors
-    /// When it is empty, longer than 64 bytes, or contains another character.
+    /// When `text` is empty, longer than 64 bytes, or contains another character.
     pub fn new(text: impl Into<String>) -> Result<Self, CatalogNameError> {
         let text = text.into();
         let fits = (1..=64).contains(&text.len())
@@ -38,7 +38,8 @@ impl fmt::Display for CatalogName {
     }
 }
 
-/// The key of a catalog. A catalog of a tenant is found neither by its name alone nor by another tenant.
+/// The key of a catalog. The key of a tenant's catalog contains the tenant, so another tenant does not find it by its
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CatalogKey {
     tenant: Option<TenantId>,
@@ -52,7 +53,7 @@ impl CatalogKey {
         Self { tenant: None, name }
     }
 
-    /// The key of a catalog of this tenant. Links in its directories are followed only to what lies in them
+    /// The key of a catalog of this tenant. The registry follows links in its directories only if they stay inside
     /// ([`LinkPolicy::WithinScope`]).
     ///
     /// [`LinkPolicy::WithinScope`]: conjure_skill::LinkPolicy::WithinScope
@@ -61,13 +62,13 @@ impl CatalogKey {
         Self { tenant: Some(tenant), name }
     }
 
-    /// The tenant that owns the catalog; `None`: the embedder owns it.
+    /// The tenant that owns the catalog; `None` if the embedder owns it.
     #[must_use]
     pub const fn tenant(&self) -> Option<&TenantId> {
         self.tenant.as_ref()
     }
 
-    /// Its name.
+    /// The name of the catalog.
     #[must_use]
     pub const fn name(&self) -> &CatalogName {
         &self.name

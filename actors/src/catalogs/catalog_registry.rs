@@ -1,4 +1,4 @@
-//! The handle of the catalog registry, and its child spec.
+//! The handle of the catalog registry, and the spec of its actor.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -13,7 +13,7 @@ use super::catalog_key::CatalogKey;
 use super::options::{RegistryError, RegistryOptions};
 use crate::supervision::{Address, Backoff, ChildId, ChildSpec, SpecError, WorkerSpec};
 
-/// The registry's child spec before it is part of a tree.
+/// The options of a registry, before it is built into a child spec and a handle.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RegistrySpec {
     options: RegistryOptions,
@@ -26,17 +26,17 @@ impl RegistrySpec {
         Self::default()
     }
 
-    /// Sets how changes are noticed.
+    /// Sets how the registry notices changes.
     #[must_use]
     pub fn options(mut self, options: RegistryOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The actor's spec, and the handle.
+    /// Returns the actor's spec, and the handle.
     ///
     /// # Errors
-    /// None that a caller could cause.
+    /// None in practice, because the actor's id is a valid constant.
     pub fn build(self) -> Result<(ChildSpec, CatalogRegistry), SpecError> {
         let entries = Arc::<Entries>::default();
         let (actor_entries, options) = (Arc::clone(&entries), self.options);
@@ -50,7 +50,8 @@ impl RegistrySpec {
     }
 }
 
-/// The registered skills: named catalogs that follow their directories. Cheap to clone; clones share one registry.
+/// The handle of the registry: named catalogs of skills that follow their directories. Cheap to clone; clones share one
+/// registry.
 #[derive(Clone)]
 pub struct CatalogRegistry {
     address: Address<CatalogMessage>,
@@ -58,8 +59,8 @@ pub struct CatalogRegistry {
 }
 
 impl CatalogRegistry {
-    /// Registers a catalog, replaces one with this key, and loads it. Skills that cannot be loaded are reported as
-    /// diagnostics. If the deadline passes before, the catalog stays registered.
+    /// Registers a catalog and loads it. It replaces a catalog with the same key. Skills that cannot be loaded are
+    /// reported as diagnostics. If the deadline passes before the load ends, the catalog stays registered.
     ///
     /// # Errors
     /// [`RegistryError::Call`], [`RegistryError::BrokeOff`].
@@ -101,13 +102,14 @@ impl CatalogRegistry {
         self.catalog(key).map(|catalog| catalog.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// The skill of this name. Asks no actor.
+    /// The skill with this name. Asks no actor.
     #[must_use]
     pub fn get(&self, key: &CatalogKey, name: &str) -> Option<Arc<Skill>> {
         self.catalog(key)?.get(name).cloned()
     }
 
-    /// The snapshots of a catalog as they are published; `None` if there is no such catalog.
+    /// A receiver of the catalog's snapshots; `None` if there is no such catalog. It holds the current snapshot, or
+    /// `None` before the first load.
     #[must_use]
     pub fn subscribe(&self, key: &CatalogKey) -> Option<watch::Receiver<Option<Arc<Catalog>>>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +122,7 @@ impl CatalogRegistry {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// Kills the actor, whatever it awaits, as a crash would. Lookups still work.
+    /// Kills the registry's actor at its next await, as a crash would. Lookups still work.
     pub fn kill(&self) {
         self.address.kill();
     }

@@ -9,17 +9,18 @@ use crate::supervision::CallError;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct RegistryOptions {
-    /// How long files must be unchanged before a load. The registry waits at most ten times as long.
+    /// How long files must be unchanged before a load. After the first change, the registry waits at most ten times as
+    /// long.
     pub debounce: Duration,
     /// How often the registry scans catalogs whose directories it cannot watch completely.
     pub rescan_interval: Duration,
-    /// How many directories the registry watches at most. The system has a limit as well, for all programs of a user
+    /// The maximum number of watched directories. The operating system has a limit as well, for all programs of a user
     /// together.
     pub max_watches: usize,
 }
 
 impl Default for RegistryOptions {
-    /// 100 ms, 10 s, 50,000 directories.
+    /// A debounce of 100 ms, a scan every 10 s, 50,000 directories.
     fn default() -> Self {
         Self {
             debounce: Duration::from_millis(100),
@@ -36,10 +37,10 @@ pub enum RegistryError {
     /// No such catalog is registered.
     #[error("there is no catalog `{0}`; register it first")]
     NotFound(CatalogKey),
-    /// The load panicked, which is a defect. The last snapshot stays.
+    /// The load panicked, which is a defect. The last snapshot stays published.
     #[error("the loading of catalog `{0}` broke off")]
     BrokeOff(CatalogKey),
-    /// The registry did not answer. The request may still be carried out.
+    /// The registry did not answer. It may still carry out the request.
     #[error("the registry did not answer: {0}")]
     Call(#[from] CallError),
 }

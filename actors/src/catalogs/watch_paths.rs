@@ -1,4 +1,4 @@
-//! Decides which directories must be watched so that no change of a scope's skills is missed.
+//! Computes which directories must be watched so that no change of a scope's skills is missed.
 //!
 //! It reads the file system and changes nothing.
 
@@ -28,7 +28,7 @@ pub(crate) fn watch_paths(scopes: &[Scope], bounds: DiscoveryLimits) -> WatchPat
     let mut watch_paths = WatchPaths::new();
     for scope in scopes {
         add_ancestors(&mut watch_paths, &scope.path);
-        // By links in the way, too.
+        // If the path contains links, the directories above the real path matter, too.
         if let Ok(real) = fs::canonicalize(&scope.path) {
             add_ancestors(&mut watch_paths, &real);
             add_folders(&mut watch_paths, real, bounds);
@@ -37,7 +37,8 @@ pub(crate) fn watch_paths(scopes: &[Scope], bounds: DiscoveryLimits) -> WatchPat
     watch_paths
 }
 
-/// Adds the directories above a path, each with the name of the next one. A missing one may appear later.
+/// Adds the directories above a path, each with the name of its entry that leads to the path. The path itself may
+/// appear later.
 fn add_ancestors(watch_paths: &mut WatchPaths, path: &Path) {
     let absolute = std::path::absolute(path);
     let mut path = absolute.as_deref().unwrap_or(path);
@@ -51,8 +52,8 @@ fn add_ancestors(watch_paths: &mut WatchPaths, path: &Path) {
     }
 }
 
-/// Adds a directory and those below it, level by level, as far as skills are searched. What is below a skill does not
-/// matter.
+/// Adds a directory and those below it, level by level, within the limits of the search. Directories below a skill's
+/// directory are not watched.
 fn add_folders(watch_paths: &mut WatchPaths, root: PathBuf, bounds: DiscoveryLimits) {
     let mut pending = VecDeque::from([(root, 0)]);
     let mut seen = BTreeSet::new();
@@ -62,7 +63,7 @@ fn add_folders(watch_paths: &mut WatchPaths, root: PathBuf, bounds: DiscoveryLim
         }
         let is_skill = ["SKILL.md", "skill.md"].iter().any(|name| folder.join(name).is_file());
         if !is_skill && depth < bounds.depth {
-            // One that cannot be listed may change that.
+            // A directory that cannot be listed is watched too, because it may become readable.
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 if SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
                     continue;

@@ -1,6 +1,6 @@
-//! File system events for all catalogs: which directory is watched for which catalog.
+//! File system events for all catalogs. It records which directory is watched for which catalog.
 //!
-//! Each incarnation of the actor has one `inotify` instance, which ends with it.
+//! Each incarnation of the registry's actor has one `inotify` instance, which ends with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ pub(crate) struct Watcher {
 
 #[derive(Default)]
 struct WatchTable {
-    /// The catalogs for which a directory is watched, by its watch descriptor.
+    /// The catalogs for which a directory is watched, by the watch descriptor of the directory.
     folders: HashMap<i32, BTreeMap<CatalogKey, WatchInterest>>,
 }
 
@@ -39,7 +39,7 @@ struct WatchTable {
 pub(crate) enum CoverageChange {
     /// All directories were watched already.
     Same,
-    /// Some were not watched before, so changes in them may have been missed.
+    /// Some were not watched before. Changes in them may have been missed.
     Grown,
     /// Some cannot be watched.
     Partial,
@@ -54,7 +54,7 @@ pub(crate) enum ChangedCatalogs {
 }
 
 impl Watcher {
-    /// A watcher that watches nothing yet. Must be created within a Tokio runtime.
+    /// A watcher that watches nothing yet. It must be created within a Tokio runtime.
     #[expect(
         deprecated,
         reason = "what is unsound with others is not with an `OwnedFd`, and the way around is unsafe"
@@ -68,8 +68,8 @@ impl Watcher {
         lock(&self.watched)
     }
 
-    /// Watches exactly these directories for a catalog. Missing ones are skipped, because a directory above them is
-    /// among the paths. Blocks.
+    /// Watches exactly these directories for a catalog. Missing ones are skipped, because the directories above them
+    /// are watched as well. Blocks.
     pub(crate) fn watch(&self, key: &CatalogKey, watch_paths: WatchPaths) -> CoverageChange {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -88,7 +88,7 @@ impl Watcher {
                 break;
             }
             match inotify::add_watch(&self.events, &path, flags) {
-                // One folder may be reached by two paths.
+                // Two paths may lead to one directory.
                 Ok(number) => {
                     let interests = watched.folders.entry(number).or_default();
                     if interests.get(key).is_none_or(|before| !before.covers(&interest))
@@ -120,7 +120,7 @@ impl Watcher {
         self.watched().update(&self.events, key, &BTreeMap::new());
     }
 
-    /// Waits for events, and returns the catalogs that they concern.
+    /// Waits for events, and returns the catalogs whose files may have changed.
     pub(crate) async fn changed(&self) -> std::io::Result<ChangedCatalogs> {
         loop {
             let mut ready = self.events.readable().await?;
@@ -158,7 +158,7 @@ impl Watcher {
                 interests.filter(|(_, interest)| interest.has(name.as_deref())).map(|(key, _)| key.clone()),
             );
             if flags.contains(ReadFlags::IGNORED) {
-                // The folder is gone; the number may be used again.
+                // The directory is gone, and its watch descriptor may be used again.
                 watched.folders.remove(&number);
             }
         }
@@ -175,7 +175,7 @@ impl WatchTable {
                 None => drop(interests.remove(key)),
             }
             if interests.is_empty() {
-                // It may be gone already.
+                // The kernel may have removed the watch already.
                 let _ = inotify::remove_watch(events, *number);
             }
             !interests.is_empty()
@@ -184,7 +184,7 @@ impl WatchTable {
 }
 
 impl WatchInterest {
-    /// Whether a change of the entry with this name matters; `None`: the directory itself.
+    /// Whether a change of the entry with this name matters. `None` stands for the directory itself.
     fn has(&self, name: Option<&OsStr>) -> bool {
         match (self, name) {
             (Self::Everything, _) | (Self::Names(_), None) => true,
@@ -210,7 +210,7 @@ impl WatchInterest {
 }
 
 impl ChangedCatalogs {
-    /// The union of both.
+    /// The union of both sets.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Of(mut keys), Self::Of(others)) => {

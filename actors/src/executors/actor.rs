@@ -1,10 +1,11 @@
 //! The actor of one sandbox. It has the sandbox created, watches it, and fails when the sandbox is lost, so that its
 //! supervisor starts a new one.
 //!
-//! State: the sandbox, in joined work of the actor. After a crash of the actor this work removes the sandbox, and only
-//! then the actor counts as gone. After a crash of the process the sandbox ends by itself. Leftovers of a lost sandbox
-//! that change nothing any more are removed in a cleanup task of the slot, after the next sandbox was created. Whoever
-//! ends a session's sandbox waits for that task.
+//! State: the sandbox, in joined work of the actor. After a crash of the actor this work removes the sandbox, and only then the
+//! actor counts as gone. After a crash of the process the sandbox ends by itself.
+//!
+//! Some leftovers of a lost sandbox no longer change anything. A cleanup task of the slot removes them after the next sandbox was
+//! created. The code that ends a session's sandbox waits for that task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ const WARN_AFTER: Duration = Duration::from_secs(20);
 
 /// The actor of one sandbox.
 pub(crate) struct ExecutorActor {
-    /// Shows in the tree that the sandbox is paused, while it is.
+    /// Shows in the tree that the sandbox is paused. `None` while it runs.
     paused: Option<WaitReasonGuard>,
 }
 
@@ -38,9 +39,9 @@ pub(crate) struct ExecutorActor {
 pub(crate) enum ExecutorMessage {
     /// The sandbox has ended by itself.
     Lost(SandboxError),
-    /// Nobody used the sandbox, and it is stopped.
+    /// The sandbox was idle for long enough, and is stopped.
     StopIdle,
-    /// Nobody uses the sandbox, and it is paused.
+    /// The sandbox is idle, and was paused.
     Paused,
     /// The sandbox is used again and has resumed.
     Resumed,
@@ -72,7 +73,7 @@ impl ExecutorActor {
                 if let Some(metrics) = &deps.slot.metrics {
                     metrics.start_failed(&error);
                 }
-                // Told when nothing of it is left.
+                // The error is sent when nothing of the sandbox is left.
                 let _ = ready.send(Err(error));
             }
         });
@@ -117,7 +118,7 @@ async fn run_sandbox(
 ) -> Result<(), (SandboxError, ReadySender)> {
     let ExecutorDeps { source, slot, .. } = deps;
     let SandboxLifecycle { exclusive, closed, .. } = &*slot.lifecycle;
-    // The supervisor sees to it that the one before is gone. This says so again, where it matters.
+    // The supervisor already waits until the previous actor is gone. This lock guarantees it for the sandbox.
     let Some(_moored) = stop.run_until_cancelled(exclusive.lock()).await else { return Ok(()) };
     if closed.is_cancelled() {
         return Err((closed_error(), ready));
@@ -125,7 +126,7 @@ async fn run_sandbox(
     let stop = StopSignal { actor: stop, session: closed };
     let Some(admitted) = stop.run_until(source.acquire_permit(deadline)).await else { return Ok(()) };
     let admitted = match admitted {
-        // Leftovers of the last sandbox count until they are removed, and may be the only obstacle.
+        // The leftovers of the last sandbox count against the limit until they are removed. They may be the only obstacle.
         Err(error) if error.kind() == SandboxErrorKind::Overloaded && slot.lifecycle.has_cleanups() => {
             let left = async {
                 tokio::select! {
@@ -166,7 +167,7 @@ async fn run_sandbox(
                 stop_and_clean(executor.stop(), &*executor, given_up, path).await;
                 let path = path.to_owned();
                 slot.lifecycle.cleanup_later(async move {
-                    // It counts until nothing of it is left.
+                    // The sandbox counts against the limit until nothing of it is left.
                     let _permit = permit;
                     stop_and_clean(executor.cleanup(), &*executor, given_up, &path).await;
                 });
@@ -185,7 +186,7 @@ async fn run_sandbox(
 enum EndReason {
     /// It ended by itself, and another one must replace it soon.
     Lost,
-    /// Nobody wants it any more. Callers that wait for this wait for the complete removal.
+    /// It was ended on purpose. Callers that wait for this wait for the complete removal.
     Ended,
 }
 
@@ -207,7 +208,7 @@ impl StopSignal<'_> {
     }
 }
 
-/// Creates a sandbox, installs the content of the one before, and lets it serve calls.
+/// Initialises a new sandbox, installs the content of the previous one, and lets it serve calls.
 async fn prepare_sandbox(
     executor: &Arc<dyn Executor>,
     deps: &ExecutorDeps,
@@ -233,7 +234,7 @@ async fn install_previous_items(
         let wanted = slot.items();
         let is_among =
             |some: &[InstalledItem], one: &InstalledItem| some.iter().any(|other| other.number == one.number);
-        // It was removed meanwhile.
+        // These items were removed meanwhile.
         for removed in given.iter().filter(|one| !is_among(&wanted, one)) {
             let ContentItem { dir, name, .. } = &removed.item;
             executor.remove_content(*dir, name, CallOptions::until(deadline)).await?;
@@ -258,7 +259,7 @@ async fn install_previous_items(
     Ok(slot.set(Arc::clone(executor), SandboxUsage::new(*idle_policy)))
 }
 
-/// Waits until the sandbox or its actor ends, or until the sandbox was idle for long enough. Then it serves no more
+/// Waits until the sandbox or its actor ends, or until the sandbox was idle for long enough. Afterwards the sandbox serves no more
 /// calls.
 async fn watch(
     sandbox: &Arc<LiveSandbox>,
@@ -277,7 +278,7 @@ async fn watch(
     match stop.run_until(ended).await {
         Some(None) => {
             slot.clear_idle(sandbox);
-            // It may just be ending by itself.
+            // The actor may already be ending.
             let _ = address.send(ExecutorMessage::StopIdle);
             EndReason::Ended
         }
@@ -286,7 +287,7 @@ async fn watch(
                 metrics.lost();
             }
             slot.clear(sandbox, reason.clone());
-            // It may just be ending by itself.
+            // The actor may already be ending.
             let _ = address.send(ExecutorMessage::Lost(reason));
             EndReason::Lost
         }
@@ -302,8 +303,8 @@ async fn watch(
     }
 }
 
-/// Pauses the sandbox while nobody uses it. Returns when it was idle for long enough to be stopped and can no longer be
-/// used. By then its files are on the host.
+/// Pauses the sandbox while it is idle. Returns when it was idle for long enough to be stopped. By then it can no longer be used,
+/// and its files are on the host.
 async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address<ExecutorMessage>) {
     let usage = &sandbox.usage;
     let (mut pause_state, mut counted) = (PauseState::Running, None);
@@ -313,7 +314,7 @@ async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address
                 pause_state = pause(sandbox).await;
                 if pause_state == PauseState::Paused {
                     counted = deps.slot.metrics.as_ref().map(SandboxMetrics::paused);
-                    // It may just be ending by itself, as below.
+                    // The actor may already be ending; the same holds below.
                     let _ = address.send(ExecutorMessage::Paused);
                 }
                 continue;
@@ -340,8 +341,8 @@ async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address
     }
 }
 
-/// Stops a sandbox, and waits until the next sandbox may use its workspace. It gives up after a time limit, because
-/// otherwise the session could never end.
+/// Runs the cleanup of a sandbox. Returns when the next sandbox may use its workspace. Gives up at `given_up`, because otherwise
+/// the session could never end.
 async fn stop_and_clean(
     cleaning: impl Future<Output = ()>,
     executor: &dyn Executor,

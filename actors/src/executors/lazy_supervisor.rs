@@ -12,9 +12,9 @@ use crate::supervision::{
 
 /// The supervisor below which the sandbox's actor is started.
 pub(crate) enum SupervisorRef {
-    /// A supervisor that others start.
+    /// A supervisor in a tree, which calls do not start.
     InTree(Supervisor),
-    /// A supervisor below a session, started by the first call.
+    /// A supervisor below a session, which the first call starts.
     Lazy(LazySupervisor),
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct LazySupervisor {
     attempts: NonZeroU32,
     child_scope: ChildScope,
     made: OnceLock<(Arc<ChildSpec>, Supervisor)>,
-    /// Held by the caller that starts it.
+    /// Held by the caller that starts the supervisor.
     opening: tokio::sync::Mutex<()>,
 }
 
@@ -68,7 +68,7 @@ impl SupervisorRef {
         }
     }
 
-    /// Returns when the supervisor runs. Starts it if it is one that calls start.
+    /// Returns when the supervisor runs. Starts it if it is lazy and does not run.
     pub(super) async fn ensure_running(&self, deadline: Deadline) -> Result<(), StartError> {
         let Self::Lazy(lazy) = self else { return Ok(()) };
         let (spec, supervisor) = lazy.made();
@@ -76,7 +76,7 @@ impl SupervisorRef {
         if supervisor.is_running() {
             return Ok(());
         }
-        // Nothing is left of one that was ended.
+        // Waits until nothing is left of a supervisor that was ended.
         if let Some(last) = supervisor.monitor() {
             last.await;
         }

@@ -70,7 +70,7 @@ impl LiveSandbox {
             && self.executor.wait_ended().now_or_never().is_none()
     }
 
-    /// Runs a call, and ends it if the sandbox ends and the call does not.
+    /// Runs a call. If the sandbox ends before the call does, the call ends as `Lost`.
     pub(crate) async fn run_call<T>(
         &self,
         call: impl Future<Output = Result<T, SandboxError>>,
@@ -148,7 +148,7 @@ impl UseGuard {
             return Ok(());
         }
         let _turn = usage.pause_lock.lock().await;
-        // Another call may have seen to it.
+        // Another call may have resumed the sandbox.
         if usage.is_running() {
             return Ok(());
         }
@@ -163,7 +163,8 @@ impl UseGuard {
 /// a call came in between. Returns the resulting state.
 pub(super) async fn pause(sandbox: &LiveSandbox) -> PauseState {
     let usage = &sandbox.usage;
-    // If the lock is held, or the sandbox runs again, a call was faster. A call that waits for the lock has not begun.
+    // If the lock is held, or the sandbox runs again, a call was faster than this pause. A call that waits for the lock has not
+    // begun.
     let Ok(_turn) = usage.pause_lock.try_lock() else { return PauseState::Running };
     if usage.is_running() {
         return PauseState::Running;
@@ -178,7 +179,7 @@ pub(super) async fn pause(sandbox: &LiveSandbox) -> PauseState {
         return PauseState::Running;
     }
     usage.delay_pause();
-    // The watcher of an ended sandbox is notified.
+    // If the sandbox is lost, its watcher already knows.
     if error.kind() != SandboxErrorKind::Lost {
         tracing::warn!(%error, "an idle sandbox was not paused");
         match bounded(sandbox.executor.resume(options())).await {

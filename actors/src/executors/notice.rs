@@ -1,4 +1,4 @@
-//! What the model is told about a replaced sandbox.
+//! The notice that tells the model about a replaced sandbox.
 
 use std::fmt;
 use std::path::Path;
@@ -17,11 +17,11 @@ pub(crate) struct ModelNotice {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NoticeReason {
-    /// It was lost for this reason.
+    /// The sandbox was lost, for this reason.
     Lost(String),
     /// The session was passivated, and its sandbox was stopped.
     Revived,
-    /// Nobody used it for a while.
+    /// The sandbox was stopped because it was idle.
     StoppedIdle,
 }
 

@@ -14,19 +14,22 @@ pub struct ExecutorOptions {
     /// How long the removal may take. After that a warning names what is left and the removal is given up: the session
     /// continues or ends, and another sandbox may be created in the same workspace.
     pub cleanup_timeout: Duration,
-    /// The time without a call after which the sandbox is paused
-    /// ([`Executor::pause`](conjure_sandbox::Executor::pause)). Background processes use no processor then. They keep
-    /// their memory and their connections, which peers may close meanwhile. The next call resumes everything first;
-    /// nothing is lost, and the model is not told. Sandboxes that cannot be paused stay as they are. A pause that is
-    /// due no earlier than [`ExecutorOptions::unused_after`] never happens. `None`: never.
+    /// The time without a call after which the sandbox is paused ([`Executor::pause`](conjure_sandbox::Executor::pause)). `None`:
+    /// never.
+    ///
+    /// - Background processes use no processor during the pause. They keep their memory and their connections, which peers may
+    ///   close.
+    /// - The next call resumes everything first. Nothing is lost, and the model gets no notice.
+    /// - A sandbox that cannot be paused keeps running.
+    /// - A pause that is due no earlier than [`ExecutorOptions::unused_after`] never happens.
     pub pause_after: Option<Duration>,
-    /// The time without a call after which the sandbox is stopped, paused or not. The workspace stays, and the next
-    /// call has another sandbox created. The model is told what was lost, such as background processes. `None`: the
-    /// sandbox is stopped with its session.
+    /// The time without a call after which the sandbox is stopped, paused or not. The workspace stays, and the next call has
+    /// another sandbox created. A notice tells the model what was lost, such as background processes. `None`: the sandbox is
+    /// stopped with its session.
     pub unused_after: Option<Duration>,
     /// The pauses between replacements.
     pub backoff: Backoff,
-    /// How many replacements in which time are too many. After that only the next call starts another one.
+    /// The maximum number of replacements within a period. After that only the next call starts another one.
     pub intensity: Intensity,
     /// How many replacements in a row may fail to start. After that only the next call starts another one.
     pub attempts: NonZeroU32,

@@ -27,8 +27,7 @@ pub(crate) struct SandboxSlot {
     state: Mutex<SlotState>,
 }
 
-/// Controls who may create a sandbox for a slot, and until when. Callers that wait for the end of the last sandbox hold
-/// it as well.
+/// Allows one sandbox at a time in a slot, until the slot is closed. Code that waits for the end of the last sandbox shares it.
 #[derive(Debug, Default)]
 pub(crate) struct SandboxLifecycle {
     /// Held from before a sandbox is created until nothing of it changes its workspace any more.
@@ -37,12 +36,13 @@ pub(crate) struct SandboxLifecycle {
     pub(crate) closed: CancellationToken,
     /// Tasks that remove the leftovers of former sandboxes.
     cleanups: TaskTracker,
-    /// Those of other sandboxes of the session, which are closed with it.
+    /// The lifecycles of the session's other sandboxes, which are closed with this one.
     further: Mutex<Vec<Arc<SandboxLifecycle>>>,
 }
 
 impl SandboxLifecycle {
-    /// Closes the slot, and those of the session's other sandboxes. Returns when nothing of a sandbox is left. No other is created afterwards.
+    /// Closes this slot and the slots of the session's other sandboxes. Returns when nothing of these sandboxes is left. No sandbox
+    /// is created afterwards.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
         let further = lock(&self.further).clone();
@@ -55,7 +55,7 @@ impl SandboxLifecycle {
         }
     }
 
-    /// The lifecycle of another sandbox of the same session.
+    /// Creates the lifecycle of another sandbox of the same session.
     pub(crate) fn further(&self) -> Arc<Self> {
         let further = Arc::new(Self { closed: self.closed.child_token(), ..Self::default() });
         lock(&self.further).push(Arc::clone(&further));
@@ -81,7 +81,7 @@ impl SandboxLifecycle {
 
 #[derive(Default)]
 struct SlotState {
-    /// The notice that the model has not been told yet.
+    /// The notice that the model has not received yet.
     notice: Option<ModelNotice>,
     /// Installed content, which the next sandbox gets as well.
     #[cfg(target_os = "linux")]
@@ -138,7 +138,7 @@ impl SandboxSlot {
     pub(crate) async fn wait_ready(&self) {
         let mut sandboxes = self.sandbox.subscribe();
         let is_live = |sandbox: &Option<Arc<LiveSandbox>>| sandbox.as_ref().is_some_and(|one| one.is_live());
-        // The sender is here.
+        // `self` holds the sender, so waiting cannot fail.
         let _ = sandboxes.wait_for(is_live).await;
     }
 
@@ -175,7 +175,7 @@ impl SandboxSlot {
         sandbox.end(reason);
     }
 
-    /// Takes the notice for the model, if the sandbox that it describes exists.
+    /// Takes the notice for the model. Returns `None` while there is no new sandbox for it to describe.
     pub(crate) fn take_notice(&self) -> Option<ModelNotice> {
         self.current()?;
         self.state().notice.take()
@@ -187,14 +187,14 @@ impl SandboxSlot {
         self.state().items.clone()
     }
 
-    /// Forgets the content of this name: later sandboxes do not get it.
+    /// Removes the content of this name from the list, so that later sandboxes do not get it.
     #[cfg(target_os = "linux")]
     pub(crate) fn remove_item(&self, dir: ContentDir, name: &str) {
         self.state().items.retain(|known_state| !known_state.is_called(dir, name));
     }
 
-    /// Remembers content that was installed in this sandbox, so that the next one gets it as well. Returns false if
-    /// there is a next one already, which may lack it.
+    /// Remembers content that was installed in this sandbox, so that the next one gets it as well. Returns false if the next
+    /// sandbox already exists, and so may lack the content.
     #[cfg(target_os = "linux")]
     pub(crate) fn add_item(&self, item: &ContentItem, sandbox: &Arc<LiveSandbox>) -> bool {
         // [`SandboxSlot::set_if_unchanged`] reads the items under the same lock.
@@ -211,7 +211,7 @@ impl SandboxSlot {
         is_current
     }
 
-    /// Sets the sandbox as [`SandboxSlot::set`] does, unless the content to install is no longer this.
+    /// Sets the sandbox as [`SandboxSlot::set`] does, unless the content to install differs from `given`.
     #[cfg(target_os = "linux")]
     pub(crate) fn set_if_unchanged(
         &self,

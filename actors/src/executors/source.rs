@@ -12,11 +12,10 @@ use crate::admission::Permit;
 
 /// Creates the sandboxes of one session, one after another, each with the same workspace.
 ///
-/// It is called again only when nothing of the last sandbox changes the workspace any more ([`Executor::stop`]). It
-/// gives each sandbox away by value, so two sessions never have the same one.
+/// The actor asks for another sandbox only when nothing of the last one changes the workspace any more ([`Executor::stop`]). The
+/// source gives each sandbox away by value, so two sessions never have the same one.
 pub trait ExecutorSource: Send + Sync + fmt::Debug {
-    /// The layout of each sandbox. It is known before the first one is created, because the model is told about it
-    /// then.
+    /// The layout of each sandbox. It is known before the first sandbox is created, because the model learns it then.
     fn layout(&self) -> &Layout;
 
     /// The boundaries that the sandboxes enforce, as far as known before one is created.
@@ -46,7 +45,7 @@ pub struct ConnectorSource {
     connector: Arc<dyn Connector>,
     context: ExecutionContext,
     layout: Layout,
-    /// Owns the context's directories.
+    /// Keeps the owner of the context's directories alive.
     _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 

@@ -56,13 +56,13 @@ impl SupervisedExecutorBuilder {
         self
     }
 
-    /// Controls the sandboxes: they are created one at a time, until it is [closed](SandboxLifecycle::close).
+    /// The lifecycle of the sandboxes. They are created one at a time, until the lifecycle is [closed](SandboxLifecycle::close).
     pub(crate) fn lifecycle(&self) -> Arc<SandboxLifecycle> {
         Arc::clone(&self.lifecycle)
     }
 
-    /// A supervised executor for the session's tools, with sandboxes of this source. None is created before the first
-    /// call. If a revived session had a sandbox before, the model is told with the first result that it ended.
+    /// A supervised executor for the session's tools, with sandboxes of this source. No sandbox is created before the first call.
+    /// If a revived session had a sandbox before, the first result tells the model that it ended.
     ///
     /// # Errors
     /// None that a caller could cause.
@@ -72,8 +72,8 @@ impl SupervisedExecutorBuilder {
         supervise(source, supervisor, self.prior_sandbox, self.options, self.lifecycle, self.metrics)
     }
 
-    /// A supervised executor for something else that the session runs in a sandbox of its own. Its supervisor has this id. It ends with the
-    /// session, as the tools' sandbox does.
+    /// A supervised executor for another sandbox of the session, beside the one of its tools. Its supervisor has this id. The
+    /// sandbox ends with the session, as the tools' sandbox does.
     ///
     /// # Errors
     /// If the id is not valid.
@@ -89,8 +89,8 @@ impl SupervisedExecutorBuilder {
         supervise(source, supervisor, PriorSandbox::None, self.options, lifecycle, self.metrics.clone())
     }
 
-    /// A supervised executor that may outlive the session, and the spec of its supervisor, which has this id. The executor works while the
-    /// supervisor runs, wherever the caller starts it.
+    /// A supervised executor that may outlive the session, and the spec of its supervisor, which has this id. The caller may start
+    /// the supervisor anywhere. The executor works while the supervisor runs.
     ///
     /// # Errors
     /// None that a caller could cause.
@@ -129,7 +129,7 @@ pub struct ExecutorsSpec {
 }
 
 impl ExecutorsSpec {
-    /// For a new session, with sandboxes of this source. None is created before the first call.
+    /// A spec for a new session, with sandboxes of this source. None is created before the first call.
     #[must_use]
     pub fn new(source: Arc<dyn ExecutorSource>) -> Self {
         Self { source, options: ExecutorOptions::default(), prior_sandbox: PriorSandbox::None }
@@ -142,8 +142,8 @@ impl ExecutorsSpec {
         self
     }
 
-    /// For a revived session that had a sandbox before, which ended when the session was passivated or its process
-    /// ended. The model is told so with the first result.
+    /// Marks the session as revived. It had a sandbox before, which ended when the session was passivated or its process ended. The
+    /// model is told so with the first result.
     #[must_use]
     pub fn resumed(mut self) -> Self {
         self.prior_sandbox = PriorSandbox::Existed;

@@ -31,7 +31,7 @@ use crate::supervision::{
 /// How long a session waits for the end of its sandbox.
 const CLEANUP: Duration = Duration::from_secs(30);
 
-/// The sandbox of one session, over all replacements; see the [module](super). Clones are the same.
+/// The sandbox of one session, over all replacements; see the [module](super). Clones share it.
 #[derive(Clone)]
 pub struct SupervisedExecutor {
     inner: Arc<Inner>,
@@ -100,14 +100,14 @@ impl Inner {
             let sandbox = self.find(options.deadline).await?;
             match sandbox.resume(options).await {
                 Ok(()) => return Ok(sandbox),
-                // Nothing of the call was done: it has the one that takes its place.
+                // Nothing of the call was done, so it uses the replacement.
                 Err(error) if error.kind() == SandboxErrorKind::Lost => {}
                 Err(error) => return Err(Some(resume_error(&error))),
             }
         }
     }
 
-    /// Finds the sandbox, starts one if nobody does, or waits for it. The error is `None` at the deadline.
+    /// Returns the sandbox. Starts one if none is being started, or else waits for it. The error is `None` at the deadline.
     async fn find(&self, deadline: Deadline) -> Result<UseGuard, Option<SandboxError>> {
         let mut is_tried_again = false;
         loop {
@@ -121,7 +121,7 @@ impl Inner {
                 Err(error) => Err(error),
             };
             let started = match started {
-                // It failed too often, and is tried once more for this call.
+                // The start failed too often. This call tries once more.
                 Err(StartError::Quarantined { .. }) if !is_tried_again => {
                     is_tried_again = true;
                     supervisor.restart_child(&self.id, deadline).await
@@ -129,7 +129,7 @@ impl Inner {
                 started => started,
             };
             match started {
-                // It is there, or has ended again.
+                // The sandbox runs, or has ended again.
                 Ok(_) => {}
                 Err(StartError::AlreadyStarted(_)) => self.await_replacement(deadline).await,
                 Err(StartError::Request(RequestError::DeadlinePassed(_))) => return Err(None),
@@ -138,12 +138,12 @@ impl Inner {
         }
     }
 
-    /// Waits until there is a sandbox, or nobody is starting one.
+    /// Waits until there is a sandbox, or until no start is in progress.
     async fn await_replacement(&self, deadline: Deadline) {
         tokio::select! {
             biased;
             () = self.slot.wait_ready() => {}
-            // The next caller gets the reason.
+            // The next attempt returns the reason.
             _ = self.supervisor_ref.supervisor().wait_settled(&self.id, deadline) => {}
         }
     }
@@ -181,11 +181,11 @@ impl Inner {
     }
 }
 
-/// Why a call was not started.
+/// The error of a call whose sandbox did not resume.
 fn resume_error(error: &SandboxError) -> SandboxError {
     let kind = match error.kind() {
         kind @ (SandboxErrorKind::TimedOut | SandboxErrorKind::Cancelled) => kind,
-        // Other kinds would be taken for those of the call's own file or command.
+        // Other kinds would look like errors about the call's own file or command.
         _ => SandboxErrorKind::Unavailable,
     };
     SandboxError::new(
@@ -194,7 +194,7 @@ fn resume_error(error: &SandboxError) -> SandboxError {
     )
 }
 
-/// Why there is no sandbox, with the text of whoever failed to create it.
+/// The error of a call for which no sandbox could be started, with the text of the failed start.
 fn start_error(error: &StartError) -> SandboxError {
     let exit = match error {
         StartError::Failed(exit) => Some(exit),
@@ -301,16 +301,16 @@ impl Executor for SupervisedExecutor {
         })
     }
 
-    /// Ends the sandbox and its actor, and waits for that. No other is created afterwards.
+    /// Ends the sandbox and its actor, and waits for that. No sandbox is created afterwards.
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let inner = &self.inner;
             inner.slot.lifecycle.closed.cancel();
             let deadline = SystemClock.deadline(CLEANUP);
             match inner.supervisor_ref.supervisor().terminate_child(&inner.id, deadline).await {
-                // No call has needed one, or nothing of it is left.
+                // No call has needed a sandbox, or nothing of it is left.
                 Ok(()) | Err(RequestError::NotFound(_)) => {}
-                // Whatever stops the supervisor stops everything below it.
+                // If the supervisor is stopping, it stops everything below it.
                 Err(error) => tracing::debug!(%error, "the end of a sandbox was not waited for"),
             }
             tokio::select! {
@@ -335,7 +335,7 @@ impl Executor for SupervisedExecutor {
         notice.into_iter().chain(own).reduce(|notice, own| format!("{notice}\n{own}"))
     }
 
-    /// Copies from the current sandbox; none is created for it. A paused sandbox stays paused.
+    /// Copies from the current sandbox, and creates none. A paused sandbox stays paused.
     fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         Box::pin(async move {
             match self.inner.slot.acquire() {
@@ -397,7 +397,7 @@ impl Executor for SupervisedExecutor {
                 if self.inner.slot.add_item(&item, sandbox.sandbox()) {
                     return Ok(path);
                 }
-                // It was replaced just now, by one that does not have this.
+                // The sandbox was replaced just now, by one without this content.
             }
         })
     }
@@ -414,7 +414,7 @@ impl Executor for SupervisedExecutor {
             self.inner.slot.remove_item(dir, name);
             let Some(sandbox) = self.inner.slot.acquire() else { return Ok(()) };
             match sandbox.run_call(sandbox.executor.remove_content(dir, name, options)).await {
-                // Whatever takes its place does not get it.
+                // A later sandbox does not get the content.
                 Err(error) if error.kind() == SandboxErrorKind::Lost => Ok(()),
                 done => done,
             }

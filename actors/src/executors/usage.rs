@@ -1,5 +1,4 @@
-//! Counts who uses a sandbox and since when nobody does, so that an idle sandbox can be paused and stopped, and no call
-//! meets that.
+//! Counts the users of a sandbox and its idle time, so that an idle sandbox can be paused and stopped without disturbing a call.
 //!
 //! While a call uses the sandbox, neither a pause nor a stop is decided. Both are decided under the lock under which
 //! uses begin. From the decision to pause until the sandbox has resumed, no call runs: each call first resumes what may
@@ -14,13 +13,13 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock, lock};
 use tokio::sync::Notify;
 
-/// A sandbox is not idle before its first call for this long, because the caller that had it created is on its way.
+/// A new sandbox does not count as idle for this long, because the caller that had it created is about to use it.
 const FIRST_CALL_GRACE: Duration = Duration::from_secs(30);
 
 /// A failed pause is not tried again before this time.
 const PAUSE_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// What happens to an idle sandbox, and when. `None`: never.
+/// When an idle sandbox is paused and stopped. `None`: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IdlePolicy {
     /// When it is paused.
@@ -71,7 +70,7 @@ enum PauseSupport {
     Unsupported,
 }
 
-/// What is due for an idle sandbox.
+/// The action that is due for an idle sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdleAction {
     /// It was idle for long enough to be paused.
@@ -121,7 +120,7 @@ impl SandboxUsage {
         self.state().has_ended
     }
 
-    /// Whether nothing in the sandbox is paused. This stays so while somebody uses it.
+    /// Whether nothing in the sandbox is paused. This stays so while the sandbox has a user.
     pub(super) fn is_running(&self) -> bool {
         self.state().pause_state == PauseState::Running
     }
@@ -150,7 +149,7 @@ impl SandboxUsage {
             };
             match next {
                 None => self.changed.notified().await,
-                // A user that left may have made it earlier.
+                // A user that left may have set an earlier time.
                 Some(at) => tokio::select! {
                     biased;
                     () = self.changed.notified() => {}
@@ -166,14 +165,14 @@ impl SandboxUsage {
         self.changed.notify_one();
     }
 
-    /// The pause failed: it is tried again after the sandbox was idle for as long again, and after a minimum time.
+    /// Delays the next pause after a failed one: by the idle time, but at least by a minimum.
     pub(super) fn delay_pause(&self) {
         if let Some(after) = self.idle_policy.pause_after {
             self.state().pause_at = SystemClock.deadline(after.max(PAUSE_RETRY_DELAY));
         }
     }
 
-    /// The sandbox cannot be paused, and this is not tried again.
+    /// Stops trying to pause the sandbox, because it does not support that.
     pub(super) fn disable_pause(&self) {
         let mut state = self.state();
         (state.pause_state, state.pause_support, state.pause_at) =

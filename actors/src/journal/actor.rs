@@ -1,9 +1,10 @@
 //! The actor that owns the journal.
 //!
-//! Its start opens the journal and publishes it. Callers get I/O errors as values. A journal is lost only when its
-//! threads have ended: the actor fails then, is restarted and opens the journal again. State: the published journal.
-//! When the actor ends for any reason, it withdraws the published journal, so that nobody uses one that is about to be
-//! replaced.
+//! When it starts, it opens the journal and publishes it. Callers get I/O errors as values. A journal is lost only when
+//! its threads have ended. The actor fails then, and its supervisor restarts it, which opens the journal again.
+//!
+//! State: the published journal. When the actor ends for any reason, it withdraws the journal, so that no caller uses
+//! one that is about to be replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

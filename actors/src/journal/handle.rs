@@ -1,8 +1,8 @@
 //! The handle with which sessions reach the open journal.
 //!
-//! The journal's actor publishes the journal that it has opened; callers take it from here without asking the actor.
-//! While it is being replaced, callers wait for the next one until their own deadlines. State: the published journal,
-//! which is withdrawn when its actor ends.
+//! The journal's actor publishes the journal that it has opened. Callers read it from the handle, without a message to
+//! the actor. While no journal is open, callers wait for the next one, for at most the handle's timeout. State: the
+//! published journal, which is withdrawn when its actor ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::supervision::Address;
 pub enum JournalMessage {
     /// A caller found the journal lost.
     Lost {
-        /// Which journal, so that the loss of a replaced one is not attributed to its successor.
+        /// The generation of the lost journal, so that its loss is not attributed to its successor.
         generation: u64,
         /// The journal's error.
         reason: String,
@@ -34,7 +34,7 @@ pub(crate) struct OpenJournalRef {
     pub(crate) journal: Arc<dyn Journal>,
 }
 
-/// A handle of the journal, over all its incarnations. Cheap to clone.
+/// A handle of the journal, which stays valid when the journal is opened again. Cheap to clone.
 #[derive(Clone)]
 pub struct JournalHandle {
     current: watch::Receiver<Option<OpenJournalRef>>,
@@ -94,7 +94,7 @@ impl JournalHandle {
         let open = async {
             match current.wait_for(Option::is_some).await {
                 Ok(published) => published.clone(),
-                // Its actor's spec is gone: the tree has ended.
+                // The spec of the journal's actor was dropped: the tree has ended.
                 Err(_) => None,
             }
         };
@@ -120,7 +120,7 @@ impl JournalHandle {
         Ok(result?)
     }
 
-    /// Tells the journal's actor if this error says that the journal is lost.
+    /// Notifies the journal's actor if this error means that the journal is lost.
     pub(super) fn report(&self, published: &OpenJournalRef, error: &JournalError) {
         if error.is_critical() {
             let lost = JournalMessage::Lost { generation: published.generation, reason: error.to_string() };

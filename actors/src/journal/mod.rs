@@ -1,4 +1,4 @@
-//! The journal in the tree: an actor that owns it and reopens it when it is lost, and a handle for everyone else.
+//! The journal in the tree: an actor that owns it and opens it again when it is lost, and a handle for its callers.
 
 mod actor;
 mod handle;

@@ -1,4 +1,4 @@
-//! The records of the open journal, for everyone who outlives one opening of it.
+//! The records of the journal, for callers that continue to use them after the journal was opened again.
 //!
 //! State: none. While the journal is being opened again, calls wait for it, each for at most the handle's timeout.
 
@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 
 use super::handle::{JournalHandle, OpenJournalRef};
 
-/// Records that survive the loss of the journal's threads. Clones share the journal.
+/// Records that stay usable after the journal was lost and opened again. Clones share the journal.
 #[derive(Debug, Clone)]
 pub struct SupervisedRecords {
     journal: JournalHandle,
@@ -25,9 +25,10 @@ impl SupervisedRecords {
         Self { journal }
     }
 
-    /// Makes one call, at once if the journal is open: so calls run in the order of their submission.
+    /// Makes one call. It is submitted at once if the journal is open, so calls run in the order of their submission.
     ///
-    /// A call that finds the journal lost tells its actor, and is not repeated, as nobody knows whether it was carried out.
+    /// If the journal is lost, its actor is notified. The call is not repeated, because it is unknown whether it was
+    /// carried out.
     fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&dyn Records) -> RecordFuture<T> + Send + 'static,

@@ -70,7 +70,7 @@ impl MaintenanceActor {
             SystemClock.deadline(interval + part(interval / 8, self.jitter.hash_one((index, state.runs))));
         let address = context.address().clone();
         let notify = move || {
-            // Each chore has one message on its way at most.
+            // Each task has at most one message on its way.
             let _ = address.send(MaintenanceMessage::Due { index });
         };
         state.phase = Phase::Waiting(OneShotTimer::set(due, notify));
@@ -85,7 +85,7 @@ impl MaintenanceActor {
         context.spawn(async move { drop(sender.send(run_task(&*task).await)) }).detach();
         let address = context.address().clone();
         let report = async move {
-            // Nothing is told when it panicked.
+            // If the task panicked, its sender was dropped.
             let outcome = outcome.await.unwrap_or_else(|_| Err("it panicked".to_owned()));
             let _ = address
                 .send_with_deadline(MaintenanceMessage::Finished { index, outcome }, Deadline::NEVER)

@@ -56,7 +56,7 @@ pub(crate) fn maintenance(
 }
 
 impl MaintenanceScheduler {
-    /// The status of all tasks. Asks no actor.
+    /// The status of all tasks. Does not ask the actor.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskStatus> {
         self.board.entries().clone()

@@ -10,7 +10,7 @@ use crate::supervision::Failure;
 
 /// A task that runs periodically.
 pub trait MaintenanceTask: Send + Sync + 'static {
-    /// The task's name: a few words with dashes, such as `dead-hosts`. Names of a scheduler are unique.
+    /// The task's name: a few words with dashes, such as `dead-hosts`. The names within a scheduler are unique.
     fn name(&self) -> &'static str;
 
     /// The pause after each run. Up to an eighth is added as jitter, so that many processes do not run it at the same

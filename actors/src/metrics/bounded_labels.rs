@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use conjure_base::lock;
 
-/// A label value as recorders take it. Cloning is cheap.
+/// A label value, in the form that recorders take. Cheap to clone.
 pub(crate) type Label = Arc<str>;
 
 /// The value for everything beyond the limit.
 const OTHER: &str = "other";
 
-/// The values of one label. The first ones are kept apart, and all later ones are `other`. A recorder never forgets a
-/// series, so a value is never removed.
+/// The values of one label. The first values are distinguished, and all later ones become `other`. A recorder never
+/// forgets a series, so a value is never removed.
 #[derive(Debug)]
 pub(crate) struct BoundedLabels {
     max: usize,

@@ -1,5 +1,5 @@
-//! A gauge to which several owners contribute, such as the runtimes of a process with gates of the same name. It shows
-//! the sum.
+//! A gauge to which several owners contribute, such as the runtimes of a process with admission gates of the same name.
+//! It shows the sum.
 //!
 //! State: the contribution of this owner, in memory. Dropping it removes the contribution.
 

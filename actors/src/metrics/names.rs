@@ -30,14 +30,15 @@ pub const TOKENS: &str = "conjure_tokens_total";
 /// Cost of responses and summaries in millionths of a dollar, where the price is known. `tenant`.
 pub const COST: &str = "conjure_cost_micro_dollars_total";
 
-/// Tool calls that ran or were denied. `tenant`; `tool`: its name, or `other` beyond a few; `outcome`: as in the audit log
-/// (`ok`, `error`, `rejected`, `denied`, `cancelled`, `timed_out`, `lost`, `crashed`, `unknown`).
+/// Tool calls that ran or were denied. `tenant`; `tool`: its name, or `other` beyond
+/// [`MetricsOptions::tools`](super::MetricsOptions::tools) and for tools that have never run; `outcome`: as in the audit
+/// log (`ok`, `error`, `rejected`, `denied`, `cancelled`, `timed_out`, `lost`, `crashed`, `unknown`).
 pub const TOOL_CALLS: &str = "conjure_tool_calls_total";
 
 /// Duration of tool calls. `tenant`, `tool`.
 pub const TOOL_CALL_DURATION: &str = "conjure_tool_call_duration_seconds";
 
-/// Live sessions: their actor runs, idle or in a turn. Passivated sessions are not counted. `tenant`.
+/// Live sessions: those whose actor runs, idle or in a turn. Passivated sessions are not counted. `tenant`.
 pub const SESSIONS_LIVE: &str = "conjure_sessions_live";
 
 /// Sessions that became live: opened, revived, or restarted after a failure. `tenant`.
@@ -46,7 +47,7 @@ pub const SESSION_STARTS: &str = "conjure_session_starts_total";
 /// Sandboxes that serve calls. `tenant`.
 pub const SANDBOXES_LIVE: &str = "conjure_sandboxes_live";
 
-/// Sandboxes that are paused because nobody uses them. They are a part of the live ones. `tenant`.
+/// Sandboxes that are paused because they are not in use. They also count as live. `tenant`.
 pub const SANDBOXES_PAUSED: &str = "conjure_sandboxes_paused";
 
 /// Attempts to create a sandbox. `tenant`; `outcome`: `ok`, `overloaded`, `failed`.
@@ -55,7 +56,7 @@ pub const SANDBOX_STARTS: &str = "conjure_sandbox_starts_total";
 /// Duration of successful sandbox starts, including the wait for admission. `tenant`.
 pub const SANDBOX_START_DURATION: &str = "conjure_sandbox_start_duration_seconds";
 
-/// Sandboxes that ended although nobody had stopped them. `tenant`.
+/// Sandboxes that ended without being stopped. `tenant`.
 pub const SANDBOXES_LOST: &str = "conjure_sandboxes_lost_total";
 
 /// Events that are recorded and durable. No labels.

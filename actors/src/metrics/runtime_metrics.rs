@@ -14,9 +14,9 @@ use super::names;
 /// The limits of label values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricsOptions {
-    /// How many tenants have series of their own. The first ones have; all others are `other` together. 0: none has.
+    /// How many tenants have their own series: the first ones. All others share the series `other`. 0: no tenant has one.
     pub tenants: usize,
-    /// How many tools have series of their own.
+    /// How many tools have their own series: the first ones. All others share the series `other`.
     pub tools: usize,
 }
 
@@ -55,7 +55,7 @@ impl RuntimeMetrics {
         GaugeGuard::new(gauge!(names::SESSIONS_LIVE, "tenant" => tenant))
     }
 
-    /// A tool call ended.
+    /// Counts a tool call that ended, and records how long it took.
     pub(crate) fn tool_call(
         &self,
         tenant: &TenantId,
@@ -64,7 +64,8 @@ impl RuntimeMetrics {
         took: Option<Duration>,
     ) {
         let tenant = self.tenant(tenant);
-        // A name that nobody has is the model's invention, and may hold what it was told: only what surely ran gets a series.
+        // The model may invent the name of a tool, and such a name may contain private text. So only a tool that
+        // certainly ran gets its own series.
         let tool = match outcome {
             "ok" | "error" | "timed_out" => self.tools.get_or_add(tool),
             _ => self.tools.get(tool),
@@ -106,7 +107,7 @@ impl SandboxMetrics {
         self.started(if is_overload { "overloaded" } else { "failed" });
     }
 
-    /// Counts a sandbox that ended although nobody had stopped it.
+    /// Counts a sandbox that ended without being stopped.
     pub(crate) fn lost(&self) {
         counter!(names::SANDBOXES_LOST, "tenant" => Arc::clone(&self.tenant)).increment(1);
     }
@@ -141,7 +142,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// What happened to files at a model's service whose session was deleted.
+/// The outcome for a deleted session's files at a model's service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteDeletion {
     /// The files were deleted.

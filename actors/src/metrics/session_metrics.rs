@@ -31,7 +31,7 @@ impl SessionMetrics {
         Self { tenant: metrics.tenant(tenant), started: Mutex::default() }
     }
 
-    /// This event was recorded.
+    /// Updates the metrics for a recorded event.
     pub(crate) fn on_recorded(&self, event: &Event) {
         let mut started = lock(&self.started);
         match &event.kind {
@@ -109,7 +109,7 @@ const fn stop_label(stop: &TurnStop) -> &'static str {
     }
 }
 
-/// The class of a failure. All error types that a service invents are one class, so they cannot create series.
+/// The class of a failure. All unknown error types of a service share one class, so they cannot create new series.
 const fn error_label(kind: &ModelErrorKind) -> &'static str {
     match kind {
         ModelErrorKind::Connection => "connection",

@@ -19,10 +19,10 @@ use super::pool_shared::PoolShared;
 use super::stats::PoolEvent;
 use crate::supervision::{Address, Context, Failure, Flow, Job, WaitReasonGuard, Worker};
 
-/// Longer than any wait. The remaining time tells how much has passed.
+/// A time longer than any wait. The elapsed time is this minus the remaining time.
 const MAX_AGE_OF_POOL: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// How long a running start is waited for when its item is no longer wanted.
+/// How long the ending actor waits for a running start.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The actor of one pool.
@@ -31,7 +31,7 @@ pub(super) struct PoolActor<M: PoolItemFactory> {
     machine: PoolMachine,
     /// A deadline far in the future, set when the actor started.
     epoch: Deadline,
-    /// Triggers the next plan.
+    /// Wakes the actor when the next action is due.
     wake_timer: Option<Job>,
     /// Shows in the tree what the pool waits for.
     waiting: Option<WaitReasonGuard>,
@@ -43,7 +43,7 @@ pub(super) enum PoolMessage {
     Ready(ItemId),
     Failed(SandboxError),
     ItemEnd(ItemId, ItemEnd),
-    /// It is time for a plan.
+    /// An action is due.
     Due,
 }
 
@@ -148,7 +148,7 @@ async fn run_item<M: PoolItemFactory>(
     shutdown: &CancellationToken,
 ) {
     let send = async |message| {
-        // The actor takes what it is told, or is over.
+        // This fails only if the actor has ended.
         let _ = address.send_with_deadline(message, Deadline::NEVER).await;
     };
     let starting = shared.ready_items.metrics.start();
@@ -175,7 +175,7 @@ async fn run_item<M: PoolItemFactory>(
         _ = ended => Some(ItemEnd::Died),
     };
     let end = match (end, shared.ready_items.remove(id)) {
-        // Another caller was faster.
+        // A claim or a retirement removed the item first.
         (Some(_), None) => ItemEnd::Claimed,
         (None, None) => return,
         (end, Some(item)) => {
@@ -194,7 +194,7 @@ async fn start_item<M: PoolItemFactory>(
     shared: &PoolShared<M>,
     shutdown: &CancellationToken,
 ) -> Option<Result<M::Item, SandboxError>> {
-    // Tenants come first. The wait lasts as long as the actor.
+    // Refills wait until no tenant waits. This wait has no deadline, and ends with the actor.
     let _permit = shutdown.run_until_cancelled(shared.start_gate.admit_background()).await?;
     let deadline = SystemClock.deadline(shared.options.start_timeout);
     let making = shared.source.make(deadline);
@@ -202,7 +202,7 @@ async fn start_item<M: PoolItemFactory>(
     if let Some(made) = shutdown.run_until_cancelled(&mut making).await {
         return Some(made);
     }
-    // An item that is still being created is removed some time after its start is dropped; a created one is retired.
+    // If the start is dropped, the incomplete item is removed some time later. If it ends in time, the caller retires the item.
     tokio::select! {
         biased;
         made = making => Some(made),

@@ -51,14 +51,14 @@ impl<M: PoolItemFactory> fmt::Debug for PoolSpec<M> {
     }
 }
 
-/// A pool of warm items; see the [module](super). Clones are the same.
+/// A pool of warm items; see the [module](super). Clones share it.
 pub struct Pool<M: PoolItemFactory> {
     shared: Arc<PoolShared<M>>,
 }
 
 impl<M: PoolItemFactory> Pool<M> {
-    /// Claims an item: the result of `claim` for it. Returns `None` if none is ready or none can be claimed; create one
-    /// then, after [`Pool::admit`]. If an item has just ended, the next one is tried.
+    /// Claims an item, and returns the result of `claim` for it. If an item has just ended, the next one is tried. Returns `None`
+    /// if no item is ready or can be claimed. The caller then creates one, after [`Pool::admit`].
     pub async fn claim<T, F>(&self, claim: impl Fn(M::Item) -> F) -> Option<T>
     where
         F: Future<Output = Result<T, SandboxError>>,
@@ -83,7 +83,7 @@ impl<M: PoolItemFactory> Pool<M> {
         None
     }
 
-    /// Counts a session that no item could serve.
+    /// Counts a session that got no item from the pool.
     pub fn record_miss(&self) {
         self.shared.ready_items.metrics.count(PoolEvent::Miss);
     }
@@ -97,8 +97,8 @@ impl<M: PoolItemFactory> Pool<M> {
         self.shared.start_gate.admit(tenant, deadline_before(deadline)).await
     }
 
-    /// The gate that all starts pass. Tenants' shares of it can be set there. Refills wait there as background work,
-    /// until no tenant waits.
+    /// The gate that all starts pass. The tenants' shares can be set there. Refills wait there as background work, until no tenant
+    /// waits.
     #[must_use]
     pub fn start_gate(&self) -> &AdmissionGate {
         &self.shared.start_gate
@@ -160,7 +160,7 @@ pub struct PoolStats {
     pub waiting: usize,
     /// Sessions that got an item.
     pub hits: u64,
-    /// Sessions for which one had to be created.
+    /// Sessions for which an item had to be created.
     pub misses: u64,
     /// Items that became ready.
     pub refills: u64,

@@ -6,7 +6,7 @@ use conjure_base::Deadline;
 use conjure_sandbox::SandboxError;
 use futures_util::future::BoxFuture;
 
-/// Something that is created before anybody needs it.
+/// An item that a pool creates before a caller needs it.
 pub trait PoolItem: Send + 'static {
     /// Whether it has not ended, as far as is known.
     fn is_live(&self) -> bool;
@@ -14,7 +14,7 @@ pub trait PoolItem: Send + 'static {
     /// Resolves when it has ended by itself, also after it was claimed.
     fn ended(&self) -> BoxFuture<'static, SandboxError>;
 
-    /// Ends it, and returns when nothing of it is left. The implementation limits the time.
+    /// Ends it, and returns when nothing of it is left. The implementation must limit the time.
     fn retire(self) -> impl Future<Output = ()> + Send + 'static;
 }
 

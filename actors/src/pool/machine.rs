@@ -12,7 +12,7 @@ pub(super) type ItemId = u64;
 /// The settings of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
-    /// How many items are ready when nobody claims any.
+    /// How many items the pool keeps ready.
     pub(super) size: usize,
     /// How many of its items are started at a time.
     pub(super) start_concurrency: usize,
@@ -37,7 +37,7 @@ pub(super) struct PoolActions {
     pub(super) start: usize,
     /// The items that are too old. They do not count any more.
     pub(super) retire: Vec<ItemId>,
-    /// When to ask again if nothing happens before; `None`: only after a change.
+    /// When to ask again if nothing happens before. `None`: only after a change.
     pub(super) wake: Option<Duration>,
 }
 
@@ -98,7 +98,7 @@ impl PoolMachine {
             return;
         }
         match end {
-            // It was as it should be.
+            // A claimed item shows that items can be created again.
             ItemEnd::Claimed => (self.failures, self.not_before) = (0, Duration::ZERO),
             ItemEnd::Died => self.record_failure(now, random),
         }
@@ -110,7 +110,7 @@ impl PoolMachine {
         self.forget_old_failures(now);
         let is_new = now >= self.not_before;
         let before = if is_new { self.failures } else { self.failures.saturating_sub(1) };
-        // In part by chance, but never at once: what fails at once would be tried without end.
+        // The wait is partly random but never zero. Otherwise a start that fails at once would be tried without end.
         let wait = self.policy.backoff.ceiling(before) / 2 + self.policy.backoff.delay(before, random) / 2;
         self.failures = before.saturating_add(1);
         self.failed_last = now;
@@ -143,7 +143,7 @@ impl PoolMachine {
             let wake = next_old.map_or(self.not_before, |old| old.min(self.not_before));
             return PoolActions { start: 0, retire, wake: Some(wake) };
         }
-        // After a failure one is tried, and not all that are missing.
+        // After a failure only one item is started at a time.
         let start_concurrency = if self.failures == 0 { self.policy.start_concurrency.max(1) } else { 1 };
         let start = missing.min(start_concurrency.saturating_sub(self.starting));
         self.starting += start;

@@ -12,7 +12,7 @@ use crate::supervision::{Backoff, ChildId};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// How many items are ready when nobody claims any. 0: none; starts still pass the gate.
+    /// How many items the pool keeps ready. 0: none; starts still pass the gate.
     pub size: usize,
     /// The age at which a waiting item is replaced.
     pub max_age: Duration,

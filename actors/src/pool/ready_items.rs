@@ -65,7 +65,7 @@ impl<S> ReadyItems<S> {
 }
 
 impl<S: PoolItem> ReadyItems<S> {
-    /// Takes the oldest item that has not ended. The actor removes those that have.
+    /// Takes the oldest item that has not ended. The actor removes the ended ones.
     pub(super) fn take(&self) -> Option<S> {
         let mut items = self.lock();
         let at = items.iter().position(|waiting| waiting.item.is_live())?;

@@ -18,7 +18,7 @@ use crate::session::{SessionFactory, SessionOptions};
 /// The options of a runtime.
 #[derive(Clone)]
 pub struct TreeOptions {
-    /// Opens the journal, again after it was lost.
+    /// Opens the journal. Called again after the journal was lost.
     pub journal: Arc<OpenJournal>,
     /// How long a call waits while the journal is being opened.
     pub journal_timeout: Duration,
@@ -28,7 +28,7 @@ pub struct TreeOptions {
     pub sessions: SessionOptions,
     /// The options of the catalog registry.
     pub registry: RegistryOptions,
-    /// How many supervisors share the tenants.
+    /// How many partitions the tenants' supervisors are divided into.
     pub partitions: NonZeroUsize,
     /// How many sessions of a tenant may be live at a time. Passivated ones do not count.
     pub sessions_per_tenant: usize,
@@ -36,7 +36,7 @@ pub struct TreeOptions {
     pub maintenance_tasks: Vec<Arc<dyn MaintenanceTask>>,
     /// The limits of metric labels.
     pub metrics: MetricsOptions,
-    /// The clock by which budgets know the day.
+    /// The clock that tells budgets the current day.
     pub clock: Arc<dyn Clock>,
     /// How long the start of the tree may take.
     pub start_timeout: Duration,
@@ -75,7 +75,7 @@ pub struct NewSession {
     pub tenant: TenantId,
     /// Its settings, recorded with its first event.
     pub profile: SessionProfile,
-    /// A history from elsewhere with which it starts.
+    /// A history from another system, with which the session starts.
     pub history: Vec<Message>,
     /// The events with which it starts, instead of a profile and a history: the events of a fork
     /// ([`fork_events`](conjure_conversation::fork_events)).
@@ -98,7 +98,7 @@ impl NewSession {
         self
     }
 
-    /// Sets the id, for an embedder that must know it before.
+    /// Sets the id, for an embedder that must know it before the session is opened.
     #[must_use]
     pub const fn id(mut self, id: SessionId) -> Self {
         self.id = Some(id);

@@ -1,4 +1,4 @@
-//! The index of the sessions in this process: a concurrent map that no actor guards.
+//! The index of the sessions in this process: a concurrent map, without an actor.
 //!
 //! It does not keep sessions alive. An entry is weak, and is removed with the last handle and actor of its session. So
 //! each session has one `SessionEntry` at a time, and a passivated session without handles costs nothing here.
@@ -18,13 +18,13 @@ pub(crate) struct SessionIndex {
 }
 
 impl SessionIndex {
-    /// The session of this key, created if missing. `create` gets the function to call when the session is dropped.
+    /// The session with this key, created if missing. `create` gets the function to call when the session is dropped.
     pub(crate) fn get_or_insert(
         self: &Arc<Self>,
         key: &SessionKey,
         create: impl FnOnce(OnDropFn) -> Arc<SessionEntry>,
     ) -> Arc<SessionEntry> {
-        // Dropped after the entry: the last drop of a session comes back here.
+        // Declared before the lock of the map's entry, so it is dropped after it: the last drop of a session locks the map.
         let entry;
         match self.sessions.entry(key.clone()) {
             Entry::Occupied(mut occupied) => match occupied.get().upgrade() {
@@ -46,13 +46,13 @@ impl SessionIndex {
         let (index, key) = (Arc::downgrade(self), key.clone());
         Box::new(move || {
             if let Some(index) = index.upgrade() {
-                // Another may have taken its place.
+                // A new entry may already have replaced it.
                 index.sessions.remove_if(&key, |_, entry| entry.strong_count() == 0);
             }
         })
     }
 
-    /// The session of this key, if it is live or has a handle.
+    /// The session with this key, if it is live or has a handle.
     pub(crate) fn get(&self, key: &SessionKey) -> Option<Arc<SessionEntry>> {
         self.sessions.get(key)?.upgrade()
     }
@@ -63,7 +63,7 @@ impl SessionIndex {
 
     /// All sessions at this moment.
     pub(crate) fn all(&self) -> Vec<Arc<SessionEntry>> {
-        // Upgraded ones are dropped by the caller, when no shard is locked.
+        // The caller drops the sessions when no shard of the map is locked. The last drop of a session locks one.
         self.sessions.iter().filter_map(|entry| entry.value().upgrade()).collect()
     }
 }

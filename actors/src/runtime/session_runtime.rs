@@ -54,11 +54,11 @@ impl SessionRuntime {
         Self::spawn_with_pools(options, Vec::new()).await
     }
 
-    /// Starts the tree with pools ([`crate::pool::PoolSpec`]), each under its own restart limit. Pools stop after all
-    /// sessions.
+    /// Starts the tree with pools ([`crate::pool::PoolSpec`]), each under its own restart limit. Does not wait until the
+    /// pools are filled. Pools stop after all sessions.
     ///
     /// # Errors
-    /// As for [`SessionRuntime::spawn`]. It does not wait for warm items.
+    /// As for [`SessionRuntime::spawn`].
     pub async fn spawn_with_pools(options: TreeOptions, pools: Vec<ChildSpec>) -> Result<Self, TreeError> {
         let (journal, access) = journal_actor(options.journal, options.journal_timeout)?;
         let (registry_spec, registry) = RegistrySpec::new().options(options.registry).build()?;
@@ -71,7 +71,7 @@ impl SessionRuntime {
         let (maintenance_spec, maintenance) = maintenance(tasks.collect())?;
         let (pools_spec, pools_supervisor) =
             SupervisorSpec::dynamic(ChildId::new("pools")?).intensity_scope(IntensityScope::PerChild).build();
-        // The journal is opened anew for as long as it takes: without it, sessions only wait.
+        // The limit is high, so that a lost journal is opened again however long that takes. Meanwhile sessions only wait.
         let spec = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne)
             .intensity(Intensity::new(1_000, Duration::from_secs(5)))
             .child(journal)?
@@ -101,7 +101,7 @@ impl SessionRuntime {
     /// Opens a new session: records it with its profile, and starts it.
     ///
     /// # Errors
-    /// If it cannot be recorded or started. What is recorded stays.
+    /// If it cannot be recorded or started. Recorded events stay, even if the start fails.
     pub async fn open(&self, spec: NewSession) -> Result<Session, TreeError> {
         if self.is_draining() {
             return Err(TreeError::Draining);
@@ -115,7 +115,7 @@ impl SessionRuntime {
         let encoded =
             encoded(&events).map_err(|error| TreeError::JournalUnavailable { reason: error.to_string() })?;
         journal.call(|journal| journal.create(&key)).await.map_err(to_tree_error)?;
-        // Nobody else knows the session yet, so it is written without a lease.
+        // No other caller knows the session yet, so it is written without a lease.
         let row = to_row(&SessionOverview::after(&SessionState::default(), &events));
         let first = AppendBatch::new(encoded).with_row(row);
         journal
@@ -128,7 +128,7 @@ impl SessionRuntime {
     /// Finds a session that was opened before, by this or another process. An interrupted turn continues.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] if the tenant has none of this id.
+    /// [`TreeError::NotFound`] if the tenant has no session with this id.
     pub async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Session, TreeError> {
         let key = SessionKey::new(tenant.clone(), id);
         if let Some(entry) = self.inner.index.get(&key) {
@@ -136,7 +136,7 @@ impl SessionRuntime {
             session.attach().await?;
             return Ok(session);
         }
-        // Before anything is made for it: ids that somebody guesses leave nothing.
+        // The journal is asked before anything is created, so a guessed id leaves nothing in memory.
         match self.inner.services.journal.call(|journal| journal.session(&key)).await {
             Ok(_) => self.get_or_attach(&key).await,
             Err(JournalCallError::Journal(JournalError::NotFound { .. })) => {
@@ -146,7 +146,7 @@ impl SessionRuntime {
         }
     }
 
-    /// Starts the session of this key, which is in the journal.
+    /// Starts the session with this key, which must be in the journal.
     async fn get_or_attach(&self, key: &SessionKey) -> Result<Session, TreeError> {
         let deadline = SystemClock.deadline(self.inner.services.options.deadline);
         let parent = match self.inner.tenants.supervisor(&key.tenant, deadline).await {
@@ -186,7 +186,7 @@ impl SessionRuntime {
         let Some(supervisor) = self.inner.tenants.get(&key.tenant) else { return Ok(()) };
         let child = ChildId::new(key.session.to_string())?;
         match supervisor.terminate_child(&child, deadline).await {
-            // It is not live.
+            // The session is not live.
             Ok(()) | Err(RequestError::NotFound(_) | RequestError::NotRunning(_)) => Ok(()),
             Err(error) => Err(TreeError::NotStopped { session: key.session, reason: error.to_string() }),
         }
@@ -195,8 +195,9 @@ impl SessionRuntime {
     /// Deletes a session here and in the journal. A live session is stopped first.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] if the tenant has none of this id; [`SessionError::TakenOver`] if another process has
-    /// it; [`TreeError::NotStopped`] if it did not stop before the deadline: it may be deleted or not then.
+    /// [`TreeError::NotFound`] if the tenant has no session with this id; [`SessionError::TakenOver`] if another process
+    /// has the session; [`TreeError::NotStopped`] if it did not stop before the deadline. In this last case it is
+    /// unknown whether it was deleted.
     pub async fn delete(&self, key: &SessionKey, deadline: Deadline) -> Result<(), TreeError> {
         self.delete_as(key, None, deadline).await
     }
@@ -204,7 +205,7 @@ impl SessionRuntime {
     /// Deletes a session if it still has exactly this many `events`.
     ///
     /// # Errors
-    /// As for [`SessionRuntime::delete`]; [`JournalError::Conflict`] if it has more events by now: it is kept.
+    /// As for [`SessionRuntime::delete`]; [`JournalError::Conflict`] if it has a different number. Then it is kept.
     pub async fn delete_unchanged(
         &self,
         key: &SessionKey,
@@ -231,12 +232,13 @@ impl SessionRuntime {
             error => to_tree_error(error),
         };
         let info = journal.call(|journal| journal.session(key)).await.map_err(error_for)?;
-        // This comes first, so that a user of the session is not interrupted in vain.
+        // Checked before the stop, so that a running turn is not interrupted for nothing.
         if let Some(expected) = unchanged.filter(|events| *events != info.events) {
             return Err(TreeError::Journal(JournalError::Conflict { expected, found: info.events }));
         }
         self.stop(key, deadline).await?;
-        // Of another process it is not taken. A handle here that revives it meanwhile loses it again.
+        // This fails if another process has the session. If a handle in this process revives the session meanwhile, the
+        // revived actor loses it again.
         let lease = |journal: &dyn Journal| journal.acquire_lease(key, &options.owner, options.lease);
         let lease = journal.call(lease).await.map_err(error_for)?;
         let deleted = journal.call(|journal| match unchanged {
@@ -277,8 +279,8 @@ impl SessionRuntime {
         }
     }
 
-    /// Stops all sessions of a tenant that are live here, and their supervisor. A later use starts it again; the caller
-    /// must ensure that there is none.
+    /// Stops all sessions of a tenant that are live in this process, and their supervisor. A later use of the tenant
+    /// starts the supervisor again, so the caller must prevent such a use.
     ///
     /// # Errors
     /// [`TreeError::Tenant`] if they did not stop before the deadline.
@@ -290,8 +292,8 @@ impl SessionRuntime {
     /// Sessions that are opened meanwhile may be lost; the caller must ensure that there are none.
     ///
     /// # Errors
-    /// [`SessionError::TakenOver`] if another process, which is not among the `dead`, has one of them;
-    /// [`TreeError::Tenant`] if they did not stop before the deadline. Nothing is deleted then.
+    /// [`SessionError::TakenOver`] if another process has one of them, unless `is_dead` says that this process has
+    /// ended; [`TreeError::Tenant`] if they did not stop before the deadline. In both cases nothing is deleted.
     pub async fn delete_tenant(
         &self,
         tenant: &TenantId,
@@ -337,7 +339,7 @@ impl SessionRuntime {
         &self.inner.services.journal
     }
 
-    /// In whose name this process leases sessions.
+    /// The owner in the leases of this process.
     #[must_use]
     pub fn lease_owner(&self) -> &LeaseOwner {
         &self.inner.services.options.owner
@@ -355,7 +357,7 @@ impl SessionRuntime {
         &self.inner.maintenance
     }
 
-    /// All actors at this moment. Asks no actor, so it works also if all of them hang.
+    /// The tree of all actors at this moment. Asks no actor, so it works even if all of them hang.
     #[must_use]
     pub fn tree(&self) -> ActorTree {
         self.inner.root.tree()
@@ -373,8 +375,8 @@ impl SessionRuntime {
         }
     }
 
-    /// Lets no new turn start. Returns when all running turns have ended or wait for a person. Queued messages stay
-    /// queued. Only a new runtime starts turns again.
+    /// Prevents new turns from starting, and waits until all running turns have ended or wait for a person. Queued
+    /// messages stay queued. Only a new runtime starts turns again.
     ///
     /// # Errors
     /// [`SessionError::DeadlinePassed`] if turns still run at the deadline; they continue.
@@ -396,7 +398,7 @@ impl SessionRuntime {
     /// journal's actor stops last. May be called several times.
     ///
     /// # Errors
-    /// If the deadline passed before. What was left was killed, and is recovered at the next start.
+    /// If the deadline passed first. The remaining actors were killed. Their sessions recover at the next start.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), TreeError> {
         self.inner.services.draining.cancel();
         let stopped = self.inner.root.shutdown(deadline).await;
@@ -431,7 +433,7 @@ impl Inner {
     }
 }
 
-/// The tree stops in the background, without anybody waiting.
+/// Closes the subscriptions. The tree stops in the background, and no caller waits for it.
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close_subscriptions();

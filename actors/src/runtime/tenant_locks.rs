@@ -1,6 +1,6 @@
-//! A lock for each tenant, which exists while somebody holds it or waits for it.
+//! A lock for each tenant, which exists while a caller holds it or waits for it.
 //!
-//! State: the locks in use, in memory. A tenant that nobody starts or stops has none.
+//! State: the locks in use, in memory. A tenant whose supervisor is not being started or stopped has none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -26,7 +26,7 @@ impl TenantLocks {
     }
 
     fn of(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<()>> {
-        // Every change of the map is whole.
+        // Each change leaves the map consistent, so it can be used after a panic.
         let mut locked = lock(&self.locked);
         if let Some(lock) = locked.get(tenant).and_then(Weak::upgrade) {
             return lock;

@@ -1,8 +1,8 @@
 //! The tenants' supervisors: one dynamic supervisor for each tenant, below a few partitions.
 //!
 //! A tenant's supervisor is started for its first session, and stays while a session is live or has a handle. Then a
-//! maintenance task ([`StopIdleTenants`]) stops it, because an idle tenant should cost nothing. Sessions are temporary
-//! children: one that fails for good is forgotten and does not affect the others.
+//! maintenance task ([`StopIdleTenants`]) stops it, because an idle tenant should cost nothing. A session that exceeds
+//! its restart limit is removed from its supervisor, and does not affect the other sessions.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,9 +26,9 @@ use crate::tenants::TenantAccounts;
 pub(crate) struct TenantSupervisors {
     partitions: Partitions,
     capacity: usize,
-    /// The supervisors. Who starts something below one shares it, and it is not idle meanwhile.
+    /// The supervisors. Callers and session entries hold clones of the `Arc`, so a supervisor in use is not idle.
     supervisors: DashMap<TenantId, Arc<Supervisor>>,
-    /// Held by the caller that starts or stops a tenant's supervisor.
+    /// The caller that starts or stops a tenant's supervisor holds the tenant's lock.
     locks: TenantLocks,
 }
 
@@ -63,13 +63,13 @@ impl TenantSupervisors {
         let spec = SupervisorSpec::dynamic(id)
             .capacity(self.capacity)
             .intensity_scope(IntensityScope::PerChild)
-            // The next use of such a session starts it again.
+            // The next use of a removed session starts it again.
             .on_limit(OnLimit::Remove)
             .tenant(tenant.clone());
         let (spec, supervisor) = spec.build();
         let supervisor = match self.partitions.start_child(spec, deadline).await {
             Ok(_) => supervisor,
-            // It was started for somebody who stopped waiting.
+            // An earlier caller started it, and stopped waiting.
             Err(StartError::AlreadyStarted(child)) => child.supervisor().unwrap_or(supervisor),
             Err(error) => return Err(TreeError::Tenant(error)),
         };
@@ -78,14 +78,13 @@ impl TenantSupervisors {
         Ok(supervisor)
     }
 
-    /// Stops the supervisors that nobody uses, and returns how many. A supervisor that is needed again is started
-    /// again.
+    /// Stops the idle supervisors, and returns how many. The next use of a tenant starts its supervisor again.
     async fn end_idle(&self, deadline: Deadline) -> Result<u64, TreeError> {
         let idle = self.supervisors.iter().filter(|known| is_idle(known.key(), known.value()));
         let idle: Vec<TenantId> = idle.map(|known| known.key().clone()).collect();
         let mut ended = 0;
         for tenant in idle {
-            // A caller that does not find the supervisor any more starts it after this, because of the lock.
+            // Because of this lock, a caller that does not find the supervisor any more starts it only after the stop.
             let _one = self.lock(&tenant, deadline).await?;
             if self.supervisors.remove_if(&tenant, is_idle).is_some() {
                 let id = ChildId::new(tenant.as_str())?;
@@ -130,7 +129,8 @@ impl TenantSupervisors {
     }
 }
 
-/// Whether only the map holds it. Others get it while its entry is locked, or not at all.
+/// Whether only the map holds the supervisor, and it has no sessions. `remove_if` locks the map's entry, so no caller can
+/// get the supervisor between this check and its removal.
 fn is_idle(_: &TenantId, supervisor: &Arc<Supervisor>) -> bool {
     Arc::strong_count(supervisor) == 1 && supervisor.count().all == 0
 }

@@ -1,11 +1,11 @@
 //! The actor of a session.
 //!
-//! While nothing is under way, the actor owns the conversation. To do anything with it, the actor moves the
-//! conversation to a task ([`conversation_task`](crate::session::turn::conversation_task)), which gives it back in a message with the
-//! task's number. Messages that arrive meanwhile go to the task's inbox, wait here, or act at once.
+//! While no task runs, the actor owns the conversation. To change it, the actor moves it to a task
+//! ([`conversation_task`](crate::session::turn::conversation_task)). The task returns it in a message with the task's
+//! number. Requests that arrive meanwhile go to the task's inbox, wait in the actor, or are handled at once.
 //!
-//! The actor awaits no journal, model or tool, except while it starts and stops. However it ends, acknowledged messages
-//! survive: the next incarnation takes a new lease and loads what is recorded.
+//! The actor awaits no journal, model or tool, except while it starts or stops. Acknowledged messages survive any end of
+//! the actor: the next incarnation acquires a new lease and loads the recorded events.
 
 mod assets;
 mod start;
@@ -51,25 +51,25 @@ pub(crate) struct SessionActor {
     retry: JournalRetry,
     /// Requests that wait for the task's end. Those that remain when the actor stops are returned to their senders.
     pending: VecDeque<ReturnableRequest>,
-    /// Tasks that list or open files.
+    /// Tasks that list, open or store files, or forward requests about artifacts.
     listings: Vec<Job>,
-    /// Waits until the deadline of a tool result that the turn waits for.
+    /// The timer for the deadline of a tool result that the turn waits for.
     overdue: Option<Job>,
-    /// Set if the files of the last turn were not recorded before the start.
+    /// Set if the files of the last turn were still unrecorded when the actor started.
     has_unrecorded_files: bool,
     _counted: GaugeGuard,
 }
 
-/// Who owns the conversation.
+/// The current owner of the conversation.
 enum ConversationOwner {
     Actor(Box<Conversation>),
     Task(RunningTask),
-    /// Nobody: the actor is about to stop.
+    /// No owner: the actor is about to stop.
     None,
 }
 
 impl SessionActor {
-    /// Takes the lease, loads the conversation and builds its components.
+    /// Acquires the lease, loads the conversation and builds its components.
     pub(crate) async fn start(
         entry: Arc<SessionEntry>,
         context: Context<ActorMessage>,
@@ -95,7 +95,7 @@ impl SessionActor {
     /// Handles a request of a handle.
     fn receive(&mut self, request: ReturnableRequest, context: &Context<ActorMessage>) -> Flow {
         let Some((mut message, back)) = request.take() else { return Flow::Continue };
-        // What others provide is redacted once, when it enters the record.
+        // Results and answers from callers are redacted once, before they are recorded.
         match &mut message {
             SessionRequest::ProvideResult { content, .. } => redact_content(&self.entry.redactor(), content),
             SessionRequest::ProvideInput { answers, .. } => redact_answers(&self.entry.redactor(), answers),
@@ -149,7 +149,7 @@ impl SessionActor {
             ConversationOwner::Actor(conversation) => {
                 let step = next(conversation.state());
                 if !conversation.is_fresh() || !matches!(step, Step::Idle | Step::AwaitAction) {
-                    // The journal failed: what is recorded is looked at, and a turn that was under way goes on, first.
+                    // The journal failed, or a turn was interrupted. The task loads the recorded events and continues the turn first.
                     self.spawn_task(TaskCommand::Resume, context);
                     return self.receive_for_conversation(message, back, context);
                 }
@@ -229,7 +229,7 @@ impl SessionActor {
         Flow::Continue
     }
 
-    /// Keeps a request until the conversation is back.
+    /// Keeps a request until the task returns the conversation.
     fn enqueue(&mut self, message: SessionRequest, back: ReturnChannel) {
         if self.pending.len() < INBOX_CAPACITY {
             self.pending.push_back(ReturnableRequest::requeue(message, back));
@@ -250,19 +250,19 @@ impl SessionActor {
         }
     }
 
-    /// Fails all waiting requests with the error of the task that they waited for. Their senders should not wait until
-    /// the journal is tried again.
+    /// Fails all waiting requests with the error of the task that they waited for. Otherwise their senders would wait
+    /// until the next attempt to use the journal.
     fn reject_pending(&mut self, error: &SessionError) {
         for (message, _) in self.pending.drain(..).filter_map(ReturnableRequest::take) {
             reject(message, error.clone());
         }
     }
 
-    /// Another process has the session, or may have it soon. Nothing more is written, and the actor stops.
+    /// Stops the actor, because another process has the session or may have it soon. The actor writes nothing more.
     fn stop_on_lease_loss(&mut self, why: &LeaseLoss) -> Flow {
         tracing::warn!(session = %self.entry.key, %why, "a session is given up");
         self.owner = ConversationOwner::None;
-        // The workspace is another's, or may be soon: the sandbox must be gone by then, too.
+        // Another process uses the workspace, or may use it soon. The sandbox must be gone before that.
         self.copy_out_deadline = match why {
             LeaseLoss::TakenOver(_) => SystemClock.deadline(Duration::ZERO),
             LeaseLoss::Expired { until, .. } => SystemClock.deadline(SystemClock.remaining(*until) / 2),
@@ -300,15 +300,15 @@ impl Worker for SessionActor {
         if let ConversationOwner::Task(task) = std::mem::replace(&mut self.owner, ConversationOwner::None) {
             task.cancel.cancel();
             task.job.wait().await;
-            // The task's last message is not handled any more. If the turn's end was not recorded for certain, the caller that
-            // interrupted the turn learns that this is unknown.
+            // The actor does not handle the task's last message any more. If the turn's end may be unrecorded, the replies
+            // are dropped. The callers that interrupted the turn then get `SessionError::Lost`: the outcome is unknown.
             if task.turn_ended.load(Ordering::Acquire) {
                 reply_all(task.interrupts, &Ok(()));
             }
         }
         self.owner = ConversationOwner::None;
         self.entry.revival.reset_failures();
-        // Commands that went on in the background have written, too; and the sandbox ends next.
+        // Commands in the background may have written files since the last copy, and the sandbox ends next.
         let hurry = CancellationToken::new();
         hurry.cancel();
         tokio::select! {

@@ -11,7 +11,7 @@ use crate::artifacts::SharedArtifactError;
 use crate::supervision::{CallError, Reply, RequestError, StartError};
 use crate::tenants::QuotaExceeded;
 
-/// The reply of a session.
+/// The reply to a request to a session.
 pub type ReplyTo<T> = Reply<Result<T, SessionError>>;
 
 /// Why a session did not do what was requested.
@@ -24,7 +24,7 @@ pub enum SessionError {
         /// The id in the request.
         session: SessionId,
     },
-    /// The conversation's rules do not allow it.
+    /// The conversation's rules do not allow the request.
     #[error(transparent)]
     Rejected(#[from] Rejection),
     /// The event is not the call of a tool in this session.
@@ -44,9 +44,9 @@ pub enum SessionError {
     Overloaded {
         /// The queue that is full.
         what: &'static str,
-        /// Its capacity, if somebody has set one.
+        /// Its configured capacity, if there is one.
         limit: Option<usize>,
-        /// When another attempt makes sense.
+        /// How long to wait before another attempt.
         retry_after: Duration,
     },
     /// The tenant's quota is used up, or the request does not fit in it. Nothing was done.
@@ -68,8 +68,8 @@ pub enum SessionError {
     /// The runtime has stopped or is about to.
     #[error("the runtime is shutting down")]
     ShuttingDown,
-    /// The journal did not record it, or it is unknown whether it did. The session is loaded again before the next
-    /// message.
+    /// The journal did not record the request, or it is unknown whether it did. The session is loaded again before the
+    /// next message.
     #[error("the journal did not record it: {reason}")]
     Journal {
         /// The journal's error.
@@ -81,7 +81,7 @@ pub enum SessionError {
         /// The journal's error.
         reason: String,
     },
-    /// The session ended before it answered. It is unknown whether the request was recorded; the session's events tell.
+    /// The session ended before it answered. It is unknown whether the request was recorded; the session's events show it.
     #[error("the session ended before it answered; what it recorded is in its events")]
     Lost,
     /// There was no answer before the deadline. The request may still be carried out.
@@ -136,7 +136,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Whether certainly nothing was done, so that the same request may be sent again later.
+    /// Whether it is certain that nothing was done. Then the same request may be sent again later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -147,7 +147,7 @@ impl SessionError {
         }
     }
 
-    /// How long to wait before another attempt, if a queue or a quota was full.
+    /// How long to wait before another attempt, if a queue was full.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -53,8 +53,8 @@ impl From<Vec<Block>> for Input {
 }
 
 impl Session {
-    /// A handle of a session that is in the journal, under this dynamic supervisor. A process must have only one such
-    /// handle of a session, and clones of it; the runtime's index ensures this.
+    /// A handle of a recorded session, whose actor will run under this dynamic supervisor. A process must create only
+    /// one such handle of a session, and clone it. The runtime's index ensures this.
     #[must_use]
     pub fn new(key: SessionKey, services: SessionServices, parent: Supervisor) -> Self {
         Self::from_entry(SessionEntry::new(
@@ -83,7 +83,7 @@ impl Session {
         &self.entry.key.tenant
     }
 
-    /// The same session with this deadline for its calls, instead of the usual timeout.
+    /// Sets a deadline for the calls of this handle, instead of the usual timeout.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Deadline) -> Self {
         self.deadline = Some(deadline);
@@ -103,8 +103,10 @@ impl Session {
         }
     }
 
-    /// Returns once no turn of the session runs, and none is about to continue. The handle keeps its turns going: after a crash of the
-    /// session's actor they continue. A session that is passivated meanwhile is not started for this.
+    /// Waits until no turn of the session runs or is about to continue.
+    ///
+    /// While a handle exists, an interrupted turn continues after a crash of the session's actor. So this waits for that
+    /// turn, too. It does not revive a passivated session.
     pub async fn wait_idle(&self) {
         self.entry.wait_idle().await;
     }
@@ -117,8 +119,8 @@ impl Session {
         self.send_with_limits(input, None).await
     }
 
-    /// Sends a message and waits until its turn is over. A call that waits for a person ends no turn: follow
-    /// [`Session::send`] where an approver may ask.
+    /// Sends a message and waits until its turn has ended. A turn in which a call waits for a person has not ended: if
+    /// calls may need an approval, use [`Session::send`] and follow the turn.
     ///
     /// Dropping the future does not end the turn.
     ///
@@ -128,7 +130,8 @@ impl Session {
         self.send(input).await?.answer().await
     }
 
-    /// As [`Session::send`], with limits of its own, a deadline of the whole turn among them ([`Limits::wall_clock`]).
+    /// As [`Session::send`], with limits for this turn; `None`: the limits of the session's profile. The limits include
+    /// the duration of the whole turn ([`Limits::wall_clock`]).
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -180,16 +183,17 @@ impl Session {
     /// Decides on the tool call of this `agent.tool_use` event.
     ///
     /// # Errors
-    /// [`SessionError::NoSuchCall`] when it is no event of a tool call of this session; as [`Session::decide`].
+    /// As for [`Session::decide`]; [`SessionError::NoSuchCall`] when the event is not a tool call of this session.
     pub async fn decide_event(&self, event: &EventId, decision: Decision) -> Result<(), SessionError> {
         self.decide(self.call_of_event(event)?, decision).await
     }
 
-    /// Provides the result of a tool call that waits for it; returns when that is recorded. The turn goes on when all calls of the response
-    /// have their results. The same result may be provided again.
+    /// Provides the result of a tool call that waits for it. Returns when the result is recorded.
+    ///
+    /// The turn continues when all calls of the response have their results. The same result may be provided again.
     ///
     /// # Errors
-    /// When the call does not wait for a result, or has another one already
+    /// When the call does not wait for a result, or already has a different one
     /// ([`Rejection::AnsweredDifferently`](conjure_conversation::Rejection::AnsweredDifferently)).
     pub async fn provide_result(
         &self,
@@ -203,7 +207,7 @@ impl Session {
     /// Provides the result of the tool call of this `agent.custom_tool_use` or `agent.tool_use` event.
     ///
     /// # Errors
-    /// [`SessionError::NoSuchCall`] when it is no event of a tool call of this session; as [`Session::provide_result`].
+    /// As for [`Session::provide_result`]; [`SessionError::NoSuchCall`] when the event is not a tool call of this session.
     pub async fn provide_result_event(
         &self,
         event: &EventId,
@@ -213,12 +217,14 @@ impl Session {
         self.provide_result(self.call_of_event(event)?, content, is_error).await
     }
 
-    /// Answers the questions of a tool call that waits for input; returns when that is recorded. The tool runs again with the answers. A
-    /// question without an answer counts as cancelled. The same answers may be given again.
+    /// Answers the questions of a tool call that waits for input. Returns when the answers are recorded.
+    ///
+    /// The tool runs again with the answers. A question without an answer counts as cancelled. The same answers may be
+    /// given again.
     ///
     /// # Errors
-    /// When the call does not wait for input in this round, was answered differently, or does not ask one of these questions
-    /// ([`Rejection::UnknownQuestion`](conjure_conversation::Rejection::UnknownQuestion)).
+    /// When the call does not wait for input in this round, was answered differently, or does not ask one of these
+    /// questions ([`Rejection::UnknownQuestion`](conjure_conversation::Rejection::UnknownQuestion)).
     pub async fn provide_input(
         &self,
         call: CallId,
@@ -231,7 +237,7 @@ impl Session {
     /// Answers the questions of this `agent.input_request` event.
     ///
     /// # Errors
-    /// [`SessionError::NoSuchCall`] when it is no event of questions in this session; as [`Session::provide_input`].
+    /// As for [`Session::provide_input`]; [`SessionError::NoSuchCall`] when the event is not an input request of this session.
     pub async fn provide_input_event(
         &self,
         event: &EventId,
@@ -243,39 +249,42 @@ impl Session {
         self.provide_input(call.clone(), round, answers).await
     }
 
-    /// The model's id of the tool call of this event. Nothing is read for that.
+    /// The model's id of the tool call of this event. It is part of the event's id, so nothing is read from the journal.
     ///
     /// # Errors
-    /// [`SessionError::NoSuchCall`] when it is no event of a tool call of this session.
+    /// [`SessionError::NoSuchCall`] when the event is not a tool call of this session.
     pub fn call_of_event(&self, event: &EventId) -> Result<CallId, SessionError> {
         let call = event.call_in(self.id()).cloned();
         call.ok_or_else(|| SessionError::NoSuchCall { event: event.to_string() })
     }
 
-    /// Changes the session's settings; returns when that is recorded. A session that is revived later has them, too.
+    /// Changes the session's settings. Returns when the change is recorded. A revived session keeps the change.
     ///
-    /// The title, the metadata and the limits may change at any time; a turn that runs keeps its limits. The instructions and the tools
-    /// change between two turns. The session's sandbox ends then, as when the session is passivated, and its workspace stays.
+    /// The title, the metadata and the limits may change at any time; a running turn keeps its limits. The instructions
+    /// and the tools may change only between two turns. Such a change ends the session's sandbox, as passivation does;
+    /// the workspace stays.
     ///
     /// # Errors
-    /// [`Rejection::TurnRunning`](conjure_conversation::Rejection::TurnRunning) if the change is one of the instructions or the tools, and a
-    /// turn runs or waits for somebody's action.
+    /// [`Rejection::TurnRunning`](conjure_conversation::Rejection::TurnRunning) if the change concerns the instructions or
+    /// the tools, and a turn runs or waits for an action.
     pub async fn update(&self, change: ProfileChange) -> Result<(), SessionError> {
         let (makes_parts, change) = (change.changes_requests(), Box::new(change));
         self.request(|reply| SessionRequest::Update { change, reply }).await?;
         if makes_parts { self.attach().await } else { Ok(()) }
     }
 
-    /// Uses the model of this name from the next turn on; returns when that is recorded. A session that is revived later has it, too.
+    /// Uses the model of this name from the next turn on. Returns when the change is recorded. A revived session keeps
+    /// the change.
     ///
-    /// What the service of the former model said goes to another service as text, tool calls and results. Its signatures and its encrypted
-    /// reasoning stay recorded, and are left out. The container of a service that ran tools is kept only if the new model's service runs
-    /// hosted skills. The sandbox, the workspace and the active skills stay as they are.
+    /// - If the new model belongs to another service, that service gets the former responses as text, tool calls and
+    ///   results. Signatures and encrypted reasoning of the former service stay recorded, but are not sent.
+    /// - The container in which the former service ran tools is kept only if the new model's service runs hosted skills.
+    /// - The sandbox, the workspace and the active skills do not change.
     ///
     /// # Errors
     /// [`Rejection::TurnRunning`](conjure_conversation::Rejection::TurnRunning) while a turn runs or waits for a person;
-    /// [`Rejection::NotHosting`](conjure_conversation::Rejection::NotHosting) and [`SessionError::ModelRefused`] if the session cannot
-    /// have this model. It keeps the one that it has then.
+    /// [`Rejection::NotHosting`](conjure_conversation::Rejection::NotHosting) and [`SessionError::ModelRefused`] if the
+    /// session cannot have this model. Then it keeps its current one.
     pub async fn set_model(&self, name: impl Into<String> + Send) -> Result<(), SessionError> {
         let model = name.into();
         self.request(|reply| SessionRequest::SetModel { model, reply }).await
@@ -289,7 +298,7 @@ impl Session {
         self.request(|reply| SessionRequest::Subscribe { from_seq, reply }).await
     }
 
-    /// Lists all files that are in the session's workspace now, whoever wrote them.
+    /// Lists all files that are in the session's workspace now, including those that no turn produced.
     ///
     /// # Errors
     /// When the session has no workspace, or when it cannot be listed.
@@ -329,8 +338,8 @@ impl Session {
         self.request(|reply| SessionRequest::StoreFile { file, reply }).await
     }
 
-    /// The executor of the session's tools, to look at its files, at the boundaries that it enforces, and to copy files
-    /// out of it. It is valid while the session is live.
+    /// The executor of the session's tools. It gives access to the files in the sandbox, tells which boundaries it
+    /// enforces, and copies files to the host. It is valid while the session is live.
     ///
     /// # Errors
     /// When the session has no executor, or cannot be started.
@@ -349,7 +358,7 @@ impl Session {
     /// Passivates the session when its turn is over. The next message revives it, also a message that waited meanwhile.
     ///
     /// # Errors
-    /// When the session did not answer. A runtime that shuts down passivates it as well.
+    /// When the session did not answer. A shutdown of the runtime passivates the session, too, and is not an error here.
     pub async fn close(&self) -> Result<(), SessionError> {
         match self.request(|reply| SessionRequest::Close { reply }).await {
             Err(SessionError::ShuttingDown) => Ok(()),
@@ -369,8 +378,8 @@ impl Session {
         self.entry.revival.reset_failures();
     }
 
-    /// Kills the session's actor, whatever it awaits. Its supervisor starts it again, and it continues with what is
-    /// recorded.
+    /// Kills the session's actor, even while it awaits something. Its supervisor restarts it, and it continues from the
+    /// recorded events.
     pub fn kill(&self) {
         if let Some(address) = self.entry.revival.address() {
             address.kill();
@@ -401,7 +410,7 @@ impl Session {
             }
             message = tokio::select! {
                 biased;
-                // Nobody handled it: the actor was passivated, or failed, a moment ago.
+                // The actor was passivated or failed before it handled the request, so it is sent again.
                 Ok(message) = returned => message,
                 answer = &mut answer => return answer.unwrap_or(Err(SessionError::Lost)),
                 () = SystemClock.sleep_until(deadline) => return Err(SessionError::DeadlinePassed),

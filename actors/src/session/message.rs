@@ -23,7 +23,7 @@ pub enum SessionRequest {
     Send {
         /// The content of the message.
         input: Vec<Block>,
-        /// What the turn may consume, also if it is queued first; `None`: the limits of the session's profile.
+        /// The limits of the turn, also if the message is queued first; `None`: the limits of the session's profile.
         limits: Option<Limits>,
         /// Answered when the message is recorded.
         reply: ReplyTo<Accepted>,
@@ -39,7 +39,7 @@ pub enum SessionRequest {
     Unqueue {
         /// The message's id in the queue.
         id: QueueId,
-        /// Answered when this is recorded.
+        /// Answered when the removal is recorded.
         reply: ReplyTo<()>,
     },
     /// Ends the turn that runs or waits for a person. Queued messages stay.
@@ -71,7 +71,7 @@ pub enum SessionRequest {
     ProvideInput {
         /// The tool call.
         call: CallId,
-        /// Which of its rounds.
+        /// The call's round of questions.
         round: u32,
         /// The answers.
         answers: InputAnswers,
@@ -135,7 +135,7 @@ pub enum SessionRequest {
         /// Answered when the change is recorded.
         reply: ReplyTo<()>,
     },
-    /// A request about artifacts that takes longer.
+    /// A slow request about artifacts, which the session's registry of artifacts handles.
     Artifacts(ArtifactRequest),
     /// Asks for the executor of the session's tools.
     Executor {
@@ -191,6 +191,7 @@ pub enum SessionStatus {
     Running(TurnId),
     /// This turn waits for an approval or a result.
     AwaitingApproval(TurnId),
-    /// This turn was running when the session's owner ended. It continues once a handle attaches.
+    /// This turn was running when the session's actor ended. It continues when a handle attaches, or when the actor
+    /// starts, as the option `resume` says.
     Interrupted(TurnId),
 }

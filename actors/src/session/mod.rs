@@ -1,8 +1,10 @@
 //! A session: a durable conversation with one owner at a time and any number of clients.
 //!
-//! [`Session`] is its handle. The actor behind it owns the conversation, or has moved it to a task that records
-//! commands in the journal and drives turns. The handle guarantees two things. An acknowledged message is recorded. And
-//! a turn that was running when anything ended continues from what is recorded, and repeats no effect.
+//! [`Session`] is its handle. The session's actor owns the conversation. To change it, the actor moves it to a task,
+//! which records commands in the journal and drives turns. The handle guarantees two things:
+//!
+//! - An acknowledged message is recorded.
+//! - A turn that a crash or a stop interrupted continues from the recorded events, and repeats no side effect.
 
 mod error;
 mod lifecycle;

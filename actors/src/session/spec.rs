@@ -60,7 +60,7 @@ impl fmt::Debug for SessionComponents {
 pub struct SessionSetup<'a> {
     /// The session.
     pub key: &'a SessionKey,
-    /// The settings with which it was opened.
+    /// Its recorded settings.
     pub profile: &'a SessionProfile,
     /// Builds supervised executors for tools that run in a sandbox.
     pub executors: SupervisedExecutorBuilder,
@@ -74,7 +74,7 @@ pub struct ModelSetup<'a> {
     pub key: &'a SessionKey,
     /// Its profile with the new model.
     pub profile: &'a SessionProfile,
-    /// Its components, as the factory built them. Only the model is wrapped.
+    /// Its current components. They are as the factory built them, except that the model is wrapped.
     pub components: &'a SessionComponents,
 }
 
@@ -110,7 +110,7 @@ pub enum Resume {
 /// Options of all sessions of a runtime.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// The owner of the leases. A process that uses the name of a dead one need not wait for its leases.
+    /// The owner of the leases. A process that uses the name of a dead process need not wait for its leases.
     pub owner: LeaseOwner,
     /// The duration of a lease. After a crash of the process, other owners wait this long.
     pub lease: Duration,
@@ -120,14 +120,14 @@ pub struct SessionOptions {
     pub deadline: Duration,
     /// How long the tools of an interrupted turn may take to finish what they have started.
     pub grace: Duration,
-    /// How a long history is compacted; `None`: never. If the embedder gives a model for summaries, it passes no
-    /// admission and no budget; what its summaries used is charged nevertheless.
+    /// How a long history is compacted; `None`: only as the model's context needs. A summarizer of the embedder bypasses
+    /// admission and budget checks. The usage of its summaries is charged nevertheless.
     pub compaction: Option<Compaction>,
     /// When an interrupted turn continues.
     pub resume: Resume,
     /// Options of a session's sandbox.
     pub executors: ExecutorOptions,
-    /// How many messages may wait for a session.
+    /// How many messages may wait in the mailbox of a session's actor.
     pub queue: usize,
     /// After how many failures in a row a session goes into quarantine.
     pub quarantine_after: u32,

@@ -35,13 +35,13 @@ pub enum Update {
     /// A preview of a response that is still being generated. Only the recorded response is final. Texts are redacted
     /// and may be delayed because of that.
     Preview(ModelEvent),
-    /// A tool tells how far a running call is. It is not recorded.
+    /// The progress of a running tool call. It is not recorded.
     ToolProgress(ToolProgress),
     /// The reader was too slow and missed previews.
     Lagged,
 }
 
-/// A recorded event, and what of it a turn is followed by.
+/// An item of a subscription. A recorded event comes with the updates that subscribers get for it.
 #[derive(Debug, Clone)]
 pub(crate) enum SubscriptionItem {
     Event { event: Arc<Event>, updates: VecDeque<SessionEvent> },
@@ -80,7 +80,8 @@ impl Subscription {
             journal,
             key: Arc::clone(&entry.key),
             entry: Arc::clone(entry),
-            // Entries that are in the ring already are skipped by number, and old previews are not shown.
+            // The ring skips recorded events before `next`, and previews of ended calls. A reader from `u64::MAX` on gets
+            // only new entries.
             position: if from_seq < u64::MAX { 0 } else { position },
             complete_from: 0,
             next,
@@ -157,27 +158,27 @@ impl Subscription {
                         return Err(SessionError::Journal { reason });
                     }
                     self.page = events.into();
-                    // Whatever was said meanwhile is over.
+                    // Previews were missed, so the texts that are held back cannot be continued.
                     self.redactors.clear();
                     return Ok(SubscriptionItem::Lagged);
                 }
                 HubRead::Closed(reason) => return Err(reason),
                 HubRead::Empty => {
-                    // The hub outlives this: it is held here.
+                    // This cannot fail: `self` holds the hub, which holds the sender.
                     let _ = changes.changed().await;
                 }
             }
         }
     }
 
-    /// What is wanted next, from the journal.
+    /// Reads the next events from the journal.
     async fn read(&self, limit: PageLimit) -> Result<Vec<Event>, SessionError> {
         let final_reason = || {
             self.hub
                 .closed_reason()
                 .filter(|reason| matches!(reason, SessionError::ShuttingDown | SessionError::NotFound { .. }))
         };
-        // Then the journal is closed, or has the session no more.
+        // After a shutdown the journal is closed, and after a deletion it does not have the session any more.
         if let Some(reason) = final_reason() {
             return Err(reason);
         }
@@ -187,7 +188,8 @@ impl Subscription {
         }
     }
 
-    /// The projection that continues with the event `seq`, which is of this kind. It reads the events before back to a start.
+    /// The projection for the event `seq`, which is of this kind, and those after it. Reads earlier events from the
+    /// journal, back to an event at which a projection can start.
     async fn projection_before(&self, seq: u64, kind: &EventKind) -> Result<EventProjection, SessionError> {
         let mut projection = EventProjection::new(self.key.session);
         let mut before: Vec<Event> = Vec::new();

@@ -1,4 +1,4 @@
-//! A turn that was sent, followed to its end over a subscription of its own.
+//! The handle of a turn that a message started. It follows the turn to its end over its own subscription.
 
 use std::collections::VecDeque;
 
@@ -8,25 +8,25 @@ use conjure_conversation::{EventKind, Message, QueueId, SessionEventKind, TurnSt
 use super::error::SessionError;
 use super::subscription::{Subscription, SubscriptionItem, Update};
 
-/// What a turn tells.
+/// An event of a turn.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are updates")]
 pub enum TurnEvent {
-    /// As of a subscription; from the turn's start on.
+    /// An update of the session's subscription, from the turn's start on.
     Update(Update),
-    /// It is over. The last of its events.
+    /// The turn has ended. This is the last event.
     Ended {
-        /// Which turn it was.
+        /// The id of the turn.
         turn: TurnId,
         /// Why it ended.
         stop: TurnStop,
     },
-    /// It was taken back before it began. The last of its events.
+    /// The message was removed from the queue before its turn began. This is the last event.
     Unqueued,
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
@@ -36,7 +36,7 @@ pub struct Answer {
     pub stop: TurnStop,
 }
 
-/// A turn that was sent, followed to its end. Dropping it does not end the turn.
+/// The handle of a turn, which follows the turn to its end. Dropping the handle does not end the turn.
 #[derive(Debug)]
 pub struct TurnHandle {
     subscription: Subscription,
@@ -45,27 +45,27 @@ pub struct TurnHandle {
     ready: VecDeque<TurnEvent>,
 }
 
-/// How a message was taken up.
+/// How a session accepted a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// Its turn runs.
+    /// The turn of the message has started.
     Started {
-        /// Which.
+        /// The id of the turn.
         turn: TurnId,
-        /// Where its start is recorded.
+        /// The sequence number of the event that records the start.
         seq: u64,
     },
-    /// It waits for its turn.
+    /// The message waits in the queue.
     Queued {
-        /// Its place in the queue.
+        /// The message's id in the queue.
         id: QueueId,
-        /// Where that is recorded.
+        /// The sequence number of the event that records the message.
         seq: u64,
     },
 }
 
 impl Accepted {
-    /// Where it is recorded.
+    /// The sequence number of the event that records the message.
     #[must_use]
     pub const fn seq(self) -> u64 {
         match self {
@@ -90,22 +90,23 @@ impl TurnHandle {
         Self { subscription, accepted, phase, ready: VecDeque::new() }
     }
 
-    /// How the message was taken up.
+    /// How the session accepted the message.
     #[must_use]
     pub const fn accepted(&self) -> Accepted {
         self.accepted
     }
 
-    /// What it is followed by. If nothing was read yet, it begins with the event that records the message.
+    /// The subscription behind the handle. If nothing was read yet, it begins with the event that records the message.
     #[must_use]
     pub fn into_subscription(self) -> Subscription {
         self.subscription
     }
 
-    /// The next event of the turn; none after its end. A future that is dropped loses nothing.
+    /// Waits for the next event of the turn. Returns `None` after the last event and after an error. Cancel safe:
+    /// dropping the future loses nothing.
     ///
     /// # Errors
-    /// When the journal cannot be read where it must be, or the session was given up; the turn may then go on later.
+    /// As for [`Subscription::next`]. The turn may continue later nevertheless.
     pub async fn next(&mut self) -> Option<Result<TurnEvent, SessionError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -124,10 +125,10 @@ impl TurnHandle {
         }
     }
 
-    /// Why the turn ended, once it has.
+    /// Waits for the end of the turn, and returns why it ended.
     ///
     /// # Errors
-    /// As [`TurnHandle::next`]; [`SessionError::NotRunning`] when it was taken back.
+    /// As for [`TurnHandle::next`]; [`SessionError::NotRunning`] when the message was removed from the queue.
     pub async fn end(mut self) -> Result<TurnStop, SessionError> {
         while let Some(event) = self.next().await {
             match event? {
@@ -139,10 +140,10 @@ impl TurnHandle {
         Err(SessionError::NotRunning)
     }
 
-    /// Follows the turn to its end and returns what the model said last.
+    /// Waits for the end of the turn, and returns the model's last message and why the turn ended.
     ///
     /// # Errors
-    /// As [`TurnHandle::end`].
+    /// As for [`TurnHandle::end`].
     pub async fn answer(mut self) -> Result<Answer, SessionError> {
         let mut text = String::new();
         while let Some(event) = self.next().await {

@@ -1,24 +1,27 @@
 //! Supervision with OTP's semantics, on the actors of `ractor`.
 //!
-//! A tree of supervisors and workers. A worker implements [`Worker`] and is described by a [`WorkerSpec`]; a supervisor is
-//! described by a [`SupervisorSpec`], with children in order and a [`Strategy`], or with children that come and go
-//! ([`SupervisorSpec::dynamic`], or [`Partitions`] of many). The embedder spawns a [`Root`], and reaches
-//! workers through an [`Address`] and to supervisors through a [`Supervisor`], both good over restarts.
+//! The module runs a tree of supervisors and workers. A worker implements [`Worker`] and is described by a
+//! [`WorkerSpec`]. A supervisor is described by a [`SupervisorSpec`]. Its children have an order and a [`Strategy`], or
+//! they come and go by request ([`SupervisorSpec::dynamic`], or [`Partitions`] of many). The embedder spawns a
+//! [`Root`]. It reaches a worker through an [`Address`] and a supervisor through a [`Supervisor`]; both stay valid over
+//! restarts.
 //!
-//! What to rely on:
+//! The guarantees:
 //!
-//! - Children start in order, each after the start of the one before, and stop in reverse, each with all below it. Dynamic
-//!   supervisors start and stop theirs in parallel.
-//! - **A child is started again only when nothing of its last incarnation is left**: not its state, not its tracked work
-//!   ([`Context::spawn`], [`Context::spawn_blocking`]), not a grandchild. Only then its monitors hear of its end.
-//! - A supervisor runs no code of its children: their starts, however slow, are on their own tasks, and so are their drops.
-//!   It is always responsive.
-//! - What a worker may need stands below it ([`ChildScope`]), started when it is first needed, and ends with it as its tracked work does.
-//! - Every call has a deadline, every queue has a bound, and what does not fit is a value.
-//! - The decision what to restart when is a pure machine (`machine/`), tested against a reference model.
+//! - Children start in order, each after the start of the one before. They stop in reverse order, each with everything
+//!   below it. A dynamic supervisor starts and stops its children in parallel.
+//! - **A supervisor restarts a child only when nothing of its last incarnation is left**: not its state, not its
+//!   tracked work ([`Context::spawn`], [`Context::spawn_blocking`]), not a grandchild. The child's monitors are
+//!   notified at the same point.
+//! - A supervisor runs no code of its children. They start and are dropped on their own tasks, so a supervisor always
+//!   stays responsive.
+//! - A worker can start actors below itself when it first needs them ([`ChildScope`]). They end with the worker, as its
+//!   tracked work does.
+//! - Every call has a deadline, and every queue has a bound. A message that does not fit is returned to its sender.
+//! - A pure state machine (`machine/`) decides what is restarted when. Its tests compare it with a reference model.
 //!
-//! Times are Tokio's, so a test can pause them. A crash of the process loses all of this; what must survive belongs in the
-//! journal.
+//! Time is Tokio's, so a test can pause it. A crash of the process loses the whole tree. State that must survive
+//! belongs in the journal.
 //!
 //! ```
 //! use std::time::Duration;

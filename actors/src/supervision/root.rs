@@ -15,13 +15,13 @@ use crate::supervision::running::node::{Node, Status};
 use crate::supervision::specs::exit::{Exit, StartFailure};
 use crate::supervision::specs::spec::{ChildFactory, ChildSpec};
 
-/// How long a killed tree is waited for. Everything that does not block a thread is gone much sooner.
+/// How long [`Root::shutdown`] waits for a killed tree. Actors that do not block a thread end much sooner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A running tree: the incarnation of its root, which nobody restarts.
+/// A running tree: the incarnation of its root, which no supervisor restarts.
 ///
-/// Dropping it stops the tree in order in the background. Nobody waits for that, and a Tokio runtime that is shut down
-/// before kills what is left. Use [`Root::shutdown`] to wait.
+/// Dropping it stops the tree in order, in the background. If the Tokio runtime shuts down first, it kills the
+/// remaining actors. Use [`Root::shutdown`] to wait for the end.
 #[must_use = "dropping the root stops its tree"]
 pub struct Root {
     incarnation: Arc<Incarnation>,
@@ -29,12 +29,12 @@ pub struct Root {
 }
 
 impl Root {
-    /// Starts a tree. Returns when all first children have started. [`super::SupervisorSpec::build`] returned the
-    /// handle of the root.
+    /// Starts a tree. Returns when all initial children have started. [`super::SupervisorSpec::build`] returns the
+    /// handle of the root supervisor.
     ///
     /// # Errors
-    /// [`StartError::Failed`] if a child did not start; those before it have been stopped in reverse order.
-    /// [`RequestError::DeadlinePassed`] if it took too long; what was started stops in the background.
+    /// - [`StartError::Failed`] if a child did not start. The children before it have been stopped in reverse order.
+    /// - [`RequestError::DeadlinePassed`] if the start took too long. The started actors stop in the background.
     pub async fn spawn(spec: ChildSpec, deadline: Deadline) -> Result<Self, StartError> {
         let node = Arc::new(Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), None));
         let (root, started) = Self::start(&spec, node).await?;
@@ -49,8 +49,8 @@ impl Root {
         }
     }
 
-    /// Starts the root of a tree at its node. The returned receiver resolves when the start succeeded, and fails if the
-    /// tree ends before.
+    /// Starts the root of a tree at its node. The returned receiver resolves when the start has succeeded. It fails if
+    /// the tree ends before that.
     pub(crate) async fn start(
         spec: &ChildSpec,
         node: Arc<Node>,
@@ -64,7 +64,7 @@ impl Root {
         let (ready, started) = oneshot::channel();
         let guard =
             IncarnationGuard::new(Arc::clone(&incarnation), Parent::None { ready: Mutex::new(Some(ready)) });
-        // From here on, dropping this future stops the tree.
+        // From here on, dropping this future drops `root`, which stops the tree.
         let root = Self { incarnation, factory: Arc::clone(&spec.factory) };
         root.factory.spawn(guard, None).await.map_err(|error| {
             let cause = crate::supervision::specs::exit::Cause::new(error.to_string().into());
@@ -83,23 +83,24 @@ impl Root {
         self.incarnation.kill();
     }
 
-    /// All actors at this moment. Asks no actor, so it works also if all of them hang.
+    /// A snapshot of all actors. It asks no actor, so it works even if all of them hang.
     #[must_use]
     pub fn tree(&self) -> ActorTree {
         ActorTree::of(&self.incarnation.node)
     }
 
-    /// Monitors the root. It also ends by itself if it gives up.
+    /// Monitors the root. The root also ends by itself, when it gives up.
     pub fn monitor(&self) -> Monitor {
         Monitor::of(&self.incarnation)
     }
 
-    /// Stops the tree in order, and returns when nothing of it is left. May be called several times, also concurrently:
-    /// all calls wait for the same end, and the earliest deadline applies.
+    /// Stops the tree in order, and returns when nothing of it is left. It may be called several times, also
+    /// concurrently. All calls wait for the same end, and the earliest deadline applies.
     ///
     /// # Errors
-    /// If the deadline passed before. Everything that was left was killed, which ends whatever awaits. Actors that did
-    /// not end within a second after that block a thread, and are named.
+    /// If the deadline passed first. The remaining actors were killed, which ends each of them at its next await.
+    /// - [`ShutdownError::Killed`] if they ended within a second after that.
+    /// - [`ShutdownError::Stuck`] if some did not: they block a thread. The error names them.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), ShutdownError> {
         self.stop();
         let mut down = self.monitor();

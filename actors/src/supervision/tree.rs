@@ -1,4 +1,4 @@
-//! A snapshot of the live tree, for people and for health checks.
+//! A snapshot of the live tree, for humans and for health checks.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::supervision::specs::exit::Exit;
 use crate::supervision::specs::id::ChildId;
 use crate::supervision::specs::policy::Kind;
 
-/// An actor at one moment.
+/// The state of an actor at one moment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ActorInfo {
@@ -29,7 +29,8 @@ pub struct ActorInfo {
     pub restarts: u64,
     /// How many messages wait for it.
     pub queue: usize,
-    /// What it waits for: a worker in its own words, a supervisor by the states of its children.
+    /// What it waits for. A worker sets the text itself. For a supervisor, the text comes from the states of its
+    /// children.
     pub waiting_for: Option<String>,
     /// Its last exit.
     pub last_exit: Option<Exit>,
@@ -51,17 +52,17 @@ pub struct ActorTree {
 pub struct ChildCounts {
     /// All children.
     pub all: usize,
-    /// The running ones.
+    /// The running children.
     pub running: usize,
-    /// Those that are starting or waiting for their turn.
+    /// The children that are starting, or wait until earlier siblings have started.
     pub starting: usize,
-    /// Those that are stopping.
+    /// The children that are stopping.
     pub stopping: usize,
-    /// Those that wait for their restart.
+    /// The children that wait for their restart.
     pub restarting: usize,
-    /// The finished ones.
+    /// The finished children.
     pub finished: usize,
-    /// Those in quarantine.
+    /// The children in quarantine.
     pub quarantined: usize,
     /// How many of all children are supervisors.
     pub supervisors: usize,
@@ -77,7 +78,7 @@ impl ActorTree {
         Self { actor, children }
     }
 
-    /// The actor at this path of ids below this one.
+    /// The actor at this path of ids, relative to this actor. An empty path is this actor.
     #[must_use]
     pub fn find(&self, path: &[&str]) -> Option<&Self> {
         let Some((first, rest)) = path.split_first() else { return Some(self) };

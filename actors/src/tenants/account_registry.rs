@@ -32,7 +32,7 @@ impl<A> AccountRegistry<A> {
         Self(Mutex::new(state))
     }
 
-    /// Each change leaves the state consistent.
+    /// Locks the state. A poisoned lock is safe, because each change leaves the state consistent.
     pub(super) fn lock(&self) -> MutexGuard<'_, AccountsState<A>> {
         lock(&self.0)
     }
@@ -48,14 +48,14 @@ impl<A> AccountRef<A> {
         &self.tenant
     }
 
-    /// Keeps the account alive.
+    /// Keeps the account alive while charges are pending.
     pub(super) fn hold(&self, account: &Arc<A>) {
         let Some(accounts) = self.registry.upgrade() else { return };
         let before = accounts.lock().with_pending_charges.insert(self.tenant.clone(), Arc::clone(account));
         drop(before);
     }
 
-    /// Lets the account go when nobody holds it, unless charges are pending.
+    /// Drops the registry's own reference to the account, unless charges are pending.
     pub(super) fn release_if_settled(&self, flush_pending: impl FnOnce(&A) -> bool) {
         let Some(accounts) = self.registry.upgrade() else { return };
         let mut state = accounts.lock();
@@ -71,7 +71,7 @@ impl<A> Drop for AccountRef<A> {
     fn drop(&mut self) {
         let Some(accounts) = self.registry.upgrade() else { return };
         let mut state = accounts.lock();
-        // Another account may have taken its place.
+        // A new account of the tenant may be registered already.
         if state.accounts.get(&self.tenant).is_some_and(|account| account.strong_count() == 0) {
             state.accounts.remove(&self.tenant);
         }

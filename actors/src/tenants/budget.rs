@@ -136,11 +136,13 @@ impl Spend {
 /// what running calls use beyond their reservations. Each further process that calls models for the same tenant adds
 /// its own running calls.
 ///
-/// A recorded response is charged with what it used, also if its session is deleted later. A call that is aborted (by
-/// an interruption, the end of its session, or a failure during its response) is charged with the usage that the
-/// service had reported by then, or with the reserved input if it had reported none, and with one token for each four
-/// bytes of output beyond. A call that failed before its response began is free, and so are calls that ran when the
-/// process died.
+/// A recorded response is charged with its usage, also if its session is deleted later. A call may also be aborted: by an
+/// interruption, by the end of its session, or by a failure during its response. An aborted call is charged with:
+///
+/// - the usage that the service had reported by then, or the reserved input if it had reported none;
+/// - one token for each four bytes of output beyond that.
+///
+/// A call that failed before its response began is free, and so are calls that ran when the process died.
 ///
 /// ```
 /// use conjure_actors::tenants::{Budget, CostLimit, Period, Price};

@@ -1,7 +1,7 @@
 //! A tenant's budget as a state machine without clock and I/O: what is reserved, and whether more fits.
 //!
-//! What was spent is read from the journal, which takes time. Charges during that time are added, whether the read has
-//! seen them or not. So the sum is never too low, and a caller that is refused because it is too high reads again.
+//! What was spent is read from the journal, which takes time. Charges during that time are added, whether the read has seen them or
+//! not. So the sum is never too low. A caller that is refused because the sum is too high reads again.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ struct Reserved {
     at: Timestamp,
 }
 
-/// The state of the charges before the journal is read.
+/// The charges so far, taken before the journal is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadMark(Spend);
 

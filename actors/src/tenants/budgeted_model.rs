@@ -1,4 +1,4 @@
-//! A model whose calls a tenant's budget pays for.
+//! A model whose calls are charged to a tenant's budget.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct BudgetedModel {
 enum Caller {
     /// A session, which records the responses.
     Session(SessionId),
-    /// Somebody without a session.
+    /// A caller without a session.
     Unrecorded,
 }
 
@@ -49,7 +49,7 @@ impl Model for BudgetedModel {
         let (model, account, caller) = (Arc::clone(&self.model), Arc::clone(&self.account), self.caller);
         let bytes = estimate_parts(&request.instructions, &request.tools, &request.messages, &[]);
         let reserved = async move {
-            // A call that nothing records reserves under an id of its own.
+            // An unrecorded call reserves under a random id.
             let (session, charge_time) = match caller {
                 Caller::Session(session) => (session, ChargeTime::Recording),
                 Caller::Unrecorded => (SessionId::random().map_err(no_entropy)?, ChargeTime::Arrival),

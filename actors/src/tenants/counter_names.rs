@@ -1,7 +1,7 @@
 //! The names of the journal's counters: the resource, and the day or month in UTC.
 //!
-//! Each day has its own counter. So whatever the clock does, the spending of a day stays recorded: a clock that jumps
-//! ahead and back finds each day's counter unchanged.
+//! Each day has its own counter. So the spending of a day stays recorded, even if the clock is wrong: a clock that jumps ahead and
+//! back finds each day's counter unchanged.
 
 use conjure_base::Timestamp;
 
@@ -16,8 +16,8 @@ const LAST_DAY: u64 = 2_932_896;
 const KEPT_DAYS: usize = 62;
 const KEPT_MONTHS: usize = 14;
 
-/// The counters that nobody needs any more: of days and months that ended long ago and are followed by many others with
-/// spending. A clock that jumps ahead alone makes no counter old. Unknown names stay.
+/// The counters that can be deleted: those of days and months that ended long ago and are followed by many others with spending. A
+/// clock that only jumps ahead makes no counter old. Unknown names stay.
 #[must_use]
 pub fn past_counters(names: &[String], now: Timestamp) -> Vec<String> {
     let mut past = Vec::new();
@@ -30,7 +30,7 @@ pub fn past_counters(names: &[String], now: Timestamp) -> Vec<String> {
                 let date = name.strip_prefix(total.as_str()).and_then(|date| date.strip_prefix(' '));
                 name.len() == length && date.is_some_and(is_date)
             };
-            // By their names they are in the order of time.
+            // Sorted by name, the counters are in the order of time.
             let mut all: Vec<&String> = names.iter().filter(is_of).collect();
             all.sort_unstable();
             all.truncate(all.len().saturating_sub(kept));

@@ -1,9 +1,9 @@
 //! The charges for aborted calls that the journal has not acknowledged. No event is recorded for them, so they are
 //! charged separately.
 //!
-//! State: in memory. A charge is added at the moment in which a call ends, and is submitted whether anybody waits or
-//! not. Charges that the journal certainly refused are kept with their account, and submitted again before the tenant's
-//! next call and by a maintenance task. A crash of the process loses charges that the journal did not take.
+//! State: in memory. A charge is added when its call ends, and is submitted at once, whether or not a caller waits. Charges that
+//! the journal certainly refused are kept with their account. They are submitted again before the tenant's next call, and by a
+//! maintenance task. A crash of the process loses charges that the journal did not take.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use conjure_journal::{CounterIncrement, JournalError, JournalErrorKind, JournalF
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 
-/// The journal's answer, for all who wait for it.
+/// The journal's answer, shared by all callers that wait for it.
 pub(super) type Answer = Shared<JournalFuture<()>>;
 
 /// The charges that are not acknowledged.
@@ -69,7 +69,7 @@ impl PendingCharges {
         self.open.clear();
     }
 
-    /// The first charge that is not acknowledged: its answer, or `None` inside if no journal has accepted it.
+    /// The answer to the first charge that is not acknowledged. The inner `None`: no journal has accepted the charge.
     pub(super) fn oldest_unacknowledged(&self) -> Option<Option<Answer>> {
         self.open.first().map(|charge| charge.answer.clone())
     }

@@ -79,14 +79,14 @@ pub struct QuotaExceeded {
     pub quota: Quota,
     /// The tenant.
     pub tenant: TenantId,
-    /// How much it may have.
+    /// The limit of the quota.
     pub limit: u64,
-    /// How much it would have.
+    /// The amount that the request would reach.
     pub current: u64,
 }
 
 impl QuotaExceeded {
-    /// The error for this amount where less is allowed.
+    /// The error for a request that would reach `current` where only `limit` is allowed.
     #[must_use]
     pub const fn new(tenant: TenantId, quota: Quota, limit: u64, current: u64) -> Self {
         Self { quota, tenant, limit, current }

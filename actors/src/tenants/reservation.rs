@@ -32,7 +32,8 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves what a call that sends this many bytes may cost. Waits for the reservations of other calls, which may be released.
+    /// Reserves what a call that sends this many bytes may cost. If other calls have reserved what is left, waits for their
+    /// release.
     pub(super) async fn acquire(
         account: Arc<TenantAccount>,
         session: SessionId,

@@ -128,8 +128,8 @@ impl TenantAccount {
         self.admit(session, bytes, WaitPolicy::Not, |_, _, _| ()).await
     }
 
-    /// Reserves what a call that sends this many bytes may cost. Waits for the reservations of other calls, which may be released.
-    /// [`Reservation`](super::reservation::Reservation) releases it.
+    /// Reserves what a call that sends this many bytes may cost. If other calls have reserved what is left, waits for their
+    /// release. [`Reservation`](super::reservation::Reservation) releases the reservation.
     pub(super) async fn reserve(&self, session: SessionId, bytes: u64) -> Result<(), ReserveError> {
         let reserve = |budget: &mut BudgetState, amount, at| budget.reserve(session, amount, at);
         let wait = WaitPolicy::Until(self.clock.deadline(RESERVATION_TIMEOUT));
@@ -188,7 +188,7 @@ impl TenantAccount {
                     let WaitPolicy::Until(until) = waiting else { return Err(ReserveError::TimedOut) };
                     tokio::select! {
                         biased;
-                        // The sender is in here.
+                        // `self` holds the sender, so waiting cannot fail.
                         _ = changed.changed() => {}
                         () = self.clock.sleep_until(until) => return Err(ReserveError::TimedOut),
                     }
@@ -242,7 +242,7 @@ impl TenantAccount {
         let used = events.iter().filter_map(|event| event.kind.usage());
         let amounts = used.map(|usage| state.limits.budget.amount(usage));
         let amount = amounts.fold(Spend::default(), Spend::plus);
-        // To the periods in which it fitted.
+        // The periods are those for which the reservation was made.
         let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
         drop(state);
         (amount, charges_for(amount, at))
@@ -275,7 +275,7 @@ impl TenantAccount {
     ) {
         let charge_fn = self.charge_fn();
         let mut state = self.lock();
-        // Concurrent reads may have seen the charge or not.
+        // A concurrent read may or may not have seen the charge.
         state.budget.settle(session, Spend::default());
         state.budget.charge(session, amount);
         let owes = !charges.is_empty();
@@ -284,13 +284,13 @@ impl TenantAccount {
         }
         drop(state);
         if owes {
-            // It outlives its sessions until it has paid.
+            // The account outlives its sessions until the journal has its charges.
             self.account_ref.hold(self);
         }
         self.notify();
     }
 
-    /// Keeps the account only for its sessions, unless charges are pending.
+    /// Lets the account end with its sessions, unless charges are pending.
     pub(super) fn release_if_settled(&self) {
         self.account_ref.release_if_settled(Self::flush_pending);
     }
@@ -300,7 +300,7 @@ impl TenantAccount {
         self.lock().pending.clear();
     }
 
-    /// Submits again what the journal certainly did not carry out. Returns whether no charge is pending.
+    /// Submits again the charges that the journal certainly did not carry out. Returns whether no charge is pending.
     pub(super) fn flush_pending(&self) -> bool {
         let charge_fn = self.charge_fn();
         let mut state = self.lock();
@@ -372,7 +372,7 @@ impl TenantAccount {
     }
 
     fn lock(&self) -> MutexGuard<'_, AccountState> {
-        // Every change of the state is whole.
+        // A poisoned lock is safe, because every change leaves the state consistent.
         lock(&self.state)
     }
 }

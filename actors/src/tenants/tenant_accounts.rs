@@ -1,7 +1,7 @@
 //! The accounts of all tenants, and their limits.
 //!
-//! State: in memory. The embedder sets the limits after each start. An account exists while a session of its tenant has
-//! a handle, or somebody asks for its status. Otherwise nothing is live or reserved, and the spending is in the
+//! State: in memory. The embedder sets the limits after each start. An account exists while a session of its tenant has a handle,
+//! while its status is read, or while charges are pending. Otherwise nothing is live or reserved, and the spending is in the
 //! journal.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::journal::{JournalCallError, JournalHandle};
 use crate::runtime::TreeError;
 use crate::session::SessionError;
 
-/// The limits of tenants and their accounts. Cheap to clone; clones are the same.
+/// The limits of tenants and their accounts. Cheap to clone; clones share them.
 #[derive(Clone)]
 pub struct TenantAccounts {
     inner: Arc<Inner>,
@@ -32,14 +32,14 @@ struct Inner {
     registry: Arc<AccountRegistry<TenantAccount>>,
 }
 
-/// The right to record one more session. It keeps the account on whose lock all others wait.
+/// The right to record one more session. It holds the account, so that all others wait for the same lock.
 pub(crate) struct RecordSlot {
     _turn: OwnedMutexGuard<()>,
     _account: Arc<TenantAccount>,
 }
 
 impl TenantAccounts {
-    /// Accounts over this journal. The clock tells the day.
+    /// Accounts over this journal. The clock determines the current day and month.
     #[must_use]
     pub fn new(journal: JournalHandle, clock: Arc<dyn Clock>) -> Self {
         let state = AccountsState {
@@ -62,7 +62,7 @@ impl TenantAccounts {
             account.set_limits(Arc::clone(default));
         }
         drop(state);
-        // The last of an account takes it out of the state.
+        // Dropping the last reference to an account locks the state, so the state is unlocked first.
         drop(others);
     }
 
@@ -124,7 +124,8 @@ impl TenantAccounts {
         }
     }
 
-    /// The model for calls that no session of the tenant records. The tenant's budget pays for them, each when its response arrives.
+    /// A model for calls that no session of the tenant records. Each call is charged to the tenant's budget when its response
+    /// arrives.
     #[must_use]
     pub fn budgeted_model(&self, tenant: &TenantId, model: Arc<dyn Model>) -> Arc<dyn Model> {
         Arc::new(BudgetedModel::unrecorded(model, self.account(tenant)))

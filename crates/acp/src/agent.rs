@@ -26,29 +26,29 @@ use crate::modes::{EditorModes, Mode};
 use crate::turn::{TurnFollower, failed};
 use crate::{mcp_servers, prompt, updates};
 
-/// The first instructions of each session.
+/// The system prompt of each session.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools, inside the editor of a programmer. Your working directory is the programmer's \
                            project. Use the tools to find out instead of guessing, and answer briefly.";
 
-/// What an editor's sessions are made of.
+/// The options of [`serve`].
 #[derive(Clone)]
 pub struct EditorOptions {
     /// The runtime. Its approver should be `modes`.
     pub runtime: Runtime,
     /// The owner of the sessions.
     pub tenant: TenantId,
-    /// Decides which calls the user is asked about.
+    /// Decides which tool calls need the user's approval.
     pub modes: EditorModes,
-    /// The model; `None`: that of the configuration.
+    /// The name of the model. `None`: the configured model.
     pub model: Option<String>,
-    /// The names of the configured MCP servers that each session has, beside those of the editor.
+    /// The names of the configured MCP servers that each session gets, in addition to the editor's own.
     pub mcp_servers: Vec<String>,
 }
 
-/// Answers one editor until it hangs up, or `stopping` is cancelled.
+/// Serves one editor until the editor closes the connection or `stopping` is cancelled.
 ///
 /// # Errors
-/// Why the connection broke, as text.
+/// The reason why the connection broke, as text.
 pub async fn serve<R, W>(
     options: EditorOptions,
     (input, output): (R, W),
@@ -87,7 +87,7 @@ where
         .on_receive_request(
             async move |request: PromptRequest, responder, connection: ConnectionTo<Client>| {
                 let (editor, telling) = (Arc::clone(&asking), connection.clone());
-                // Here, so that a cancellation that follows is one of this turn.
+                // The turn begins before the task is spawned, so a cancellation that arrives next applies to this turn.
                 let begun = editor.begin_turn(&request.session_id);
                 connection.spawn(async move {
                     let answer = match begun {
@@ -126,7 +126,7 @@ where
     }
 }
 
-/// An editor, and its sessions.
+/// The editor and its open sessions.
 struct Editor {
     options: EditorOptions,
     sessions: Mutex<HashMap<String, EditorSession>>,
@@ -137,11 +137,12 @@ struct Editor {
 struct EditorSession {
     session: Session,
     cwd: Arc<Path>,
-    /// Cancels the turn that runs.
+    /// Cancels the current turn.
     cancel: CancellationToken,
 }
 
-/// What this agent is and can do. An editor that speaks a newer version is answered with the one that is spoken here.
+/// The answer to `initialize`: the agent's name and capabilities. The protocol version is always the one implemented here, even if the
+/// editor's version is newer.
 fn initialized() -> InitializeResponse {
     let prompts = PromptCapabilities::new().image(true).embedded_context(true);
     let sessions = SessionCapabilities::new().close(SessionCloseCapabilities::new());
@@ -155,7 +156,7 @@ fn initialized() -> InitializeResponse {
         .agent_info(Implementation::new("conjure", env!("CARGO_PKG_VERSION")))
 }
 
-/// An error about what the editor sent.
+/// An error about a request of the editor.
 fn invalid(reason: impl Into<String>) -> Error {
     Error::invalid_params().data(Value::from(reason.into()))
 }
@@ -179,8 +180,8 @@ impl Editor {
         Ok(NewSessionResponse::new(id).modes(Mode::default().state()))
     }
 
-    /// Opens a session of an earlier time with the MCP servers that the editor has now, and tells what happened in it. A session that is open is
-    /// closed before, so that it starts with these servers.
+    /// Opens a recorded session with the editor's current MCP servers, and sends its history to the editor. A session that is open already
+    /// is closed first, so that it restarts with these servers.
     async fn load(
         &self,
         request: LoadSessionRequest,
@@ -200,7 +201,7 @@ impl Editor {
         }
         let given = SessionSecrets::new().mcp_servers(servers);
         let session = options.runtime.session_with(&options.tenant, id, given).await.map_err(failed)?;
-        // Nobody can answer what was asked in an earlier time, so that turn ends as one that was cancelled.
+        // The editor cannot answer requests of an earlier connection, so a turn with pending actions ends as interrupted.
         if !session.snapshot().await.map_err(failed)?.pending_actions.is_empty() {
             session.interrupt().await.map_err(failed)?;
         }
@@ -246,7 +247,7 @@ impl Editor {
         lock(&self.sessions).get(&*id.0).cloned().ok_or_else(missing)
     }
 
-    /// The session, with a token that cancels the turn that begins now.
+    /// Returns the session with a new token, which cancels only the turn that begins now.
     fn begin_turn(&self, id: &EditorSessionId) -> Result<EditorSession, Error> {
         let missing = || invalid(format!("the session `{}` is not open", id.0.escape_debug()));
         let mut sessions = lock(&self.sessions);
@@ -257,14 +258,14 @@ impl Editor {
 }
 
 impl EditorSession {
-    /// Ends its turn and passivates it.
+    /// Ends the session's turn and passivates the session.
     async fn close(self) -> Result<(), Error> {
         self.cancel.cancel();
         self.session.interrupt().await.map_err(failed)?;
         self.session.close().await.map_err(failed)
     }
 
-    /// Answers a prompt.
+    /// Sends a prompt to the session, and follows the turn to its end.
     async fn prompt(
         self,
         request: PromptRequest,
@@ -283,7 +284,7 @@ impl EditorSession {
     }
 }
 
-/// The directory of a session, by its real path.
+/// The canonical path of a session's directory.
 fn checked_cwd(cwd: &Path) -> Result<Arc<Path>, Error> {
     if !cwd.is_absolute() {
         return Err(invalid(format!("cwd: `{}` is not absolute", cwd.display())));

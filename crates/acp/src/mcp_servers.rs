@@ -1,4 +1,4 @@
-//! The MCP servers that an editor hands over with a session: those that its user has configured there.
+//! The MCP servers that an editor sends with a session. The user configured them in the editor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,14 @@ use conjure_mcp::{
     AddressScope, HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer,
 };
 
-/// The most servers of one session.
+/// The maximum number of servers of one session.
 const MAX_SERVERS: usize = 64;
 
-/// The servers of a session. Editors name them for people, so characters that a name cannot have are replaced.
+/// Converts the editor's servers to specifications. Editors choose names for people, so characters that are not allowed in a server name
+/// are replaced.
 ///
 /// # Errors
-/// Which server cannot be used, and why, as text.
+/// The server that cannot be used, and the reason, as text.
 pub(crate) fn specs(servers: Vec<McpServer>) -> Result<Vec<McpServerSpec>, String> {
     if servers.len() > MAX_SERVERS {
         return Err(format!("mcpServers: there are {}, and the most is {MAX_SERVERS}", servers.len()));
@@ -39,7 +40,7 @@ pub(crate) fn specs(servers: Vec<McpServer>) -> Result<Vec<McpServerSpec>, Strin
                 "another server has the name `{name}`, too; rename one of them in the editor"
             )));
         }
-        // They start with the session, so the first prompt has seldom to wait.
+        // Required servers start with the session, so the first prompt seldom waits for them.
         specs.push(McpServerSpec { required: true, ..McpServerSpec::new(name, transport) });
     }
     Ok(specs)
@@ -56,7 +57,7 @@ fn stdio(program: McpServerStdio) -> Result<McpTransport, String> {
     Ok(McpTransport::Stdio(StdioServer { command, args, env, place: ServerPlace::Sandbox, network: None }))
 }
 
-/// The editor's user wrote the address, so it may be a private one.
+/// Converts an HTTP server. Private addresses are allowed, because the editor's user wrote the URL.
 fn http(service: McpServerHttp) -> McpTransport {
     let headers: BTreeMap<String, String> =
         service.headers.into_iter().map(|header| (header.name, header.value)).collect();

@@ -1,6 +1,6 @@
-//! [`EditorModes`]: whether the calls of a session are decided on by the editor's user.
+//! [`EditorModes`]: whether the editor's user decides on the tool calls of a session.
 //!
-//! State, in memory: the mode of each session. A session that is loaded again asks.
+//! State: the mode of each session, in memory. After a restart, each session is in the mode `ask`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -24,13 +24,13 @@ const READING: [&str; 9] = [
     "skill_list",
 ];
 
-/// How the calls of a session are decided on.
+/// How tool calls of a session are approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Mode {
-    /// The user decides on calls that may change something.
+    /// The user decides on each call that may change something.
     #[default]
     Ask,
-    /// All calls run.
+    /// All calls run without approval.
     Allow,
 }
 
@@ -47,7 +47,7 @@ impl Mode {
         [Self::Ask, Self::Allow].into_iter().find(|mode| mode.id() == id)
     }
 
-    /// The modes as the editor shows them.
+    /// The modes as the editor shows them, with this one as the current mode.
     pub(crate) fn state(self) -> SessionModeState {
         let ask = SessionMode::new(Self::Ask.id(), "Ask")
             .description("Asks before a tool changes something or runs a command".to_owned());
@@ -57,7 +57,7 @@ impl Mode {
     }
 }
 
-/// The modes of all sessions, and the approver that they make. Clones share it.
+/// The modes of all sessions. It implements [`Approver`]. Clones share the modes.
 #[derive(Debug, Clone, Default)]
 pub struct EditorModes(Arc<Mutex<HashMap<SessionId, Mode>>>);
 

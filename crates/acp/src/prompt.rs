@@ -1,4 +1,4 @@
-//! What the user wrote in the editor, as content of a message.
+//! Converts the user's prompt to the content of a message.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use conjure_conversation::Block;
 use serde_json::json;
 
-/// The content of a message.
+/// Converts the blocks of a prompt to the content of a message.
 ///
 /// # Errors
-/// What cannot be sent to a model, as text.
+/// The block that cannot be sent to a model, as text.
 pub(crate) fn blocks(prompt: Vec<ContentBlock>, cwd: &Path) -> Result<Vec<Block>, String> {
     let blocks: Result<Vec<Block>, String> = prompt.into_iter().map(|block| to_block(block, cwd)).collect();
     let blocks = blocks?;
@@ -43,7 +43,8 @@ fn to_block(block: ContentBlock, cwd: &Path) -> Result<Block, String> {
     }
 }
 
-/// The path of a file in the editor's directory, relative to it, as the model's tools take it; any other address as it is.
+/// The path of a file in the editor's directory, relative to that directory, as the model's tools expect it. Any other URI is returned
+/// unchanged.
 fn in_workspace(uri: &str, cwd: &Path) -> String {
     let path = uri.strip_prefix("file://").unwrap_or(uri);
     let relative = Path::new(path).strip_prefix(cwd).ok().and_then(Path::to_str);

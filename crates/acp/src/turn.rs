@@ -1,4 +1,4 @@
-//! One turn: what the session does is told to the editor as it happens, and what waits for a person is asked of its user.
+//! Follows one turn: sends the session's events to the editor, and asks the editor's user for approvals.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::updates;
 
-/// What the user can answer.
+/// The ids of the options that the user can select.
 const ALLOW: &str = "allow";
 const ALWAYS: &str = "always";
 const REJECT: &str = "reject";
@@ -31,7 +31,7 @@ pub(crate) struct TurnFollower {
     pub(crate) connection: ConnectionTo<Client>,
     pub(crate) cwd: Arc<Path>,
     pub(crate) cancel: CancellationToken,
-    /// The calls so far, by their event.
+    /// The tool calls so far, by the id of their event.
     pub(crate) calls: HashMap<EventId, ToolCall>,
 }
 
@@ -43,7 +43,7 @@ impl TurnFollower {
                 biased;
                 () = self.cancel.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
-                    // The turn's last event follows.
+                    // The loop continues until the turn's last event arrives.
                     self.session.interrupt().await.map_err(failed)?;
                     continue;
                 }
@@ -84,11 +84,11 @@ impl TurnFollower {
         }
     }
 
-    /// Asks the user about calls, one after the other.
+    /// Asks the user about these calls, one after the other.
     async fn ask(&self, calls: &[EventId]) -> Result<(), Error> {
         for event in calls {
             if event.input_in(self.session.id()).is_some() {
-                // The protocol has no stable way to show a form: the tool is told that nobody has answered.
+                // The protocol has no stable way to show a form, so the tool gets no answers.
                 self.session.provide_input_event(event, InputAnswers::new()).await.map_err(failed)?;
                 continue;
             }
@@ -96,23 +96,24 @@ impl TurnFollower {
             let decision = tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return Ok(()),
-                // An editor that cannot ask is one that does not allow.
+                // If the editor cannot ask the user, the turn is interrupted.
                 decision = self.decision(call) => decision.unwrap_or(None),
             };
             match decision {
                 Some(decision) => self.session.decide_event(event, decision).await.map_err(failed)?,
-                // The user has cancelled the turn instead.
+                // The user cancelled the turn instead of deciding.
                 None => return self.session.interrupt().await.map(drop).map_err(failed),
             }
         }
         Ok(())
     }
 
-    /// What the user decides; `None` when the turn was cancelled.
+    /// Returns the user's decision. `None` if the user cancelled the turn.
     async fn decision(&self, call: &ToolCall) -> Result<Option<Decision>, Error> {
         let name = call.name.clone().unwrap_or_default();
         let mut options = vec![PermissionOption::new(ALLOW, "Allow", PermissionOptionKind::AllowOnce)];
-        // A command that is allowed for ever would allow whatever it can run, and each skill of an MCP server is another decision.
+        // A permanent grant for a command would allow everything that the command can run. Each skill of an MCP server needs a decision of
+        // its own.
         let can_grant =
             !matches!(name.as_str(), "bash" | "bash_tool" | "skills_run_script" | "mcp_load_skill" | "");
         if can_grant {
@@ -152,7 +153,7 @@ impl TurnFollower {
             TurnStop::Limit(_) => StopReason::MaxTokens,
             TurnStop::ModelFailed(error) => return Err(failed(error)),
             TurnStop::Answered(_) => StopReason::EndTurn,
-            // The user sees why.
+            // The editor shows the reason to the user as a message.
             other => {
                 self.send(updates::message(format!("[The turn ended: {other}]")))?;
                 StopReason::EndTurn
@@ -161,7 +162,7 @@ impl TurnFollower {
     }
 }
 
-/// An error that the editor shows.
+/// An internal error, which the editor shows.
 pub(crate) fn failed(error: impl std::fmt::Display) -> Error {
     Error::internal_error().data(Value::from(error.to_string()))
 }

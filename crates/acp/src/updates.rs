@@ -1,4 +1,4 @@
-//! What a session does, as updates for the editor.
+//! Converts events of a session to updates for the editor.
 
 use std::path::{Path, PathBuf};
 
@@ -9,23 +9,23 @@ use agent_client_protocol::v1::schema::{
 use conjure_conversation::{Block, SessionEventKind, ToolProgress};
 use serde_json::Value;
 
-/// The workspace, as tools in a sandbox have it.
+/// The path of the workspace inside a sandbox.
 const WORKSPACE: &str = "/workspace";
 
-/// The longest text of a result that the editor is given.
+/// The maximum length of a tool result's text in an update, in characters.
 const MAX_TEXT: usize = 64 << 10;
 
-/// A part of the agent's answer.
+/// An update with a part of the agent's message.
 pub(crate) fn message(text: impl Into<String>) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(chunk(text))
 }
 
-/// A part of what the agent thinks.
+/// An update with a part of the agent's thinking.
 pub(crate) fn thought(text: impl Into<String>) -> SessionUpdate {
     SessionUpdate::AgentThoughtChunk(chunk(text))
 }
 
-/// How far a running call is.
+/// An update with the progress of a running tool call.
 pub(crate) fn progress(progress: &ToolProgress) -> SessionUpdate {
     let text = ContentBlock::Text(TextContent::new(progress.to_string()));
     let fields = ToolCallUpdateFields::new().content(vec![ToolCallContent::Content(Content::new(text))]);
@@ -36,7 +36,8 @@ fn chunk(text: impl Into<String>) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text.into())))
 }
 
-/// The updates that tell a recorded event. A turn that is followed has told the text of messages before, by previews; a history is told whole.
+/// The updates for a recorded event. With `has_previews`, the editor has already received the text of messages as previews, so it is left
+/// out. A history has no previews.
 pub(crate) fn of_event(event: &SessionEventKind, cwd: &Path, has_previews: bool) -> Vec<SessionUpdate> {
     match event {
         SessionEventKind::UserMessage { content, .. } if !has_previews => {
@@ -54,7 +55,7 @@ pub(crate) fn of_event(event: &SessionEventKind, cwd: &Path, has_previews: bool)
         SessionEventKind::AgentToolResult { call_id, result, is_error, .. } => {
             let status = if *is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
             let fields = ToolCallUpdateFields::new().status(status);
-            // What a diff has told is not told again.
+            // The text is empty if the editor already showed the change as a diff.
             let text = result_text(result);
             let fields = if text.is_empty() { fields } else { fields.raw_output(Value::from(text)) };
             vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call_id.as_str().to_owned(), fields))]
@@ -63,7 +64,7 @@ pub(crate) fn of_event(event: &SessionEventKind, cwd: &Path, has_previews: bool)
     }
 }
 
-/// A call, as the editor shows it.
+/// A tool call in the editor's form.
 pub(crate) fn tool_call(id: &str, name: &str, input: Value, cwd: &Path) -> ToolCall {
     let text = |key: &str| input.get(key).and_then(Value::as_str);
     let path = text("path").or_else(|| text("file_path")).map(|path| on_host(path, cwd));
@@ -105,11 +106,11 @@ fn kind(name: &str) -> ToolKind {
     }
 }
 
-/// The path of a file on this machine, where the sandbox has another one.
+/// Converts a path in the sandbox to the path on this machine.
 fn on_host(path: &str, cwd: &Path) -> PathBuf {
     match Path::new(path).strip_prefix(WORKSPACE) {
         Ok(rest) => cwd.join(rest),
-        // An absolute path stays.
+        // Any other path is resolved against the editor's directory. An absolute path stays unchanged.
         Err(_) => cwd.join(path),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A wait that doubles with each attempt, up to a maximum.
 ///
-/// Jitter shortens a wait by a random part, so that many callers that failed together do not all come back together.
+/// Jitter shortens a wait by a random part, so that many callers that failed together do not all retry together.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,8 +38,9 @@ impl Backoff {
         doubled.map_or(self.max, |wait| wait.min(self.max))
     }
 
-    /// The same, shortened by the part `share * random`: all of it may go with a share of 1 ("full jitter"), at most a
-    /// quarter with 0.25. Both numbers are from 0 to 1; [`Jitter::next`] gives the random one.
+    /// The same wait, shortened by the part `share * random`. Both numbers are from 0 to 1; [`Jitter::next`] gives
+    /// the random one. With a share of 1 ("full jitter") the wait may become zero. With a share of 0.25 it loses at
+    /// most a quarter.
     #[must_use]
     pub fn jittered(self, failures: u32, share: f64, random: f64) -> Duration {
         let wait = self.wait(failures);

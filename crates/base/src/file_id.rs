@@ -1,4 +1,5 @@
-//! How the system identifies a file, and how a change of it is noticed. Values only: nothing here reads a file.
+//! How the system identifies a file, and how a change of a file is noticed. Nothing here reads a file: these are
+//! values only.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -33,7 +34,7 @@ pub struct FileFingerprint {
     pub size: u64,
     /// The last change of its content (`mtime`), which its owner can set.
     pub modified: FileTime,
-    /// The last change of content, owner, mode or links (`ctime`), which nobody can set.
+    /// The last change of content, owner, mode or links (`ctime`). No program can set it.
     pub changed: FileTime,
 }
 

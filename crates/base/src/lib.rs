@@ -1,7 +1,7 @@
 //! Types and helpers that several crates of Conjure share: ids, digests, time, text, the redactor.
 //!
-//! Only types shared by several crates belong here. Nothing here does I/O, with two exceptions: [`SystemClock`] reads the
-//! machine's clock, and what is named `random` reads its entropy.
+//! Only types shared by several crates belong here. Nothing here does I/O, with two exceptions: [`SystemClock`] reads
+//! the machine's clock, and the functions named `random` read its entropy.
 
 mod backoff;
 mod digest;

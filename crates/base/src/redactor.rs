@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The length in bytes from which a value is redacted. Replacing every `1` or `on` would destroy the text and hide nothing.
 pub const MIN_SECRET_BYTES: usize = 4;
 
-/// The length in bytes from which one line of a secret (such as a private key) is redacted by itself. Tools show files line by line.
+/// The length in bytes from which one line of a secret (such as a private key) is redacted by itself. Tools show
+/// files line by line.
 const MIN_LINE_BYTES: usize = 16;
 
 /// Replaces known secret values in text with `[REDACTED:NAME]`. Clones share their secrets, also those that are added later by
@@ -93,8 +94,8 @@ impl Redactor {
         }
     }
 
-    /// The number of bytes at the end of a text that may be the start of a secret. Whoever shows a text while it is still being
-    /// written must not show these bytes yet.
+    /// The number of bytes at the end of a text that may be the start of a secret. A caller that shows a text while
+    /// it is still being written must not show these bytes yet.
     #[must_use]
     pub fn partial_secret_len(&self, text: &str) -> usize {
         let beginning = |value: &str| {
@@ -117,7 +118,7 @@ fn placeholder(name: &str) -> String {
     format!("[REDACTED:{name}]")
 }
 
-/// Splits a secret of several lines: returns it and its long lines.
+/// Splits a secret of several lines: returns the secret and its long lines.
 fn split_lines((name, value): (String, String)) -> Vec<(String, String)> {
     let lines =
         value.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES && line.len() < value.len());
@@ -126,7 +127,8 @@ fn split_lines((name, value): (String, String)) -> Vec<(String, String)> {
     all
 }
 
-/// Splits a secret that is a URL: returns it and its password, since programs print and use the password alone.
+/// Splits a secret that is a URL: returns the URL and its password, because programs print and use the password
+/// alone.
 fn split_password((name, value): (String, String)) -> Vec<(String, String)> {
     let password = url_password(&value).map(|password| (name.clone(), password.to_owned()));
     password.into_iter().chain([(name, value)]).collect()

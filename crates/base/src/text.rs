@@ -1,4 +1,4 @@
-//! Text for messages and models: truncation, and characters that a reader does not see.
+//! Text for messages and models: truncation, and removal of characters that a reader does not see.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ pub const fn is_invisible(c: char) -> bool {
 
 /// The text without the characters that deceive its reader: invisible ones, and those that reorder others.
 ///
-/// A joiner stays between two characters that are not ASCII. A variation selector stays behind one.
+/// A joiner stays between two characters that are not ASCII. A variation selector stays after such a character.
 #[must_use]
 pub fn strip_deceptive(text: &str) -> Cow<'_, str> {
     if classify_chars(text).any(|(_, is_deceptive)| is_deceptive) {
@@ -51,7 +51,7 @@ pub fn strip_deceptive(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The characters of a text, each with whether it deceives, as [`strip_deceptive`] decides.
+/// Yields each character of a text with a flag: whether it deceives, as [`strip_deceptive`] decides.
 pub fn classify_chars(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut previous = None;
     let mut rest = text.chars().peekable();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::Timestamp;
 
-/// A source of time. Programs use [`SystemClock`]; tests use one that they move by hand.
+/// A source of time. Programs use [`SystemClock`]; tests use a clock that they move by hand.
 ///
 /// The two kinds of reading differ. [`Clock::timestamp`] is for people and may jump. [`Clock::deadline`] and
 /// [`Clock::sleep_until`] are monotonic and follow Tokio's time, which tests can pause.
@@ -42,7 +42,7 @@ impl Clock for SystemClock {
 
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn deadline(&self, after: Duration) -> Deadline {
-        // A duration that the clock cannot add means no deadline.
+        // If the clock cannot add the duration, there is no deadline.
         Instant::now().checked_add(after).map_or(Deadline::NEVER, Deadline::at)
     }
 

@@ -33,13 +33,13 @@ impl Timestamp {
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// The time so long after this, in whole milliseconds.
+    /// The time that lies `duration` after this one, in whole milliseconds. An overflow saturates.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// The time from `earlier` to this; zero when this is earlier, since wall clocks jump.
+    /// The time from `earlier` to this. It is zero when this is the earlier one, since wall clocks jump.
     #[must_use]
     pub const fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

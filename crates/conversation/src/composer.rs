@@ -21,9 +21,9 @@ pub trait Composer: Send + Sync {
 
     /// The text that must follow a summary; `None` when nothing is lost.
     ///
-    /// `view` holds only the active skills whose load was answered in the replaced messages. If their instructions were delivered in that
-    /// result ([`crate::SkillDelivery::Result`]), this text repeats them. It is called once for each compaction that replaces such
-    /// results. Its text stays behind the summary until the next compaction replaces both.
+    /// `view` holds only the active skills whose load was answered in the replaced messages. If their instructions were delivered
+    /// in that result ([`crate::SkillDelivery::Result`]), this text repeats them. The driver calls this once for each compaction
+    /// that replaces such results. The text stays behind the summary until the next compaction replaces both.
     fn after_compaction(&self, view: &SessionView) -> Option<String> {
         let _ = view;
         None

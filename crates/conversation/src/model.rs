@@ -31,8 +31,8 @@ pub struct Request {
     pub messages: Vec<Arc<Message>>,
     /// The container that the service's tools ran in before, to be reused.
     pub container: Option<ContainerId>,
-    /// The hosted skills that the service runs in that container or in a fresh one. A call with any may have side effects, so it must not be
-    /// sent again once it may have arrived. May be empty.
+    /// The hosted skills that the service runs in that container or in a fresh one. May be empty. A call with hosted skills may
+    /// have side effects, so it must not be sent again once it may have arrived.
     pub hosted: Arc<[HostedSkill]>,
 }
 
@@ -50,6 +50,7 @@ impl Request {
 }
 
 /// Whether a model call may have side effects at the service, which runs skills, code or other tools.
+///
 /// It is recorded before the call. If the process ends before it has recorded the response, a call with possible side effects is not
 /// repeated automatically ([`ModelErrorKind::OutcomeUnknown`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,13 +84,13 @@ pub struct Response {
     /// The container that the service's tools ran in, if any. Every later request names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerId>,
-    /// The answer in the form of its service, if that differs from the blocks or has more.
+    /// The response in the form of its service, if that form differs from the blocks or holds more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Arc<NativeContent>>,
 }
 
 impl Response {
-    /// A complete response that says this text, for clients of your own.
+    /// A complete response with this text, for clients of your own.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self {
@@ -162,28 +163,28 @@ pub enum ModelEvent {
     Started,
     /// More text of the block at this index.
     TextDelta {
-        /// Which content block.
+        /// The index of the content block.
         index: usize,
         /// The fragment.
         text: String,
     },
     /// More thinking of the block at this index.
     ThinkingDelta {
-        /// Which content block.
+        /// The index of the content block.
         index: usize,
         /// The fragment.
         text: String,
     },
     /// A tool call began at this index.
     ToolUseStarted {
-        /// Which content block.
+        /// The index of the content block.
         index: usize,
         /// The tool's name.
         name: String,
     },
     /// More of a tool call's input, as a fragment of JSON text.
     ToolInputDelta {
-        /// Which content block.
+        /// The index of the content block.
         index: usize,
         /// The fragment.
         partial_json: String,
@@ -197,6 +198,7 @@ pub enum ModelEvent {
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
 
 /// Answers requests: a client of a service, a script, or the embedder's own client.
+///
 /// The implementation retries failed attempts before the response starts. The driver never repeats a call.
 pub trait Model: Send + Sync {
     /// Starts one call. Nothing happens before the stream is polled.
@@ -215,15 +217,16 @@ pub trait Model: Send + Sync {
         HostedFiles::Unknown
     }
 
-    /// The tokens that its context holds, if that is known. A session's history is compacted before it has reached them. A wrapper forwards
-    /// it.
+    /// The size of the model's context in tokens, if that is known. A session's history is compacted before it reaches this size. A
+    /// wrapper forwards it.
     fn context_tokens(&self) -> Option<u64> {
         None
     }
 
     /// The possible side effects of this call. It is called once, before the call is recorded and made.
-    /// The default follows from the request alone ([`Request::side_effects`]). A model whose configuration adds side effects overrides it; a
-    /// wrapper forwards it.
+    ///
+    /// The default follows from the request alone ([`Request::side_effects`]). A model whose configuration adds side effects
+    /// overrides this method. A wrapper forwards it.
     fn side_effects(&self, request: &Request) -> SideEffects {
         request.side_effects()
     }
@@ -284,7 +287,7 @@ where
 pub struct ModelError {
     /// The class of the failure.
     pub kind: ModelErrorKind,
-    /// What happened, for people; it has no secrets.
+    /// What happened, for people. It contains no secrets.
     pub message: String,
     /// How long the service wants the client to wait.
     #[serde(default)]

@@ -1,6 +1,6 @@
-//! Summarizers: they summarise the first messages of a long history.
+//! Summarizers for the first messages of a long history.
 //!
-//! There is no state here. A summary that is dropped before its end leaves nothing behind.
+//! This module keeps no state. A summary that is dropped before its end leaves nothing behind.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub struct Summary {
 }
 
 /// Summarises the first messages of a long history.
+///
 /// The driver drops the future at the turn's deadline or cancellation. All work of the summarizer must end with that.
 pub trait Summarizer: Send + Sync {
     /// Summarises `part.messages`: the first messages of the history. The last of them is the user's. The other fields are those of the
@@ -42,10 +43,10 @@ impl<S: Summarizer + ?Sized> Summarizer for Arc<S> {
     }
 }
 
-/// How long histories are compacted.
+/// How the driver compacts a long history.
 #[derive(Clone)]
 pub struct Compaction {
-    /// When, and how many messages stay.
+    /// When to compact, and how many messages stay.
     pub policy: CompactionPolicy,
     /// The summarizer; `None`: the model of the turn.
     pub summarizer: Option<Arc<dyn Summarizer>>,

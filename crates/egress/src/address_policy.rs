@@ -48,7 +48,7 @@ impl From<IpAddr> for AddressRange {
     }
 }
 
-/// Bits behind the prefix must be zero: `10.0.0.1/8` is more likely a mistake than a range.
+/// Bits after the prefix must be zero: `10.0.0.1/8` is more likely a mistake than a range.
 impl FromStr for AddressRange {
     type Err = AddressRangeError;
 
@@ -85,8 +85,8 @@ const fn width(address: IpAddr) -> u32 {
 
 /// Which addresses may be dialled: public ones by default.
 ///
-/// An embedder that must reach private addresses lists their ranges. A test that serves on loopback does so, too. The list of
-/// allowed *hosts* never allows a private address.
+/// An embedder that must reach private addresses lists their ranges. A test with a server on loopback does so, too.
+/// The list of allowed *hosts* never allows a private address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressPolicy {
     allowed: Vec<AddressRange>,

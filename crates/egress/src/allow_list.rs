@@ -67,7 +67,7 @@ impl AllowEntry {
         }
     }
 
-    /// The entry of what both allow; `None` where that is nothing.
+    /// The entry of what both entries allow; `None` where they have nothing in common.
     fn intersection(&self, other: &Self) -> Option<Self> {
         let hosts = match (&self.host_pattern, &other.host_pattern) {
             (HostPattern::Exact(one), _) if other.matches_host(one) => self.host_pattern.clone(),

@@ -149,11 +149,12 @@ impl Egress {
         &self.policy
     }
 
-    /// The checked addresses of `target`, at least one. For a client that dials by itself, and must dial nothing else.
+    /// The checked addresses of `target`, at least one. For a client that dials by itself; it must dial no other
+    /// address.
     ///
     /// # Errors
     ///
-    /// A [`Refusal`], which the observer has been notified of.
+    /// A [`Refusal`]. The observer has been notified of it.
     pub async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
         self.resolve_checked(target).await.map_err(|reason| self.report_refusal(reason, Some(target)))
     }
@@ -162,17 +163,17 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// A [`Refusal`], which the observer has been notified of: by policy, or because the name cannot be resolved, or because no
-    /// address accepts in time.
+    /// A [`Refusal`] by policy, because the name cannot be resolved, or because no address accepts in time. The
+    /// observer has been notified of it.
     pub async fn connect(&self, target: &Target) -> Result<TcpStream, Refusal> {
         self.connect_checked(target).await.map_err(|reason| self.report_refusal(reason, Some(target)))
     }
 
     /// Serves one client of the proxy: HTTP `CONNECT`, plain HTTP requests, or SOCKS5. The first byte decides which.
     ///
-    /// Returns when the connection has ended, with everything closed; the observer has been notified of the result. Dropping the
-    /// future at any point drops both connections, and nothing continues. A stream that ended normally is shut down before it is
-    /// dropped. A stream that ended by a reset of the server or by a timeout is not.
+    /// Returns when the connection has ended, with everything closed; the observer has been notified of the result.
+    /// Dropping the future at any point drops both connections and ends all work. A stream that ended normally is
+    /// shut down before it is dropped. A stream that ended by a reset of the server or by a timeout is not.
     pub async fn serve<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin,
@@ -256,8 +257,8 @@ impl Egress {
         Ok(checked)
     }
 
-    /// The address to dial. The machine's own addresses are refused, public or not: a sandbox must not reach services behind the
-    /// machine's firewall.
+    /// The address to dial for `address`. The machine's own addresses are refused, public or not: a sandbox must not
+    /// reach services behind the machine's firewall.
     fn check_address(&self, address: IpAddr) -> Result<IpAddr, RefusalReason> {
         let address =
             self.addresses.check(address).map_err(|kind| RefusalReason::NotPublic { address, kind })?;

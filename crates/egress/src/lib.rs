@@ -1,4 +1,5 @@
-//! Outbound connections for sandboxes: resolve, check, dial the checked address. And the proxy in front of it.
+//! Outbound connections for sandboxes: resolve, check, and dial the checked address; and a proxy that does this for
+//! clients.
 //!
 //! A sandbox has no network interface. It reaches other hosts through a proxy, [`Egress::serve`], which speaks HTTP
 //! (`CONNECT` and plain requests) and SOCKS5 over any byte stream. The proxy runs outside the sandbox, so nothing in the
@@ -8,8 +9,8 @@
 //!
 //! [`Host`], [`Target`], [`AllowList`] and [`AddressPolicy`] do no I/O and can be used alone.
 //!
-//! Nothing outlives a call: the only state is that of open connections, which a crash or a dropped future closes. The one
-//! exception is a lookup by the system's resolver, which cannot be stopped; their number is limited.
+//! Nothing outlives a call. The only state is that of open connections, which a crash or a dropped future closes. One
+//! exception: a lookup by the system's resolver cannot be stopped. The number of such lookups is limited.
 
 mod address;
 mod address_policy;

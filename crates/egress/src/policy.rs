@@ -24,13 +24,13 @@ use crate::target::Target;
 /// Each connection forwards one plain request, or one HTTP request in a tunnel to such a port. The request must be for the
 /// requested host. `Upgrade` is dropped, so a WebSocket needs TLS there.
 ///
-/// Only the first message of TLS is checked; the encrypted part cannot be read. An allowed name therefore allows everything that
-/// its servers answer for. Other sites of the same content network can be among that, by a `Host` or an encrypted server name that
-/// differs from the outer one.
+/// Only the first message of TLS is checked; the encrypted part cannot be read. An allowed name therefore allows
+/// every site that its servers answer for. These can include other sites of the same content delivery network: the
+/// client selects them by a `Host` or an encrypted server name that differs from the outer one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EgressPolicy {
-    /// Nothing. The default.
+    /// No target. The default.
     #[default]
     None,
     /// The hosts of this list. Only their names are resolved, so that no other name can carry data out.
@@ -58,7 +58,7 @@ impl EgressPolicy {
         }
     }
 
-    /// Whether the stricter column of the table applies.
+    /// Whether the `Limited` column of the table applies.
     pub(crate) const fn is_limited(&self) -> bool {
         matches!(self, Self::Limited(_))
     }

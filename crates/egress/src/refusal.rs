@@ -12,8 +12,8 @@ use crate::target::{Target, TargetError};
 /// The maximum length of an excerpt of a client's text, in characters.
 const MAX_EXCERPT_CHARS: usize = 120;
 
-/// Client text that is safe to show: escaped, and truncated to 120 characters. Of a URL it leaves out the user, the password and
-/// the query, which may be secret.
+/// Client text that is safe to show: escaped, and truncated to 120 characters. For a URL, it omits the user, the
+/// password and the query, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EscapedExcerpt(Box<str>);
 
@@ -202,7 +202,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// How to mend it, as a fragment.
+    /// A hint how to fix the problem, as a sentence fragment.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -311,7 +311,7 @@ fn join_ports(ports: &[u16]) -> String {
 pub struct Refusal {
     /// Why it was refused.
     pub reason: RefusalReason,
-    /// The requested host and port; `None` where the request did not get as far as to name them.
+    /// The requested host and port; `None` when the request was refused before its target was known.
     pub target: Option<Target>,
 }
 
@@ -333,7 +333,7 @@ impl Refusal {
     }
 }
 
-/// What was refused, why, and how to mend it: two lines, without a line end behind.
+/// What was refused, why, and how to fix it: two lines, without a line break at the end.
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {

@@ -1,7 +1,7 @@
 //! DNS resolvers: the system's own, and a static table.
 //!
-//! Answers of a resolver are not trusted: [`crate::Egress`] checks every address of an answer and dials only checked addresses.
-//! Nothing is cached here; the system's resolver does that.
+//! Answers of a resolver are not trusted: [`crate::Egress`] checks every address of an answer and dials only checked
+//! addresses. Nothing is cached here, because the system's resolver has a cache.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,8 +25,8 @@ pub trait DnsResolver: Send + Sync + fmt::Debug {
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// The maximum number of simultaneous lookups. The system's resolver blocks a thread for each, also after the caller's timeout.
-/// Without a maximum, a sandbox could block all threads with names whose servers never answer.
+/// The maximum number of simultaneous lookups. The system's resolver blocks one thread per lookup, also after the
+/// caller's timeout. Without a maximum, a sandbox could block all threads with names whose servers never answer.
 const MAX_LOOKUPS: usize = 32;
 
 /// The system's resolver (`getaddrinfo`) with its settings, `/etc/hosts` included.
@@ -75,7 +75,8 @@ impl StaticResolver {
         self.with_sequence(name, [addresses.into_iter().collect()])
     }
 
-    /// Sets successive answers for `name`: each lookup takes the next one, and the last one stays. A rebinding name behaves so.
+    /// Sets successive answers for `name`: each lookup takes the next one, and the last one stays. A DNS rebinding
+    /// attack behaves like this.
     #[must_use]
     pub fn with_sequence(self, name: HostName, answers: impl IntoIterator<Item = Vec<IpAddr>>) -> Self {
         let answers = answers.into_iter().collect();

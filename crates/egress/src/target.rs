@@ -21,7 +21,7 @@ pub enum TargetError {
     /// The text has a user name, as in `user@host`.
     #[error("there is a user name in front of the host: remove it")]
     UserName,
-    /// An IPv6 address has no brackets, so its port cannot be told from the address.
+    /// An IPv6 address has no brackets, so the port cannot be separated from the address.
     #[error("the IPv6 address has no brackets: write `[ADDRESS]:PORT`")]
     Brackets,
 }

@@ -1,4 +1,4 @@
-//! Runs blocking work on Tokio's threads for it; a panic becomes an error.
+//! Runs blocking work on Tokio's blocking threads. A panic becomes an error.
 
 use std::any::Any;
 

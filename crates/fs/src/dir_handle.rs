@@ -13,10 +13,10 @@ use rustix::io::Errno;
 
 use crate::regular_file::{Links, OpenError, RegularFile, open_beneath, open_retrying};
 
-/// Opens a directory itself, and no link to it.
+/// Flags that open a directory itself, and not a link to it.
 const DIRECT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// An open directory. It stays the same one when it is moved.
+/// An open directory. The handle stays on the same directory when the directory is moved.
 #[derive(Debug)]
 pub struct DirHandle(OwnedFd);
 
@@ -69,8 +69,8 @@ impl DirHandle {
     /// whatever the umask is. No link is followed.
     ///
     /// # Errors
-    /// `INVAL` for a path with other components than names, `NOTDIR` or `LOOP` for a link or a file on the way, and
-    /// others of the system.
+    /// `INVAL` for a path with components other than names. `NOTDIR` or `LOOP` when a component is a link or a file.
+    /// Others of the system.
     pub fn create_dirs(&self, relative: &Path, mode: Mode) -> Result<Self, Errno> {
         let mut dir = Self(rustix::fs::openat(&self.0, ".", DIRECT, Mode::empty())?);
         for component in relative.components() {
@@ -90,14 +90,14 @@ impl DirHandle {
             other => return other.map(Self),
         }
         match rustix::fs::mkdirat(&self.0, name, Mode::RWXU) {
-            // By its handle, so that it cannot be another directory.
+            // By its handle: another directory may have the name by now.
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let created = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
                 rustix::fs::fchmod(&created, mode)?;
                 Ok(Self(created))
             }
-            // Somebody else was faster.
+            // Another process has created it first.
             Err(Errno::EXIST) => rustix::fs::openat(&self.0, name, DIRECT, Mode::empty()).map(Self),
             Err(errno) => Err(errno),
         }

@@ -8,7 +8,8 @@ use conjure_base::{Backoff, Clock as _, Deadline, SystemClock};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-/// How soon a lock of another process is tried again: the wait doubles up to the second value.
+/// The waits before a lock of another process is tried again. The wait doubles, from the first value up to the
+/// second.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
 
 /// The file that marks a temporary directory as in use, as long as it is locked.
@@ -30,8 +31,8 @@ impl FileLock {
         Self::open_at(CWD, path)
     }
 
-    /// Marks a temporary directory as used by this process, with a locked file [`TEMPORARY_DIR_LOCK`]. The file gets its name once it is locked,
-    /// so a directory whose file is not locked is one that a dead process left.
+    /// Marks a temporary directory as used by this process, with a locked file [`TEMPORARY_DIR_LOCK`]. The file gets
+    /// its name once it is locked, so a directory with an unlocked file belongs to a dead process.
     ///
     /// # Errors
     /// Those of the system.
@@ -109,13 +110,15 @@ impl AsFd for FileLock {
 }
 
 impl Drop for FileLock {
-    /// Closing is not enough: a process that is being started has the descriptor for a moment, too.
+    /// Closing the file is not enough: a child process that is just being started has the descriptor for a moment,
+    /// too.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// The waits between attempts to get a lock that another process holds. Nothing tells when it is released.
+/// The waits between attempts to get a lock that another process holds. The kernel does not report when the lock is
+/// released.
 #[derive(Debug)]
 pub struct LockWait {
     deadline: Deadline,
@@ -123,7 +126,7 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// Waits at most until `deadline`, over all attempts.
+    /// Creates a wait that ends at `deadline`, counted over all attempts.
     #[must_use]
     pub const fn new(deadline: Deadline) -> Self {
         Self { deadline, attempts: 0 }

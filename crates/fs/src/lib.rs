@@ -1,8 +1,8 @@
-//! Files as several crates need them: directory handles, regular files beneath them, staged files, file locks, the
-//! removal of trees, and blocking work.
+//! File operations that several crates need: directory handles, regular files beneath them, staged files, file locks,
+//! the removal of trees, and blocking work.
 //!
-//! A tool may plant a link wherever it may write, at any moment. So everything here works with open handles, and where
-//! a path is resolved, the kernel decides which links are followed. Nothing here knows whose files these are.
+//! A tool may create a link wherever it may write, at any moment. So all functions here work with open handles. Where
+//! a path is resolved, the kernel decides which links are followed. Nothing here knows who owns the files.
 
 mod blocking;
 mod dir_handle;

@@ -15,8 +15,9 @@ use rustix::io::Errno;
 
 use crate::stat::file_size;
 
-/// A rename or a mount anywhere on the machine makes the kernel give up on a path with `..`. It is retried this often
-/// at once, and this often after a pause of a millisecond: about a second in total.
+/// How often the open of a path is retried. A rename or a mount anywhere on the machine makes the kernel give up on a
+/// path with `..`. It is retried this often at once, and this often after a pause of a millisecond: about a second in
+/// total.
 const RACES: u32 = 16;
 const PATIENT_RACES: u32 = 1000;
 
@@ -46,7 +47,7 @@ pub enum OpenError {
     /// It is a directory, a device, a pipe, a socket, or in a pseudo file system.
     #[error("it is not a regular file")]
     NotRegular,
-    /// A link where none is followed, a link of `/proc`, or a circle of links.
+    /// A link where none is followed, a link of `/proc`, or a loop of links.
     #[error("it is a link where none is followed, or a circle of links")]
     Link,
     /// The path leads out of the directory.
@@ -102,7 +103,8 @@ impl RegularFile {
         let inspected = open_retrying(dir, path, OFlags::PATH, resolve)?;
         require_regular(&rustix::fs::fstat(&inspected)?)?;
         reject_pseudo_files(&inspected)?;
-        // `NONBLOCK`: a pipe may have taken the name meanwhile. Then it is refused.
+        // `NONBLOCK`: a pipe may have replaced the file meanwhile. The open must not wait; the pipe is refused
+        // afterwards.
         let file = open_retrying(dir, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, resolve)?;
         reject_pseudo_files(&file)?;
         Self::from_open(file)
@@ -172,7 +174,7 @@ impl RegularFile {
     }
 }
 
-/// A read that is repeated when a signal interrupts it.
+/// Repeats a read that a signal interrupts.
 impl io::Read for RegularFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -223,7 +225,7 @@ fn reject_pseudo_files(file: &OwnedFd) -> Result<(), OpenError> {
 /// Opens a path beneath an open directory, in which the kernel resolves it. `CLOEXEC` is added to `flags`.
 ///
 /// # Errors
-/// `XDEV` when the path leads out, `LOOP` for a refused link or a circle of links, and others of the system.
+/// `XDEV` when the path leads out, `LOOP` for a refused link or a loop of links, and others of the system.
 pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
     open_retrying(dir, path, flags, ResolveFlags::BENEATH | links.resolve_flags())
 }

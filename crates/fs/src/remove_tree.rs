@@ -1,10 +1,10 @@
-//! [`TreeRemoval`]: removes a directory and everything beneath it, whatever a sandbox has made of it.
+//! [`TreeRemoval`]: removes a directory and everything beneath it, whatever commands of a sandbox created there.
 //!
-//! Nothing is done by a path: every step goes from an open folder to a name in it, follows no link and enters no mount.
-//! Folders without permissions are given some, through their handle. However deep folders are nested, two handles
-//! suffice: a folder within a folder is first moved up to the top, and is a folder of the top from then on.
+//! No step uses a path. Every step goes from an open directory to a name in it, follows no link and enters no mount.
+//! If a directory lacks permissions, they are added through its handle. Two handles suffice, however deep directories
+//! are nested: a nested directory is first moved up into the top directory.
 //!
-//! State: none. What a crash leaves is removed when it is tried again.
+//! State: none. If a crash interrupts a removal, the next attempt removes the rest.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
@@ -18,24 +18,26 @@ use rustix::io::Errno;
 
 use crate::stat::file_id;
 
-/// How many names are read before they are removed.
+/// How many names are read before their entries are removed.
 const BATCH: usize = 4096;
 
-/// How often the top is gone through: each time takes off one level at least, and a workspace's quota bounds those.
+/// The maximum number of passes over the top directory. Each pass removes at least one level, and a workspace's quota
+/// limits the number of levels.
 const PASSES: u32 = 1 << 20;
 
-/// How often it is begun anew when something appears in the empty top, as when two remove the same folder.
+/// How often a removal is restarted when new entries appear in the empty top directory. This happens when two
+/// processes remove the same directory.
 const RIVALS: u32 = 16;
 
-/// How many names are tried for a folder that is moved up.
+/// How many names are tried for a directory that is moved up.
 const ATTEMPTS: u32 = 1 << 20;
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Why something was not removed.
+/// Why an entry was not removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoveError {
-    /// The name of what cannot be removed; empty for the directory itself.
+    /// The name of the entry that cannot be removed; empty for the directory itself.
     name: OsString,
     /// `None` when another directory has the name now.
     errno: Option<Errno>,
@@ -79,8 +81,9 @@ impl std::error::Error for RemoveError {}
 
 /// The removal of a directory with everything in it.
 ///
-/// No link is followed, at the end of the path nor beneath it, and no mount is entered. What cannot be removed is left,
-/// with the directories that hold it; everything else goes. A directory that does not exist is no error.
+/// No link is followed, neither at the end of the path nor beneath it. No mount is entered. Entries that cannot be
+/// removed stay, with the directories that contain them; everything else is removed. A directory that does not exist
+/// is no error.
 #[derive(Debug, Clone, Copy)]
 pub struct TreeRemoval {
     id: Option<FileId>,
@@ -88,14 +91,14 @@ pub struct TreeRemoval {
 }
 
 impl TreeRemoval {
-    /// Removes the directory with this identity, and no other that has its name by now; without an identity, whichever
-    /// it is.
+    /// Removes only the directory with this identity, and not another one that has its name by now. Without an
+    /// identity, it removes any directory of that name.
     #[must_use]
     pub const fn new(id: Option<FileId>) -> Self {
         Self { id, prepare: |_| () }
     }
 
-    /// Calls this with the open directory before its content is removed.
+    /// Sets a function that is called with the open directory before its content is removed.
     #[must_use]
     pub const fn with_prepare(self, prepare: fn(BorrowedFd<'_>)) -> Self {
         Self { prepare, ..self }
@@ -104,8 +107,8 @@ impl TreeRemoval {
     /// Removes the directory at `path`. Blocks.
     ///
     /// # Errors
-    /// When another directory or something else is at `path` now; then nothing is removed. When something in it cannot
-    /// be removed: the error of the first such entry.
+    /// When another directory or another kind of file is at `path` now; then nothing is removed. When entries in it
+    /// cannot be removed: the error of the first one.
     pub fn remove_path(self, path: &Path) -> Result<(), RemoveError> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(RemoveError::new(path.as_os_str(), Errno::INVAL));
@@ -145,7 +148,7 @@ impl TreeRemoval {
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {}
                 Err(errno) => return Err(failed(errno)),
             }
-            // Somebody else has removed it, and another has its name by now.
+            // Another process has removed it, and created a new directory of the same name.
             if !has_name(&removal.top, parent, &c_name) {
                 return Ok(());
             }
@@ -154,7 +157,7 @@ impl TreeRemoval {
     }
 }
 
-/// Whether an open file or folder has this name in an open folder.
+/// Whether an open file or directory has this name in an open directory.
 #[must_use]
 pub fn has_name(open: impl AsFd, parent: impl AsFd, name: &CStr) -> bool {
     let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -162,8 +165,8 @@ pub fn has_name(open: impl AsFd, parent: impl AsFd, name: &CStr) -> bool {
         if (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino))
 }
 
-/// Opens a folder for listing, beneath its parent, through no link and into no mount; gives it permissions if it has
-/// none.
+/// Opens a directory for listing, beneath its parent, through no link and into no mount. Adds permissions if they are
+/// missing.
 fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let open = |flags| {
@@ -180,15 +183,15 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     open(OFlags::RDONLY)
 }
 
-/// Lets the owner list and change a folder that is open by its path only.
+/// Lets the owner list and change a directory that is open with `O_PATH` only.
 fn make_accessible(folder: &OwnedFd) -> Result<(), Errno> {
     let stat = rustix::fs::fstat(folder)?;
     if Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU) {
         return Ok(());
     }
-    // By its handle, so that nothing else can have taken its place.
+    // By its handle: another directory may have the name by now.
     match rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU) {
-        // Somebody else's: it may still be that we may.
+        // It belongs to another user. This process may still have access.
         Err(Errno::PERM) => Ok(()),
         other => other,
     }
@@ -196,23 +199,24 @@ fn make_accessible(folder: &OwnedFd) -> Result<(), Errno> {
 
 struct TreeRemover {
     top: OwnedFd,
-    /// Part of the name of what is moved up next.
+    /// The number in the next name for a directory that is moved up.
     next: u32,
-    /// What was removed or moved so far.
+    /// How many entries were removed or moved so far.
     steps: u64,
-    /// The first thing that could not be removed.
+    /// The first entry that could not be removed.
     first_failure: Option<(CString, Errno)>,
 }
 
 impl TreeRemover {
-    /// Removes everything in the top, as far as it can be.
+    /// Removes everything in the top directory, as far as possible.
     fn empty(&mut self) {
         for _ in 0..PASSES {
-            // What could not be removed in this pass may be in the next, as long as it gets anywhere.
+            // An entry that could not be removed in this pass may be removable in the next one. So each pass starts
+            // without failures, as long as the previous one removed or moved something.
             self.first_failure = None;
             match self.remove_batch() {
                 Ok(true) => {}
-                // Somebody else has removed the top itself.
+                // Another process has removed the top directory itself.
                 Ok(false) | Err(Errno::NOENT) => return,
                 Err(errno) => {
                     self.first_failure.get_or_insert((CString::default(), errno));
@@ -223,7 +227,7 @@ impl TreeRemover {
         self.first_failure = Some((CString::default(), Errno::BUSY));
     }
 
-    /// Goes through the names in the top once. Whether anything was removed or moved.
+    /// Goes through the names in the top directory once. Returns whether it removed or moved an entry.
     fn remove_batch(&mut self) -> Result<bool, Errno> {
         let before = self.steps;
         let mut names = Dir::read_from(&self.top)?;
@@ -235,7 +239,7 @@ impl TreeRemover {
                     self.folder(&name)
                 } else {
                     match rustix::fs::unlinkat(&self.top, &*name, AtFlags::empty()) {
-                        // The kind was not known.
+                        // The file system did not report the kind of the entry.
                         Err(Errno::ISDIR) => self.folder(&name),
                         other => other,
                     }
@@ -258,7 +262,7 @@ impl TreeRemover {
         }
     }
 
-    /// Removes a folder of the top; the folders in it come up to the top if they are not empty.
+    /// Removes a directory of the top directory. Nested directories that are not empty are moved up first.
     fn folder(&mut self, name: &CStr) -> Result<(), Errno> {
         match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
@@ -287,22 +291,22 @@ impl TreeRemover {
             }
         }
         match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
-            // What is left in it was noted.
+            // The failures of the entries in it were recorded.
             Err(Errno::NOTEMPTY | Errno::EXIST) if self.first_failure.is_some() => Err(Errno::NOTEMPTY),
             other => other,
         }
     }
 
-    /// Makes a folder within a folder of the top one of the top's own.
+    /// Moves a nested directory up into the top directory.
     fn flatten(&mut self, from: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-        // Its own `..` changes, for which it must be writable.
+        // The move changes its own `..` entry, so it must be writable.
         let folder = rustix::fs::openat(from, name, PATH | OFlags::DIRECTORY, Mode::empty())?;
         make_accessible(&folder)?;
         for _ in 0..ATTEMPTS {
             self.next = self.next.wrapping_add(1);
             let up = format!(".conjure-removing-{}", self.next);
             match rustix::fs::renameat(from, name, &self.top, up.as_str()) {
-                // Something has that name, by chance or by malice.
+                // The name is taken, by chance or by an attack. Try the next one.
                 Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
                 other => return other,
             }
@@ -311,7 +315,7 @@ impl TreeRemover {
     }
 }
 
-/// The next names in a folder, with what they are as far as the file system tells.
+/// Reads the next names of a directory, with their kinds where the file system reports them.
 fn read_batch(names: &mut Dir) -> Result<Vec<(CString, FileType)>, Errno> {
     let mut batch = Vec::new();
     while batch.len() < BATCH {

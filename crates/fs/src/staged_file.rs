@@ -1,7 +1,8 @@
 //! [`StagedFile`]: a file that is written beside its target, and gets its name when it is complete.
 //!
-//! State: the staged file. A drop removes it. A crash leaves a named one; one without a name vanishes with its process,
-//! except between two adjacent system calls when it replaces a file.
+//! State: the staged file. Dropping the value removes it. After a crash, a named staged file stays, and an unnamed
+//! one disappears with its process. One exception: when an unnamed file replaces another, it has a name between two
+//! adjacent system calls.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -38,8 +39,8 @@ impl StagedFile {
         Ok(Self { dir, name: Some(name), file })
     }
 
-    /// Creates an empty file of this name. A leftover of that name is overwritten, so the caller must hold a lock that
-    /// keeps others out.
+    /// Creates an empty file of this name. A leftover of that name is overwritten, so the caller must hold a lock
+    /// that excludes other writers.
     ///
     /// # Errors
     /// Those of the system.
@@ -59,7 +60,7 @@ impl StagedFile {
             Ok(file) if Path::new(&descriptor_path(&file)).exists() => {
                 Ok(Self { dir: duplicate(dir.as_fd())?, name: None, file: file.into() })
             }
-            // An old kernel mistakes the flag for another, or `/proc` is missing, which is needed to link the file.
+            // An old kernel misinterprets the flag, or `/proc` is missing, which is needed to link the file.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => Self::create(dir, mode),
             Err(errno) => Err(errno.into()),
         }
@@ -92,15 +93,15 @@ impl StagedFile {
         self.file.sync_data()
     }
 
-    /// Gives the file its name in its directory. Another file of that name is replaced, and a link is, not what it leads
-    /// to.
+    /// Gives the file its name in its directory. Another file of that name is replaced. A link of that name is
+    /// replaced itself, not its target.
     ///
     /// # Errors
-    /// Those of the system. The other file is as before then.
+    /// Those of the system. The other file is then unchanged.
     pub fn replace(mut self, name: impl Arg + Copy) -> io::Result<()> {
         if self.name.is_none() {
             match self.link(name) {
-                // A link cannot replace a file, a rename can. It needs a name.
+                // A link cannot replace a file, but a rename can. The rename needs a temporary name.
                 Err(Errno::EXIST) => {}
                 linked => return Ok(linked?),
             }
@@ -149,9 +150,9 @@ impl Drop for StagedFile {
     }
 }
 
-/// Replaces the file at `path` durably: after a crash it has the old or the new content. Its mode is 0600. The staged file
-/// has the name with `.new` behind it, so the caller must hold a lock that keeps others out. Blocks until everything is
-/// on the disk.
+/// Replaces the file at `path` durably: after a crash it has the old or the new content. Its mode is 0600. The staged
+/// file has the same name with `.new` appended, so the caller must hold a lock that excludes other writers. Blocks
+/// until everything is on the disk.
 ///
 /// # Errors
 /// Those of the system.

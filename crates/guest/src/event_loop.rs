@@ -61,7 +61,7 @@ fn run_loop(
     begin: impl FnOnce(&mut EventLoop) -> Result<(), FatalError>,
 ) -> Result<(), FatalError> {
     sys::block_signals();
-    // An own session, so that a terminal's Ctrl-C reaches only the host. A session leader already has one.
+    // A session of its own, so that a terminal's Ctrl-C reaches only the host. A session leader already has one.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(system_error("adopt orphans"))?;
@@ -104,7 +104,7 @@ struct EventLoop {
     children: HashMap<Pid, Child>,
     shims: ShimPool,
     tunnels: Tunnels,
-    /// Since when the reaper kills processes that lost their shim, and when it looks again.
+    /// When the reaper started to kill processes that lost their shim, and when it checks again.
     orphan_kill: Option<(Duration, Duration)>,
     /// The pause that the host requested.
     pause_in_force: Option<ProcessPause>,
@@ -182,7 +182,8 @@ impl EventLoop {
                     if signal == Signal::CHILD {
                         self.reap();
                     } else {
-                        // In its pid namespace, commands can signal process 1 for the signals that it blocks.
+                        // If the guest is process 1, only a signal from outside its pid namespace ends it. Commands
+                        // inside can send it the signals that it blocks.
                         self.is_ending |=
                             sender == sys::SignalSender::Outside || !rustix::process::getpid().is_init();
                     }

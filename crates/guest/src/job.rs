@@ -96,7 +96,7 @@ pub(crate) type PollInterest<'a> = (JobFd, BorrowedFd<'a>, PollFlags);
 pub(crate) enum ReadOutcome {
     /// This many bytes, at least one.
     Bytes(usize),
-    /// No bytes are available yet.
+    /// No bytes are available now.
     Nothing,
     /// The other side is closed.
     End,

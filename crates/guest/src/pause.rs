@@ -1,9 +1,9 @@
 //! Stops (SIGSTOP) and resumes (SIGCONT) all descendants.
 //!
-//! The guest and its shims keep running. So when the host closes its stream, everything ends as usual; SIGKILL
-//! also ends stopped processes. Pausing needs no more rights than killing, and no cgroup, so it works wherever a
-//! guest runs. Processes notice as much of it as of a user's Ctrl-Z and `fg`. A process that has the kernel send
-//! it SIGCONT by a timer resumes: a pause saves resources, and is no security boundary.
+//! The guest and its shims keep running. So when the host closes its stream, everything ends as usual; SIGKILL also
+//! ends stopped processes. Pausing needs no more rights than killing, and no cgroup, so it works wherever a guest
+//! runs. To a process, a pause looks like a user's Ctrl-Z and `fg`. A process resumes itself if it has set a timer
+//! with SIGCONT: a pause saves resources, and is no security boundary.
 //!
 //! State: which processes were already stopped before, and must not be resumed. When the guest crashes, the kernel
 //! kills everything below it.
@@ -47,7 +47,7 @@ pub(crate) enum PauseError {
 #[derive(Debug)]
 pub(crate) struct MeasurementPause {
     pub(crate) pause: ProcessPause,
-    /// Whether a program was started since.
+    /// Whether the host has started a program since the pause began.
     pub(crate) has_new_program: bool,
 }
 

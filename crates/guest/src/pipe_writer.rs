@@ -1,7 +1,7 @@
 //! Writes content from the host into a pipe: a program's standard input, or the new content of a file.
 //!
-//! State: at most [`WINDOW`] bytes, for which the host has credit. A pipe that nobody reads delays only its own
-//! channel. When the reader has closed the pipe, further content is dropped.
+//! State: at most [`WINDOW`] bytes, for which the host has credit. A pipe without an active reader delays only its
+//! own channel. When the reader has closed the pipe, further content is dropped.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -91,7 +91,7 @@ pub(crate) fn signal_member(
 ) -> Result<bool, Errno> {
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Some(pidfd),
-        // An emulated kernel lacks the system call, so the pid has to do.
+        // An emulated kernel lacks the system call. Then the process is signalled by its pid.
         Err(Errno::NOSYS) => None,
         Err(_) => return Ok(false),
     };

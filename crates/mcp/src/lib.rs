@@ -1,11 +1,11 @@
 //! MCP servers as tools of a session.
 //!
-//! A server is a program in a sandbox of its own, or a service that is reached by HTTP. `McpServers` (feature `client`) connects to the servers of a session,
-//! lists their tools and is their `ToolSource`. A server that ends is started again by the next call.
+//! A server is a program in its own sandbox, or a service that is reached over HTTP. `McpServers` (feature `client`) connects to the
+//! servers of a session, lists their tools, and is their `ToolSource`. If a server ends, the next call restarts it.
 //!
-//! The other way round, `server` (feature `server`) gives skills and a sandbox to clients that speak MCP.
+//! In the other direction, `server` (feature `server`) offers skills and a sandbox to clients that speak MCP.
 //!
-//! The types of the SDK (`rmcp`) stay in this crate.
+//! The types of the SDK (`rmcp`) are not part of the public API.
 
 #[cfg(feature = "client")]
 mod client;

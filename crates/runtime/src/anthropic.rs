@@ -1,8 +1,7 @@
 //! The client of the Messages API (feature `anthropic`), and how a [`Config`](crate::Config) configures it.
 //!
-//! One [`Client`] stands for one key: make it once and share it, for it holds the limiter of the key and the
-//! connections. [`Client::messages`] gives a model of it, which is a [`Model`](conjure_conversation::Model) for
-//! [`run_loop`](crate::run_loop).
+//! One [`Client`] belongs to one key. Create it once and share it, because it holds the rate limiter of the key and the
+//! connections. [`Client::messages`] returns a [`Model`](conjure_conversation::Model) for [`run_loop`](crate::run_loop).
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -34,7 +33,7 @@ pub use secrecy::SecretString;
 use crate::config::ApiProfile as ConfiguredProfile;
 use crate::models::timeouts;
 
-/// How to reach the service with this key, as the configuration says.
+/// The client configuration for this key.
 #[must_use]
 pub fn config(configured: &crate::Config, key: SecretString) -> Config {
     let profile = match configured.profile() {
@@ -48,7 +47,7 @@ pub fn config(configured: &crate::Config, key: SecretString) -> Config {
     }
 }
 
-/// The options of this model, as the configuration says.
+/// The options for this model, from the configuration.
 #[must_use]
 pub fn options(configured: &crate::Config, model: impl Into<String>) -> ModelOptions {
     let options = ModelOptions::new(model);

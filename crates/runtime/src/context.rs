@@ -17,19 +17,19 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::workspace::{SessionWorkspace, temporary_data};
 
-/// The options of a session's context, beside the configuration.
+/// The options of a session's context, in addition to the configuration.
 #[derive(Clone, Default)]
 pub struct ContextOptions {
-    /// The folder to work in; `None`: a new temporary one, private to the session.
+    /// The folder to work in. `None` creates a temporary folder that is private to the session.
     pub workspace: Option<PathBuf>,
-    /// Variables that commands see. Values whose names look like secrets' are redacted wherever they would leave.
+    /// Variables that commands see. A value is redacted wherever it would leave if its name looks like that of a secret.
     pub environment: BTreeMap<String, String>,
     /// Secrets of the embedder by name, which commands do not see. They are redacted wherever they would leave.
     pub secrets: BTreeMap<String, String>,
-    /// Folders that tools may read and write beside the workspace and those of the configuration.
+    /// Folders that tools may read and write, in addition to the workspace and those of the configuration.
     pub allowed_paths: Vec<PathBuf>,
-    /// The data directory for its private directories and the snapshots of its skills. `None`: the configured one, or a
-    /// temporary one. All sessions of a tenant can share one.
+    /// The data directory for the session's private directories and the snapshots of its skills. `None` uses the
+    /// configured one, or a temporary one. All sessions of a tenant can share one.
     pub data: Option<DataDir>,
 }
 
@@ -41,7 +41,7 @@ impl ContextOptions {
     }
 }
 
-/// Names only: a value may be a secret.
+/// Shows names only, because a value may be a secret.
 impl std::fmt::Debug for ContextOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ContextOptions")
@@ -58,7 +58,7 @@ impl std::fmt::Debug for ContextOptions {
 pub struct SessionContext {
     execution: ExecutionContext,
     workspace: SessionWorkspace,
-    /// Skills that were unpacked from packages. Their directories exist as long as these values.
+    /// The skills that were unpacked from packages. Dropping them removes their directories.
     _unpacked: Vec<Skill>,
     redactor: Redactor,
     data: DataDir,
@@ -80,8 +80,8 @@ pub struct SessionContext {
 /// ```
 ///
 /// # Errors
-/// If the workspace cannot be created or entered, the data directory cannot be used, an allowed path does not exist, or
-/// two skills have the same name.
+/// If the workspace cannot be created or entered. If the data directory cannot be used. If an allowed path does not exist.
+/// If two skills have the same name.
 pub fn create_context<S: Borrow<Skill>>(
     skills: &[S],
     config: &Config,
@@ -113,8 +113,8 @@ pub fn create_context<S: Borrow<Skill>>(
         floor: *config.floor(),
         ..ExecutionContext::new(workspace.path())
     };
-    // What was unpacked goes with its last user. A sandbox is one and knows only paths, so this context, which must
-    // outlive it, stands in for it.
+    // The directory of an unpacked skill is removed with its last owner. A sandbox uses it but knows only its path. So
+    // this context owns the skill, and must outlive the sandbox.
     let unpacked =
         skills.iter().map(Borrow::borrow).filter(|skill| skill.package().is_some()).cloned().collect();
     Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor, data })
@@ -129,13 +129,13 @@ pub(crate) struct SessionDirsGuard {
 }
 
 impl SessionContext {
-    /// The same context with these second paths for directories of the workspace.
+    /// The same context with additional second paths for directories of the workspace.
     pub(crate) fn with_workspace_mounts(mut self, mounts: impl IntoIterator<Item = WorkspaceMount>) -> Self {
         self.execution.workspace_mounts.extend(mounts);
         self
     }
 
-    /// The same context for a sandbox that reaches no other hosts than these, and can enforce that.
+    /// The same context for a sandbox that reaches only these hosts. The sandbox must be able to enforce that.
     pub(crate) fn with_allowed_hosts(mut self, hosts: &[String]) -> Result<Self, SandboxError> {
         let limit = NetworkPolicy::Limited(hosts.to_vec());
         self.execution.network = self.execution.network.restricted_to(&limit)?;
@@ -143,20 +143,20 @@ impl SessionContext {
         Ok(self)
     }
 
-    /// The same context with further folders to read, at their own places.
+    /// The same context with additional read-only folders, each with the path that it has in the sandbox.
     pub(crate) fn with_read_only(mut self, folders: impl IntoIterator<Item = SharedFolder>) -> Self {
         self.execution.read_only.extend(folders);
         self
     }
 
-    /// The same context, whose network has this handle.
+    /// The same context with this handle for the network of its sandbox.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_sandbox_network(mut self, network: SandboxNetwork) -> Self {
         self.execution.sandbox_network = Some(network);
         self
     }
 
-    /// The same context, which may reach these hosts as well while its program starts up.
+    /// The same context, in which the program may reach these additional hosts while it starts.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_startup_hosts(mut self, hosts: &[&str]) -> Self {
         let hosts = hosts.iter().copied().map(str::to_owned).collect();
@@ -164,7 +164,7 @@ impl SessionContext {
         self
     }
 
-    /// The guard of the folders alone.
+    /// The guard that keeps the folders, without the rest of the context.
     pub(crate) fn into_dirs_guard(self) -> SessionDirsGuard {
         let Self { workspace, _unpacked, data, .. } = self;
         SessionDirsGuard { _workspace: workspace, _unpacked, _data: data }
@@ -172,8 +172,8 @@ impl SessionContext {
 
     /// The execution context of the session's sandbox.
     ///
-    /// It names directories without keeping them: a temporary workspace, and the directories of unpacked packages, are
-    /// removed with this context. So a clone of it, or a sandbox made with it, is useful only as long as this value
+    /// It contains paths, but does not keep the directories alive. Dropping this context removes a temporary workspace
+    /// and the directories of unpacked packages. So use a clone of it, or a sandbox made with it, only while this context
     /// exists.
     #[must_use]
     pub const fn execution(&self) -> &ExecutionContext {
@@ -186,7 +186,7 @@ impl SessionContext {
         &self.workspace
     }
 
-    /// The session's folder, to keep it.
+    /// The session's folder, mutable, so that the caller can keep it.
     pub const fn workspace_mut(&mut self) -> &mut SessionWorkspace {
         &mut self.workspace
     }
@@ -204,7 +204,7 @@ impl SessionContext {
     }
 }
 
-/// The skills' folders, each by its name. A skill that is given twice appears once.
+/// The skills' folders, each under its skill's name. A skill that is given twice appears once.
 fn shared_folders<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
     let mut folders: Vec<SharedFolder> = Vec::with_capacity(skills.len());
     let mut hosts: BTreeMap<&str, &Path> = BTreeMap::new();
@@ -234,18 +234,18 @@ fn redactor(options: &ContextOptions) -> Redactor {
     redactor_with(options, &BTreeMap::new())
 }
 
-/// A redactor with further secrets. Two secrets of the same name are both redacted.
+/// A redactor with additional secrets. If two secrets have the same name, both are redacted.
 pub(crate) fn redactor_with(options: &ContextOptions, further: &BTreeMap<String, String>) -> Redactor {
     let sensitive = options.environment.iter().filter(|(name, value)| is_sensitive_variable(name, value));
     Redactor::new(sensitive.chain(&options.secrets).chain(further).flat_map(|(name, value)| {
-        // Also in the form that it has inside JSON.
+        // The value is also redacted in its escaped form, which it has inside JSON.
         let quoted = serde_json::Value::from(value.as_str()).to_string();
         let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned();
         [(name.clone(), value.clone()), (name.clone(), inner)]
     }))
 }
 
-/// The environment is left out: a value may be a secret.
+/// Leaves out the environment, because a value may be a secret.
 impl std::fmt::Debug for SessionContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SessionContext")

@@ -1,7 +1,7 @@
 //! The conversation functions of the specification (5.1, 5.10, 10, 11) over a [`Workbench`].
 //!
-//! They are stateless: the messages that go in and come out are the conversation. Failures of tools are results that
-//! the model reads, never errors.
+//! The functions are stateless: the messages that the caller passes in and gets back are the conversation. A failure of a
+//! tool is a result that the model reads, never an error.
 
 use conjure_conversation::{
     AfterResponse, Limit, Limits, LoopOptions, LoopOutcome, Message, Model, Response, ToolCall, ToolResult,
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::workbench::Workbench;
 
-/// What follows a response of the model.
+/// What the caller must do after a response of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProcessedResponse {
     /// The model has finished. This is its text.
@@ -22,8 +22,8 @@ pub enum ProcessedResponse {
     Continue(Vec<ToolResult>),
     /// The service paused: send the response back as it is, without another message.
     Resume,
-    /// The response was truncated or refused, and its tools did not run. This is its text. To continue, leave its
-    /// tool calls out of the history, or answer each with an error first.
+    /// The response was truncated or refused, and its tools did not run. This is its text. To continue, remove its tool
+    /// calls from the history, or answer each with an error first.
     Stopped(String),
 }
 
@@ -32,8 +32,8 @@ pub async fn execute(call: &ToolCall, workbench: &Workbench) -> ToolResult {
     workbench.execute(call).await
 }
 
-/// Runs the calls of one response: in parallel where they are independent, with results in call order (specification
-/// 5.10). Each call has its own timeout.
+/// Runs the calls of one response (specification 5.10). Independent calls run in parallel. The results are in call order.
+/// Each call has its own timeout.
 pub async fn execute_tool_calls(calls: &[ToolCall], workbench: &Workbench) -> Vec<ToolResult> {
     workbench.execute_all(calls).await
 }
@@ -45,8 +45,8 @@ pub async fn process_response(response: &Response, workbench: &Workbench) -> Pro
     match response.stop_reason.after_response() {
         AfterResponse::Stop => ProcessedResponse::Done(text()),
         AfterResponse::StopWithoutTools => ProcessedResponse::Stopped(text()),
-        // This includes calls of a pause: the service refuses a response that comes back with a call without a
-        // result.
+        // This includes the calls of a paused response. The service refuses a response that is sent back with a call
+        // without a result.
         AfterResponse::RunTools | AfterResponse::Resume if !calls.is_empty() => {
             ProcessedResponse::Continue(execute_tool_calls(&calls, workbench).await)
         }
@@ -55,15 +55,15 @@ pub async fn process_response(response: &Response, workbench: &Workbench) -> Pro
     }
 }
 
-/// The limits that a configuration sets for a conversation.
+/// The limits of a conversation, from the configuration.
 #[must_use]
 pub fn loop_options(config: &Config) -> LoopOptions {
     let limits = Limits { model_calls: config.max_iterations(), ..Limits::default() };
     LoopOptions { limits, compaction: config.compaction().map(Into::into), ..LoopOptions::default() }
 }
 
-/// Runs a conversation to its end (specification 5.10, 11): calls the model, runs its tools, and goes on until it is
-/// done, a limit is reached or it fails. `messages` end with the user's.
+/// Runs a conversation to its end (specification 5.10, 11): calls the model and runs its tools. It ends when the model is
+/// done, a limit is reached or the conversation fails. The last of `messages` must be the user's.
 ///
 /// The model is any [`Model`]. An embedder with a client of its own makes it a model with
 /// [`model_fn`](conjure_conversation::model_fn).
@@ -104,8 +104,8 @@ pub fn loop_options(config: &Config) -> LoopOptions {
 /// ```
 ///
 /// # Errors
-/// When the messages are not a valid request. How a conversation ended otherwise, well or not, is in the outcome,
-/// together with its messages; [`final_text`] makes the specification's errors of it.
+/// If the messages are not a valid request. In every other case the outcome says how the conversation ended, and contains
+/// its messages. [`final_text`] converts the outcome to the specification's errors.
 pub async fn run_loop(
     messages: Vec<Message>,
     workbench: &Workbench,
@@ -122,7 +122,7 @@ pub async fn run_loop(
 ///
 /// # Errors
 ///
-/// If it ended otherwise, as [`stop_error`] says.
+/// If it ended otherwise. [`stop_error`] says which error that is.
 pub fn final_text(outcome: &LoopOutcome) -> Result<String, Error> {
     match &outcome.stop {
         TurnOutcome::RequiresAction(_) => Err(loop_failed("a tool call waits for a person's approval")),
@@ -133,11 +133,11 @@ pub fn final_text(outcome: &LoopOutcome) -> Result<String, Error> {
     }
 }
 
-/// The specification's error (12.1) for the end of a turn; `None` if the model answered. `model_calls` is the number of
+/// The specification's error (12.1) for the end of a turn; `None` if the model finished. `model_calls` is the number of
 /// model calls in the turn.
 ///
-/// `MaxIterationsReached`, `ApiError`, `ExecutionTimeout`; `ExecutionFailed` where the specification has no kind, such
-/// as a refusal or another limit.
+/// It is `MaxIterationsReached`, `ApiError` or `ExecutionTimeout`. If the specification has no such kind, it is
+/// `ExecutionFailed`; examples are a refusal and other limits.
 #[must_use]
 pub fn stop_error(stop: &TurnStop, model_calls: u32) -> Option<Error> {
     Some(match stop {

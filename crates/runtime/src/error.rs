@@ -66,12 +66,12 @@ impl std::fmt::Display for ErrorKind {
     }
 }
 
-/// An error of a function of this crate. The message says what failed, where, and why. [`Error::hint`] says how to
-/// mend it.
+/// An error of a function of this crate. The message says what failed, where, and why. [`Error::hint`] says what the user
+/// can do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No skill has that name.
+    /// No skill has this name.
     #[error("skill `{name}` not found")]
     SkillNotFound {
         /// The requested name.
@@ -124,7 +124,7 @@ pub enum Error {
         exit_code: Option<i32>,
         /// Its output: the beginning and the end.
         output: String,
-        /// What happened, for people.
+        /// What happened, as text for people.
         reason: String,
     },
     /// Something took too long and was ended.
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later, without a change.
+    /// Whether the same call may succeed later without any change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -198,7 +198,7 @@ impl Error {
         }
     }
 
-    /// How to mend it, if known.
+    /// What the user can do about it, if that is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -224,7 +224,7 @@ impl Error {
         Self::from_io(path, format!("`{}`", path.display()), error)
     }
 
-    /// An I/O error at `path`, which is `what` to the user.
+    /// An I/O error at `path`. `what` describes the file to the user.
     pub(crate) fn io_of(what: &str, path: &Path, error: &io::Error) -> Self {
         Self::from_io(path, format!("{what} `{}`", path.display()), error)
     }
@@ -242,7 +242,7 @@ impl Error {
     }
 }
 
-/// The request id that the service's support asks for.
+/// The request id, which the service's support needs.
 fn request_suffix(error: &ModelError) -> String {
     error.request_id.as_ref().map_or_else(String::new, |id| format!(" (request id: {id})"))
 }
@@ -299,7 +299,7 @@ impl From<SkillError> for Error {
     }
 }
 
-/// A conversation that could not run: its messages are invalid, or its event log failed.
+/// A conversation could not run, because its messages are invalid or its event log failed.
 impl From<LoopError> for Error {
     fn from(error: LoopError) -> Self {
         let kind = match &error {
@@ -310,7 +310,7 @@ impl From<LoopError> for Error {
     }
 }
 
-/// The embedder's client received something that is not a response.
+/// The embedder's client received data that is not a response.
 impl From<ParseError> for Error {
     fn from(error: ParseError) -> Self {
         Self::Api(ModelError::new(ModelErrorKind::Protocol, error.to_string()))

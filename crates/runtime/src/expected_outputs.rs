@@ -1,7 +1,7 @@
 //! The outputs that the skills of a session declare (ADR-002, `outputs`), compared with the files that exist.
 //!
-//! The patterns of a manifest may contain inputs (`{{output_dir}}/{{session_date}}.org`). Nothing is enforced: a
-//! skill may produce other files than it declares.
+//! The patterns of a manifest may contain inputs (`{{output_dir}}/{{session_date}}.org`). Nothing is enforced: a skill
+//! may produce other files than it declares.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,13 +31,14 @@ pub enum OutputMatch {
     Files(Vec<PathBuf>),
     /// No file matches.
     Missing,
-    /// Not known, for this reason: the pattern depends on an input without a value, or leads out of the workspace.
+    /// Unknown, for this reason. The pattern depends on an input without a value, or leads out of the workspace, or the
+    /// workspace is too large.
     Unknown(String),
 }
 
-/// The outputs that these skills declare, in the order of the skills and their manifests, compared with these files
-/// of the workspace. `inputs` are the values that the session was opened with; otherwise the manifests' defaults are
-/// used.
+/// Compares the outputs that these skills declare with these files of the workspace. The result has the order of the
+/// skills and their manifests. `inputs` are the values that the session was opened with. For other inputs, the defaults
+/// of the manifests are used.
 pub(crate) fn expected_outputs<'s>(
     skills: impl IntoIterator<Item = &'s Skill>,
     inputs: &BTreeMap<String, Value>,
@@ -87,7 +88,8 @@ fn find(
     }
 }
 
-/// The path of the workspace within its Git repository; empty if there is none, or if it is the root.
+/// The path of the workspace within its Git repository. It is empty if there is no repository, or if the workspace is its
+/// root.
 fn below_repository(workspace: &Path) -> PathBuf {
     let root = workspace.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(workspace);
     workspace.strip_prefix(root).unwrap_or(Path::new("")).to_owned()

@@ -1,8 +1,10 @@
-//! The runtime, made of a configuration: what an embedder opens, and what servers stand on.
+//! The runtime: it is built from a configuration, and is what embedders and servers use.
 //!
-//! It chooses the journal, the sandboxes, the skills and the models by the [`Config`], gives each tenant its policy and each session its
-//! workspace, and keeps the data folder in order. The functions for one conversation ([`run_loop`], [`execute`]) are here too.
-//! Embedders use it through the crate `conjure`, which adds the names of the crates below.
+//! The runtime chooses the journal, the sandboxes, the skills and the models by the [`Config`]. It gives each tenant its
+//! policy and each session its workspace, and maintains the data folder. The functions for one conversation
+//! ([`run_loop`], [`execute`]) are here, too.
+//!
+//! Embedders use this crate through the crate `conjure`, which also re-exports the crates below it.
 
 #[cfg(feature = "anthropic")]
 pub mod anthropic;

@@ -1,4 +1,4 @@
-//! Functions for what the model reads about skills (specification 5.1, 10).
+//! Functions for the text that the model reads about skills (specification 5.1, 10).
 
 use std::borrow::Borrow;
 
@@ -6,9 +6,11 @@ use conjure_conversation::ToolDefinition;
 use conjure_prompt::{PromptOptions, ToolOptions};
 use conjure_skill::Skill;
 
-/// The fragment of the system prompt that tells a model of these skills (specification 5.1): append it to your own.
-/// Without skills it is empty. Paths are those of this machine, as the `local` sandbox has them; for another sandbox use
-/// [`build_system_prompt`] with [`Workbench::prompt_options`](crate::Workbench::prompt_options).
+/// The fragment of the system prompt that describes these skills to a model (specification 5.1). Append it to your own
+/// prompt. Without skills it is empty.
+///
+/// Its paths are those of this machine, which the `local` sandbox uses. For another sandbox, use [`build_system_prompt`]
+/// with [`Workbench::prompt_options`](crate::Workbench::prompt_options).
 ///
 /// ```
 /// let found = conjure::load("../../fixtures/skills")?;

@@ -21,8 +21,8 @@ pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Call [`Executor::cleanup`] before the context is dropped, because the sandbox works in the context's directory.
 ///
 /// # Errors
-/// If the kind cannot enforce a required boundary, because isolation is never silently weakened; if the machine does
-/// not permit it; if the sandbox cannot be created.
+/// If the kind cannot enforce a required boundary, because isolation is never silently weakened. If the machine does not
+/// permit this kind. If the sandbox cannot be created.
 pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<Arc<dyn Executor>, Error> {
     let connector = connector(config, config.executor(), context.data())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -32,19 +32,19 @@ pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<A
     Ok(Arc::new(sandbox))
 }
 
-/// What sandboxes reach the network through. Each has its own policy.
+/// The egress of sandboxes. Each sandbox has its own policy.
 pub(crate) fn egress(config: &Config) -> Egress {
     Egress::new(EgressPolicy::None).with_addresses(config.address_policy())
 }
 
-/// The connector for sandboxes of this kind, with their folders in this data folder.
+/// The connector for sandboxes of this kind. Their folders are in this data folder.
 pub(crate) fn connector(
     config: &Config,
     kind: ExecutorKind,
     data: &DataDir,
 ) -> Result<Arc<dyn Connector>, Error> {
-    // What it cannot keep is refused, where it was asked for: "nothing" is also the default, and what the caller gives
-    // up by the name `local`; a list of hosts is somebody's wish.
+    // `local` cannot enforce any network policy. "Nothing" is also the default, and a caller that chooses `local` gives
+    // it up. But a list of hosts is an explicit wish, so it is refused.
     if kind == ExecutorKind::Local && matches!(config.network(), NetworkPolicy::Limited(_)) {
         let message = "the sandbox `local` cannot limit the network to some hosts: it isolates nothing";
         return Err(Error::Container { message: message.to_owned(), source: None });

@@ -32,20 +32,21 @@ pub struct Workbench {
     session_skills: SessionSkills,
     prompting: PromptOptions,
     toolbox: Toolbox,
-    /// The skills that the calls loaded, which no conversation records.
+    /// The skills that the calls loaded. No conversation records them.
     standing: Mutex<SessionView>,
     executor: Arc<dyn Executor>,
     redactor: Redactor,
-    // Last: their folders are removed when they are dropped, and the sandbox must have ended by then.
+    // These are the last fields, because fields are dropped in order. Dropping them removes folders, and the sandbox must
+    // have ended by then.
     context: Option<SessionContext>,
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Workbench {
-    /// A workbench with a sandbox of the configuration's kind, for these skills.
+    /// A workbench for these skills, with a sandbox of the configured kind.
     ///
     /// # Errors
-    /// When the context or the sandbox cannot be made.
+    /// If the context or the sandbox cannot be created.
     pub async fn open(
         skills: impl IntoIterator<Item = impl Into<Arc<Skill>>>,
         config: &Config,
@@ -56,10 +57,10 @@ impl Workbench {
         Self::in_context(skills, config, context).await
     }
 
-    /// A workbench with a sandbox of the configuration's kind, in a context that was made before.
+    /// A workbench with a sandbox of the configured kind, in a context that was created before.
     ///
     /// # Errors
-    /// When the sandbox cannot be made.
+    /// If the sandbox cannot be created.
     pub async fn in_context(
         skills: impl IntoIterator<Item = impl Into<Arc<Skill>>>,
         config: &Config,
@@ -71,8 +72,8 @@ impl Workbench {
         Self::build(skills, config, Toolbox::builder(), executor, redactor, Some(context))
     }
 
-    /// A workbench over the embedder's own executor, which is prepared by [`Executor::init`]. `toolbox` may have
-    /// tools of the embedder and an approver.
+    /// A workbench with the embedder's own executor, which [`Executor::init`] prepares. `toolbox` may contain tools of
+    /// the embedder and an approver.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl Workbench {
         Self::build(skills, config, toolbox, executor, Redactor::default(), None)
     }
 
-    /// A workbench over a sandbox that was created elsewhere.
+    /// A workbench with a sandbox that was created elsewhere.
     pub(crate) async fn in_sandbox(
         skills: Vec<Arc<Skill>>,
         config: &Config,
@@ -99,7 +100,7 @@ impl Workbench {
         Self::build(skills, config, Toolbox::builder(), executor, redactor, None)
     }
 
-    /// Keeps this value until the sandbox has ended: the owner of its directories.
+    /// Keeps this value, the owner of the sandbox's directories, until the sandbox has ended.
     pub(crate) fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         self.held = Some(Box::new(held));
         self
@@ -137,7 +138,8 @@ impl Workbench {
         })
     }
 
-    /// The tool definitions of a workbench for these skills, without a sandbox. Lists the files of the skills, which blocks.
+    /// The tool definitions of a workbench for these skills. Creates no sandbox. Lists the files of the skills, so it
+    /// blocks.
     #[must_use]
     pub fn definitions_for(skills: &[Arc<Skill>], config: &Config) -> Vec<ToolDefinition> {
         let prompting = chosen_options(config, PromptOptions::default());
@@ -148,7 +150,7 @@ impl Workbench {
         definitions
     }
 
-    /// The skills that it was made for.
+    /// The skills of the workbench.
     #[must_use]
     pub fn skills(&self) -> &[Arc<Skill>] {
         &self.skills
@@ -160,7 +162,7 @@ impl Workbench {
         &self.executor
     }
 
-    /// The tools, which a driver runs.
+    /// The tools, as a driver needs them.
     #[must_use]
     pub const fn toolbox(&self) -> &Toolbox {
         &self.toolbox
@@ -172,36 +174,37 @@ impl Workbench {
         self.toolbox.definitions()
     }
 
-    /// The redactor for the secrets of its environment.
+    /// The redactor for the secrets in the sandbox's environment.
     #[must_use]
     pub const fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// The context that it works in, if it created the sandbox itself.
+    /// The context of the sandbox, if the workbench created the sandbox itself.
     #[must_use]
     pub const fn context(&self) -> Option<&SessionContext> {
         self.context.as_ref()
     }
 
-    /// The paths for the prompt, as the sandbox has them, and how the model gets skills, as configured. By default it
-    /// loads them with a tool.
+    /// The options of the prompt: the paths in the sandbox, and how the model gets skills. The configuration decides the
+    /// latter. By default the model loads skills with a tool.
     #[must_use]
     pub fn prompt_options(&self) -> PromptOptions {
         self.prompting.clone()
     }
 
     /// The skills that were loaded by calls of [`execute`](crate::execute),
-    /// [`execute_tool_calls`](crate::execute_tool_calls) and [`process_response`](crate::process_response). An
-    /// embedder with its own client gives this to [`Workbench::composer`] before each request. A conversation of
+    /// [`execute_tool_calls`](crate::execute_tool_calls) and [`process_response`](crate::process_response).
+    ///
+    /// An embedder with its own client passes it to [`Workbench::composer`] before each request. A conversation of
     /// [`run_loop`](crate::run_loop) has its own.
     #[must_use]
     pub fn standing(&self) -> SessionView {
         lock(&self.standing).clone()
     }
 
-    /// The composer of system prompt and tools: this base prompt, the workspace, the skills, the tools, and the
-    /// instructions of active skills.
+    /// The composer of the system prompt and the tools. It combines this base prompt, the workspace, the skills, the
+    /// tools, and the instructions of active skills.
     #[must_use]
     pub fn composer(&self, base_prompt: &str) -> SkillComposer {
         SkillComposer::for_session(base_prompt, &self.session_skills, self.definitions(), &self.prompting)
@@ -213,8 +216,8 @@ impl Workbench {
         results.pop().unwrap_or_else(|| ToolResult::error(&call.id, "the call gave no result"))
     }
 
-    /// Runs the calls of one response without a driver: each tool has its own timeout, and nothing cancels them.
-    /// Loaded skills are active from the next response on.
+    /// Runs the calls of one response without a driver. Each tool has its own timeout, and the calls cannot be cancelled.
+    /// A skill that they load is active from the next response on.
     pub(crate) async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ToolResult> {
         let context = CallContext { view: self.standing(), ..CallContext::default() };
         let results = execute_tool_calls(&self.toolbox, calls, context).await;
@@ -242,7 +245,7 @@ impl Workbench {
     }
 }
 
-/// These options with how the model gets skills, as configured.
+/// Adds the configured choice of how the model gets skills to these options.
 fn chosen_options(config: &Config, options: PromptOptions) -> PromptOptions {
     let chosen = config.skills();
     PromptOptions {

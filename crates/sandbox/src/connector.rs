@@ -1,8 +1,8 @@
 //! [`Connector`]: creates sandboxes of one kind, and returns the byte stream to the guest of each.
 //!
-//! The connector contains all that is particular to its kind of sandbox. The protocol over the stream is the same for
-//! all of them ([`crate::Sandbox`]). A connector holds no state of a sandbox: the [`SandboxGuard`] does, which comes
-//! with the started sandbox and ends it when it is dropped.
+//! The connector contains everything that is specific to its kind of sandbox. The protocol over the stream is the
+//! same for all kinds ([`crate::Sandbox`]). A connector holds no state of a sandbox: the [`SandboxGuard`] of the
+//! started sandbox does, and ends it when it is dropped.
 
 use std::fmt;
 #[cfg(target_os = "linux")]
@@ -26,8 +26,8 @@ use crate::settings::layout::Layout;
 
 /// Creates sandboxes of one kind.
 pub trait Connector: Send + Sync + fmt::Debug {
-    /// The boundaries of a sandbox of this kind, as far as they are known before one is created. An embedder can refuse
-    /// a kind that is too weak. `Sandbox::isolation` has those of a created sandbox.
+    /// The boundaries of a sandbox of this kind, as far as they are known before one is created. An embedder can
+    /// refuse a kind that is too weak. `Sandbox::isolation` returns those of a created sandbox.
     fn isolation(&self) -> Isolation;
 
     /// The layout of a sandbox for this context, for the model's instructions before a sandbox is created. Blocks;
@@ -54,15 +54,15 @@ pub trait Connector: Send + Sync + fmt::Debug {
 
 /// A sandbox whose guest was started, before the handshake.
 pub struct StartedSandbox {
-    /// The bytes that the guest sends.
+    /// The byte stream from the guest.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// The bytes that the guest receives. Closing it ends the guest and everything it runs.
+    /// The byte stream to the guest. Closing it ends the guest and everything it runs.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The first message to the guest, which describes this sandbox.
     pub hello: Hello,
-    /// Where the sandbox has its directories.
+    /// The paths in the sandbox.
     pub layout: Layout,
-    /// The proxy of commands. [`crate::Sandbox::open`] adds it to their environment and to the greeting. `None`: no
+    /// The proxy for commands. [`crate::Sandbox::open`] adds it to their environment and to the greeting. `None`: no
     /// proxy.
     pub proxy: Option<Proxy>,
     /// Owns the sandbox and ends it.
@@ -71,7 +71,7 @@ pub struct StartedSandbox {
 
 impl fmt::Debug for StartedSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The greeting holds the environment, which may hold secrets: it is left out.
+        // The greeting contains the environment, which may contain secrets, so it is left out.
         f.debug_struct("Connection")
             .field("layout", &self.layout)
             .field("proxy", &self.proxy)
@@ -80,8 +80,8 @@ impl fmt::Debug for StartedSandbox {
     }
 }
 
-/// Owns a sandbox and all its resources on the host. Dropping it kills the guest at once and releases the rest. The
-/// orderly end is to close the stream and call [`SandboxGuard::wait`].
+/// Owns a sandbox and all its resources on the host. Dropping it kills the guest at once and releases the rest. For
+/// an orderly end, close the stream and call [`SandboxGuard::wait`].
 pub trait SandboxGuard: Send + fmt::Debug {
     /// Returns the boundaries of this sandbox, from the guest's answer to the greeting.
     fn confirmed_isolation(&mut self, welcome: &Welcome) -> Isolation;
@@ -95,27 +95,27 @@ pub trait SandboxGuard: Send + fmt::Debug {
         Ok(())
     }
 
-    /// The error for a guest that could not confine itself, with a hint where one is known.
+    /// Returns the error for a guest that could not confine itself, with a hint if one is known.
     fn describe_setup_error(&self, failure: &SetupError) -> SandboxError {
         SandboxError::new(SandboxErrorKind::Unavailable, format!("the sandbox cannot be set up: {failure}"))
     }
 
-    /// Returns the installer of content for the running sandbox. It is asked for once, after the handshake. `None`:
-    /// [`crate::Executor::install_content`] is unsupported.
+    /// Returns the installer of content for the running sandbox. [`crate::Sandbox::open`] calls this once, after the
+    /// handshake. `None`: [`crate::Executor::install_content`] is unsupported.
     #[cfg(target_os = "linux")]
     fn content_installer(&self) -> Option<Arc<dyn ContentInstaller>> {
         None
     }
 
-    /// Returns the listener that is notified when the workspace directory is renamed. It is asked for once, after the
-    /// handshake. `None`: the workspace cannot be renamed, and the sandbox cannot be a warm one.
+    /// Returns the listener that is notified when the workspace directory is renamed. [`crate::Sandbox::open`] calls
+    /// this once, after the handshake. `None`: the workspace cannot be renamed, and the sandbox cannot be a warm one.
     #[cfg(target_os = "linux")]
     fn workspace_listener(&self) -> Option<Arc<dyn WorkspaceListener>> {
         None
     }
 
-    /// Takes the plan of what to copy through the guest, for a sandbox that shares no directories with the host. It is
-    /// asked for once, after the handshake. `None`: directories are shared.
+    /// Takes the plan of what to copy through the guest, for a sandbox that shares no directories with the host.
+    /// [`crate::Sandbox::open`] calls this once, after the handshake. `None`: directories are shared.
     #[cfg(all(feature = "local", target_os = "linux"))]
     fn copy_plan(&mut self) -> Option<CopyPlan> {
         None
@@ -128,9 +128,9 @@ pub trait SandboxGuard: Send + fmt::Debug {
     /// Kills the guest and waits for its end.
     fn kill(&mut self) -> BoxFuture<'_, ()>;
 
-    /// Releases what another sandbox may use next, after the guest's end, and waits for it. Nothing of the sandbox
-    /// changes its workspace afterwards. Slow work belongs here rather than in [`SandboxGuard::wait`], which pending
-    /// calls wait for.
+    /// Releases the resources that another sandbox may use next, after the guest's end, and waits for it. Afterwards
+    /// nothing of the sandbox changes its workspace. Slow work belongs here rather than in [`SandboxGuard::wait`],
+    /// because pending calls wait for that.
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
@@ -141,19 +141,20 @@ pub trait SandboxGuard: Send + fmt::Debug {
     }
 }
 
-/// Notified when the workspace directory of a sandbox is renamed. A bind mount follows the directory; a recorded path
+/// Listens for renames of the workspace directory of a sandbox. A bind mount follows the directory; a recorded path
 /// does not.
 #[cfg(target_os = "linux")]
 pub trait WorkspaceListener: Send + Sync + fmt::Debug {
-    /// Records that the workspace is at `to` on the host from now on.
+    /// Records the new path of the workspace on the host.
     ///
     /// # Errors
     /// `BadRequest` and others when `to` is no usable path.
     fn on_moved(&self, to: &Path) -> Result<(), SandboxError>;
 
-    /// Gives files that the host has moved into the workspace to the sandbox's user, as the files it began with.
+    /// Changes the owner of files that the host has moved into the workspace to the sandbox's user, like that of the
+    /// initial files.
     ///
     /// # Errors
-    /// When their owner cannot be changed. The changes that were made are undone at the sandbox's end.
+    /// When their owner cannot be changed. Changes that were already made are undone when the sandbox ends.
     fn chown_new_files(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
 }

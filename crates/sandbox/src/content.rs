@@ -1,10 +1,10 @@
 //! Content that is installed in a sandbox while it runs: a skill's directory, an artifact.
 //!
-//! A sandbox that supports it has two content directories, which its commands read and never write. Content comes from
-//! a store, so its digest identifies it, and it never changes. Commands see it whole or not at all; the caller may stop
-//! at any moment.
+//! A sandbox that supports it has two content directories, which commands can read and not write. Content comes from
+//! a store: its digest identifies it, and it never changes. Commands see content completely or not at all, even when
+//! the caller stops waiting.
 //!
-//! State: none here. The connector of the sandbox keeps the directories.
+//! State: none here. The connector of the sandbox owns the directories.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub enum ItemContent {
 }
 
 impl ContentItem {
-    /// A file with this content.
+    /// An item that is a file with this content.
     pub fn file(
         shelf: ContentDir,
         name: impl Into<String>,
@@ -85,7 +85,7 @@ impl ContentItem {
         Self::file(ContentDir::Artifacts, name, store, digest, FileMode::Plain)
     }
 
-    /// A directory with these files.
+    /// An item that is a directory with these files.
     pub fn tree(
         shelf: ContentDir,
         name: impl Into<String>,
@@ -96,7 +96,7 @@ impl ContentItem {
         Self { dir: shelf, name: name.into(), store: store.clone(), content }
     }
 
-    /// Where a sandbox with a file system of its own has it.
+    /// The path of the item in a sandbox with a file system of its own.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         Path::new(self.dir.path()).join(&self.name)
@@ -106,9 +106,10 @@ impl ContentItem {
 /// Installs and removes content in one running sandbox. The guard of a sandbox returns it
 /// ([`crate::SandboxGuard::content_installer`]).
 pub trait ContentInstaller: Send + Sync + fmt::Debug {
-    /// Installs the item whole or not at all, and returns its path in the sandbox. The preparation may take long, where
-    /// the sandbox does not see it. Right before the item appears the implementation must call [`CommitToken::commit`];
-    /// if that returns false, nothing appears. The future may be dropped: its work is then undone soon.
+    /// Installs the item completely or not at all, and returns its path in the sandbox. The implementation may
+    /// prepare the item for a long time, where the sandbox does not see it. Right before the item appears, it must
+    /// call [`CommitToken::commit`]; if that returns false, the item must not appear. The future may be dropped: its
+    /// work is then undone soon.
     ///
     /// # Errors
     /// As for [`crate::Executor::install_content`]. After a refused commit, any error.
@@ -118,9 +119,9 @@ pub trait ContentInstaller: Send + Sync + fmt::Debug {
         consent: CommitToken,
     ) -> BoxFuture<'static, Result<PathBuf, SandboxError>>;
 
-    /// Removes the entry of this name whole. Right before, the implementation must call [`CommitToken::commit`]; if
-    /// that returns false, the entry stays. Without such an entry it does nothing. A removal whose future was dropped
-    /// after the commit finishes before anything else appears under the name.
+    /// Removes the entry of this name completely. Right before that, the implementation must call
+    /// [`CommitToken::commit`]; if it returns false, the entry stays. Without such an entry it does nothing. A
+    /// removal whose future was dropped after the commit finishes before anything else appears under the name.
     ///
     /// # Errors
     /// As for [`crate::Executor::remove_content`]. After a refused commit, any error.

@@ -4,12 +4,12 @@
 //! <data>/store/       content by digest: skills as sandboxes got them
 //! <data>/sandboxes/   a directory for each sandbox: its content and its cut output
 //! <data>/workspaces/  a directory for each session's workspace; named ones stay until they are removed
-//! <data>/collected    its time is that of the last garbage collection
+//! <data>/last-gc      its modification time is that of the last garbage collection
 //! ```
 //!
-//! State: all of that, on the disk. After a crash, the next opening of the directory, by any process, removes the
-//! directories of the dead process's sandboxes and sessions. A workspace that was kept stays. The store contains
-//! nothing that cannot be inserted again.
+//! State: these directories and files on the disk. After a crash, the next opening of the directory, by any process,
+//! removes the directories of the dead process's sandboxes and sessions. A workspace that was kept stays. The store
+//! contains nothing that cannot be inserted again.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -29,7 +29,7 @@ use crate::host_dirs::{DirPurpose, SandboxDir, SandboxDirs, dir_id, kind_of};
 #[cfg(feature = "jail")]
 use crate::host_dirs::{finish_swap, remount};
 
-/// Content that is unused for this long is removed.
+/// How long content must be unused before garbage collection removes it.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest time between two garbage collections.
@@ -38,9 +38,9 @@ const COLLECTED_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The data directory of an embedder or of one tenant: the content that sandboxes read, their own directories, and the
 /// workspaces. Clones share it.
 ///
-/// Nobody else may reach it: it is created for its owner alone, and no sandbox gets a writable directory that contains
-/// it or is in it. Two tenants have two data directories and share nothing. The directory should be on one file system,
-/// so that content is hard-linked and takes no space of its own; otherwise it is copied.
+/// Only its owner can access it. No sandbox gets a writable directory that contains it or is in it, except a
+/// workspace. Two tenants have two data directories and share nothing. The directory should be on one file system, so
+/// that content is hard-linked and takes no space of its own; otherwise it is copied.
 #[derive(Debug, Clone)]
 pub struct DataDir {
     inner: Arc<Inner>,
@@ -55,7 +55,7 @@ struct Inner {
     temporary: Option<Temporary>,
 }
 
-/// A temporary directory that is removed with its last user, unless something in it is kept.
+/// A temporary directory that is removed with its last user, unless a workspace in it is kept.
 #[derive(Debug)]
 struct Temporary {
     /// `None` once it was dropped.
@@ -68,8 +68,8 @@ impl DataDir {
     /// day the content that was unused for a month. Blocks.
     ///
     /// # Errors
-    /// `Unavailable` when it cannot be used: it belongs to another user, others may write into it, or it cannot be
-    /// created; `NoSpace` when the disk is full.
+    /// `Unavailable` when it cannot be used: it belongs to another user, other users may write into it, or it cannot
+    /// be created; `NoSpace` when the disk is full.
     pub fn open(path: &Path) -> Result<Self, SandboxError> {
         let data = Self::open_without_sweep(path)?;
         data.sweep();
@@ -85,7 +85,7 @@ impl DataDir {
         Self::open_at(path, StoreOptions::default(), None)
     }
 
-    /// Creates one in the system's temporary directory, which is removed with its last user. Blocks.
+    /// Creates a data directory in the system's temporary directory. It is removed with its last user. Blocks.
     ///
     /// # Errors
     /// As for [`DataDir::open`].
@@ -96,7 +96,7 @@ impl DataDir {
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(&around)
             .map_err(|error| unusable("make a folder in", &around, &error))?;
-        // Temporary files do not survive a restart of the machine, so nothing is flushed.
+        // Temporary files need not survive a crash of the machine, so nothing is flushed.
         let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
         let path = folder.path().to_owned();
         let temporary = Temporary { folder: Some(folder), is_kept: AtomicBool::new(false) };
@@ -158,8 +158,8 @@ impl DataDir {
     pub fn named_workspace(&self, name: &str) -> Result<PathBuf, SandboxError> {
         let place = self.named_workspace_dir(name)?;
         let path = place.join("workspace");
-        // The directory around the workspace keeps others out: commands can change the permissions of the workspace
-        // itself.
+        // The directory around the workspace denies access to other users: commands can change the permissions of the
+        // workspace itself.
         for folder in [&place, &path] {
             match DirBuilder::new().mode(0o700).create(folder) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -176,11 +176,11 @@ impl DataDir {
         Ok(path)
     }
 
-    /// Removes the named workspace, whatever commands made of it. Nothing may run in it any more. Returns whether it
-    /// existed. Blocks.
+    /// Removes the named workspace, even if commands changed its permissions. No process may run in it any more.
+    /// Returns whether it existed. Blocks.
     ///
     /// # Errors
-    /// `BadRequest` for an invalid name; when an entry cannot be removed.
+    /// `BadRequest` for an invalid name. An error of the system when an entry cannot be removed.
     pub fn remove_workspace(&self, name: &str) -> Result<bool, SandboxError> {
         let place = self.named_workspace_dir(name)?;
         match dir_id(&place) {
@@ -190,8 +190,8 @@ impl DataDir {
         }
     }
 
-    /// The directory of a named workspace. Its first letter tells it from unnamed directories and from those being
-    /// removed.
+    /// The directory of a named workspace. Its first letter distinguishes it from unnamed directories and from those
+    /// that are being removed.
     fn named_workspace_dir(&self, name: &str) -> Result<PathBuf, SandboxError> {
         let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
             && !name.starts_with("dead-")
@@ -206,8 +206,8 @@ impl DataDir {
         Err(SandboxError::new(SandboxErrorKind::BadRequest, message))
     }
 
-    /// Inserts all files of a directory into the store, as they are now. It leaves out and logs what the store cannot
-    /// take: links that lead out of the directory, devices, pipes and sockets. Blocks.
+    /// Inserts all files of a directory into the store, as they are now. Skips and logs entries that the store does
+    /// not accept: links that lead out of the directory, devices, pipes and sockets. Blocks.
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, `NoSpace`; `TooLarge` beyond 20,000 files and directories or 1 GiB.
@@ -235,7 +235,8 @@ impl DataDir {
         self.inner.store.collect_garbage(is_live, unused_since).map_err(|error| of_store(&error))
     }
 
-    /// Fails for a writable directory that contains the data directory, or is in it and is no session's workspace.
+    /// Fails for a writable directory that contains the data directory, or is in it without being a session's
+    /// workspace.
     #[cfg(feature = "jail")]
     pub(crate) fn check_writable(&self, folder: &Path, what: &str) -> Result<(), SandboxError> {
         let lies_in = folder.strip_prefix(&self.inner.path).ok().filter(|inner| !is_workspace(inner));
@@ -253,8 +254,8 @@ impl DataDir {
         Err(SandboxError::new(SandboxErrorKind::PathNotAllowed, message))
     }
 
-    /// Fails for a visible directory that contains the data directory or is in it: the files of other sessions are
-    /// there.
+    /// Fails for a visible directory that contains the data directory or is in it, because the data directory
+    /// contains the files of other sessions.
     #[cfg(feature = "docker")]
     pub(crate) fn check_apart(&self, folder: &Path, what: &str) -> Result<(), SandboxError> {
         let how = match (folder.starts_with(&self.inner.path), self.inner.path.starts_with(folder)) {
@@ -271,7 +272,7 @@ impl DataDir {
         Err(SandboxError::new(SandboxErrorKind::PathNotAllowed, message))
     }
 
-    /// Whether a directory is a session's own workspace here.
+    /// Whether a directory is a session's workspace in this data directory, or is in one.
     #[cfg(feature = "jail")]
     pub(crate) fn is_workspace(&self, folder: &Path) -> bool {
         folder.strip_prefix(&self.inner.path).is_ok_and(is_workspace)
@@ -285,9 +286,9 @@ impl DataDir {
             && folder.parent().and_then(Path::parent) == Some(self.inner.workspaces.path())
     }
 
-    /// Completes a swap of this workspace with that of a warm sandbox ([`crate::WarmSandbox::claim`]) after a crash. It
-    /// does nothing for a directory that is no session's own workspace here. Call it before a sandbox is created in the
-    /// workspace. Nothing may run in it. Blocks, also while a swap is under way.
+    /// Completes a swap of this workspace with that of a warm sandbox ([`crate::WarmSandbox::claim`]) after a crash.
+    /// It does nothing for a directory that is no session's own workspace here. Call it before a sandbox is created
+    /// in the workspace. No process may run in it. Blocks, also while another swap is in progress.
     ///
     /// # Errors
     /// When files cannot be moved back. They stay beside the workspace.
@@ -296,8 +297,8 @@ impl DataDir {
         if self.is_own_workspace(workspace) { finish_swap(workspace) } else { Ok(()) }
     }
 
-    /// Removes what dead processes left, and once a day the content that is unused for a month and not linked anywhere,
-    /// as opening the directory does. It logs what it cannot remove. Blocks.
+    /// Removes what dead processes left, as opening the directory does. Once a day it also removes content that is
+    /// unused for a month and not linked anywhere. It logs what it cannot remove. Blocks.
     pub fn sweep(&self) {
         for places in [&self.inner.sandboxes, &self.inner.workspaces] {
             match places.sweep() {
@@ -321,8 +322,8 @@ impl DataDir {
             }
             let mark = self.inner.path.join(LAST_GC);
             File::create(&mark).map_err(|error| unusable("write", &mark, &error))?;
-            // Content of a sandbox or a session is in use however old it is: the next sandbox of the session gets it
-            // again.
+            // Content of a live sandbox or session is in use, however old it is: the next sandbox of the session gets
+            // it again.
             let linked = store.linked_digests().map_err(|error| of_store(&error))?;
             let collected = self.collect(|digest| linked.contains(digest), before(now, UNUSED))?;
             tracing::debug!(?collected, "removed unused contents");
@@ -377,9 +378,9 @@ impl Drop for Inner {
     }
 }
 
-/// The workspace of one session: an empty directory of the host's user, inside a directory that nobody else may enter.
-/// It is removed when this is dropped, whatever commands made of it. After a crash, the next opening of the data
-/// directory removes it.
+/// The workspace of one session: an empty directory of the host's user, inside a directory that other users cannot
+/// enter. It is removed when this is dropped, even if commands changed its permissions. After a crash, the next
+/// opening of the data directory removes it.
 #[derive(Debug)]
 pub struct OwnedWorkspace {
     path: PathBuf,
@@ -394,10 +395,10 @@ impl OwnedWorkspace {
         &self.path
     }
 
-    /// Keeps the directory for ever. A temporary data directory stays with it.
+    /// Keeps the directory permanently. If the data directory is temporary, it stays, too.
     ///
     /// # Errors
-    /// When the mark cannot be written. The directory stays until the data directory is opened again.
+    /// When the mark cannot be written. Then the directory stays until the data directory is opened again.
     pub fn keep(self) -> Result<PathBuf, SandboxError> {
         let Self { path, place, data } = self;
         let kept = place.keep();

@@ -12,13 +12,13 @@ use crate::gateway::{Gateway, Proxy, TunnelStream};
 use crate::settings::context::{ExecutionContext, NetworkPolicy};
 use crate::settings::sandbox_network::SandboxNetwork;
 
-/// The port of the proxy for commands, which is usual for HTTP proxies. A sandbox has its own ports.
+/// The port of the proxy for commands: the usual one of HTTP proxies. Each sandbox has its own port numbers.
 const PORT: u16 = 3128;
 
 #[derive(Debug)]
 struct EgressGateway {
     egress: Egress,
-    /// What is permitted while the program starts up.
+    /// The additional policy and egress while the program starts up.
     startup: Option<(SandboxNetwork, Egress)>,
 }
 
@@ -42,7 +42,8 @@ impl EgressObserver for SandboxNetwork {
     }
 }
 
-/// The proxy of a sandbox with this context and `pattern`'s other settings; `None` if it never has network, not even during the start-up.
+/// Creates the proxy of a sandbox with this context. All other settings are those of `pattern`. `None` if the sandbox
+/// never has network, not even during the start-up.
 ///
 /// # Errors
 /// `BadRequest` if an entry of the host list is invalid.
@@ -55,7 +56,7 @@ pub(crate) fn proxy(pattern: &Egress, context: &ExecutionContext) -> Result<Opti
     if policy == EgressPolicy::None && startup.is_none() {
         return Ok(None);
     }
-    // Places of its own: no sandbox waits for the connections of another.
+    // The connections of each sandbox have a limit of their own, so no sandbox waits for those of another.
     let egress =
         pattern.clone().with_policy(policy).with_connection_permits(Arc::new(Semaphore::new(TUNNELS_MAX)));
     let egress = match &context.sandbox_network {
@@ -66,7 +67,7 @@ pub(crate) fn proxy(pattern: &Egress, context: &ExecutionContext) -> Result<Opti
     Ok(Some(Proxy { port: PORT, gateway: Arc::new(EgressGateway { egress, startup }) }))
 }
 
-/// What is permitted during the start-up; `None` if that is no more than `network`.
+/// The policy during the start-up; `None` if it permits no more than `network`.
 fn startup_policy(context: &ExecutionContext) -> Result<Option<EgressPolicy>, SandboxError> {
     let hosts = match (&context.network, &context.startup_network) {
         (NetworkPolicy::Full, _) | (_, NetworkPolicy::None) => return Ok(None),

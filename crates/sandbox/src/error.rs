@@ -19,11 +19,11 @@ pub struct SandboxError {
 pub enum SandboxErrorKind {
     /// The file, directory or program does not exist.
     NotFound,
-    /// The system refuses.
+    /// The system denies permission.
     PermissionDenied,
-    /// The path lies outside what the sandbox allows, or leads out of it, or is read-only.
+    /// The path lies outside the allowed directories, or leads out of them, or is read-only.
     PathNotAllowed,
-    /// A directory where a file is needed, the other way round, or a device.
+    /// A directory instead of a file, a file instead of a directory, or a device.
     WrongFileType,
     /// Something with that name exists already.
     Exists,
@@ -41,8 +41,8 @@ pub enum SandboxErrorKind {
     NotExecutable,
     /// No more processes, memory or files are available.
     Exhausted,
-    /// No sandbox was admitted in time, because too many are live or requested. Nothing was done.
-    /// [`SandboxError::retry_after`] tells when another attempt makes sense; if it returns `None`, none does.
+    /// No sandbox was admitted in time, because too many are live or requested. The call had no effect.
+    /// [`SandboxError::retry_after`] tells when another attempt makes sense; if it returns `None`, no attempt does.
     Overloaded,
     /// It timed out.
     TimedOut,
@@ -66,7 +66,7 @@ pub enum SandboxErrorKind {
     Io,
 }
 
-/// For blocking work that ended without a result.
+/// The error for blocking work that ended without a result.
 impl From<BlockingError> for SandboxError {
     fn from(error: BlockingError) -> Self {
         Self::new(SandboxErrorKind::Io, format!("a thread of the host ended early: {error}"))

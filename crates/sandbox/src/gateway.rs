@@ -35,9 +35,9 @@ const NO_PROXY: &str = "localhost,127.0.0.1";
 impl Proxy {
     /// Adds the proxy to the guest's handshake, and the usual variables for commands.
     ///
-    /// Existing variables stay. A name that exists in one case is not added in the other, so that no program prefers
-    /// ours. `all_proxy` names the proxy as an HTTP proxy, which every program that reads the variable can use; the
-    /// proxy understands SOCKS5 as well.
+    /// Existing variables stay. If a name exists in upper or lower case, the other form is not added: a program could
+    /// prefer it. `all_proxy` names the proxy as an HTTP proxy, which every program that reads the variable can use;
+    /// the proxy understands SOCKS5 as well.
     pub(crate) fn add_to_environment(&self, hello: &mut Hello) {
         hello.proxy = Some(ProxySpec { port: self.port });
         let url = format!("http://127.0.0.1:{}", self.port);
@@ -49,7 +49,7 @@ impl Proxy {
                 hello.env.extend([(lower, value.to_owned()), (upper, value.to_owned())]);
             }
         }
-        // Node heeds the others only where this is set.
+        // Node.js uses the other variables only if this one is set.
         hello.env.entry("NODE_USE_ENV_PROXY".to_owned()).or_insert_with(|| "1".to_owned());
     }
 }

@@ -1,11 +1,10 @@
 //! [`InstalledContent`]: the index of the content that one running sandbox has.
 //!
-//! Changes run one at a time. A change that breaks off leaves its entry *uncertain*, and the next change of that name
+//! Changes run one at a time. An interrupted change leaves its entry *uncertain*, and the next change of that name
 //! removes the entry first. So the index never names content that the sandbox does not have, and the same content is
 //! installed once.
 //!
-//! State: the names and their content, in memory of the sandbox. It ends with the sandbox, as the content directories
-//! do.
+//! State: the names and their content, in memory. It ends with the sandbox, as the content directories do.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Executors for tool calls. One guest protocol, several kinds of sandbox.
 //!
-//! [`Executor`] is what a tool call needs: run a program, view, create, edit, list, read and write files. A host
-//! may implement it for a backend of its own. A [`Sandbox`] implements it over the guest's protocol, for every
-//! [`Connector`]; [`Local`] is the connector that isolates nothing.
+//! [`Executor`] has the operations that tool calls need: run a program, and view, create, edit, list, read and write
+//! files. An embedder may implement it for its own backend. A [`Sandbox`] implements it over the guest's protocol,
+//! for every [`Connector`]; [`Local`] is the connector that isolates nothing.
 
 #[cfg(all(feature = "local", not(target_os = "linux")))]
 compile_error!(
@@ -85,7 +85,7 @@ pub use settings::limits::{DiskLimit, LimitError, Limits};
 pub use settings::sandbox_network::{SandboxNetwork, StartupGuard};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use warm_sandbox::{WarmSandbox, WarmSpec};
-// What a connector of one's own says to the guest.
+// The protocol types that an embedder's own connector needs.
 pub use conjure_guest::protocol::{
     Access, Confinement, EnforcedRules, Hello, PROTOCOL_VERSION, Root, SetupError, SetupStep, Welcome,
 };

@@ -1,7 +1,7 @@
 //! [`Sandbox`]: an [`Executor`](crate::Executor) over the guest protocol, the same for every kind of sandbox.
 //!
-//! It owns the pending calls and the tasks that serve the guest's stream. Nothing of it survives this process: the
-//! guest ends itself, and everything it runs, when its stream ends.
+//! It owns the pending calls and the tasks that serve the guest's stream. Its state does not survive this process:
+//! when the stream ends, the guest ends itself and everything it runs.
 
 #[cfg(target_os = "linux")]
 mod content_changes;
@@ -85,10 +85,10 @@ impl Sandbox {
     /// Creates a sandbox for this context and waits until its guest is ready.
     ///
     /// # Errors
-    /// `NotEnforced` when this kind, or this sandbox, does not enforce what the context's floor demands; `BadRequest`
-    /// for invalid names of variables, and for two directories at one path; the errors of the connector; `TimedOut` at
-    /// `deadline`; `Unavailable` when the guest answers wrongly or cannot confine itself. Nothing remains of the
-    /// sandbox then.
+    /// `NotEnforced` when this kind, or this sandbox, does not enforce a boundary that the context's floor requires;
+    /// `BadRequest` for invalid names of variables, and for two directories at one path; the errors of the connector;
+    /// `TimedOut` at `deadline`; `Unavailable` when the guest sends an invalid greeting or cannot confine itself.
+    /// Then nothing remains of the sandbox.
     pub async fn open(
         connector: &dyn Connector,
         context: &ExecutionContext,
@@ -131,7 +131,7 @@ impl Sandbox {
                     return Err(error.with_message(format!("{error} ({how})")));
                 }
             };
-            // Nothing remains of it when the error is returned.
+            // The sandbox is removed before the error is returned.
             end(connection, &*clock).await;
             Err(refusal)
         };
@@ -184,7 +184,7 @@ impl Sandbox {
             match GuestCopier::copy_in(&sandbox, copy_plan, &CallOptions::until(deadline)).await {
                 Ok(copier) => sandbox.copier = Some(copier),
                 Err(error) => {
-                    // Nothing is left of it when the error is told.
+                    // The sandbox is removed before the error is returned.
                     sandbox.cleanup().await;
                     return Err(error);
                 }
@@ -209,7 +209,7 @@ impl Sandbox {
         command
     }
 
-    /// Assigns a sandbox that was created without a session to one.
+    /// Assigns a sandbox that was created without a session to a session.
     #[cfg(all(feature = "jail", target_os = "linux"))]
     pub(crate) fn assign_to_session(&mut self, layout: Layout, environment: BTreeMap<String, String>) {
         (self.layout, self.environment) = (layout, environment);
@@ -245,7 +245,8 @@ impl Sandbox {
         self.core.mux.clock()
     }
 
-    /// Resolves when it has ended, also after this value was given away.
+    /// Resolves when the sandbox has ended. The future does not borrow this value, so it works after the value was
+    /// moved.
     #[cfg(all(feature = "jail", target_os = "linux"))]
     pub(crate) fn wait_failed(&self) -> BoxFuture<'static, SandboxError> {
         let mux = Arc::clone(&self.core.mux);
@@ -291,7 +292,7 @@ pub(crate) fn wrong_reply(call: &Call) -> SandboxError {
     call.protocol_error("the reply is not one to this request")
 }
 
-/// Ends a sandbox that is not used, and describes how its guest ended.
+/// Ends a sandbox that is not used. Returns a description of how its guest ended.
 async fn end(connection: StartedSandbox, clock: &dyn Clock) -> String {
     let StartedSandbox { reader, writer, mut guard, .. } = connection;
     drop((reader, writer));
@@ -318,7 +319,7 @@ impl fmt::Debug for Sandbox {
     }
 }
 
-/// Fails when the kernel was to limit the disk and does not.
+/// Fails when the limits require that the kernel limits the disk, and it does not.
 fn require_disk_limit(isolation: &Isolation, limits: &Limits) -> Result<(), SandboxError> {
     if limits.disk_limit() == DiskLimit::Watched || isolation.disk == Boundary::Enforced {
         return Ok(());

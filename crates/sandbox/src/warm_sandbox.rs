@@ -58,14 +58,20 @@ impl WarmSpec {
         Digest::of_bytes(format!("{kind:?} {self:?}").as_bytes())
     }
 
-    /// Whether a warm sandbox of this spec can serve a session with this context. Some settings must be fixed at the
-    /// creation: allowed paths, read-only directories outside the content directories, another network or other limits,
-    /// and variables that name a proxy where the sandbox has its own.
+    /// Whether a warm sandbox of this spec can serve a session with this context. It cannot serve a context with
+    /// settings that must be fixed at the creation:
+    /// - another network, other limits or another floor
+    /// - a disk limit that the kernel enforces
+    /// - allowed paths, second paths of workspace directories, and read-only directories outside the content
+    ///   directories
+    /// - a [`crate::SandboxNetwork`]
+    /// - variables that name a proxy, if the sandbox has its own
     #[must_use]
     pub fn serves(&self, context: &ExecutionContext) -> bool {
         let is_proxy = |name: &String| name.to_ascii_lowercase().ends_with("_proxy");
         *self == Self::from_context(context)
-            // The session's files cannot be moved into a file system of the sandbox's own.
+            // With a kernel limit, the workspace is a file system of its own, and the session's files cannot be moved
+            // into it.
             && self.limits.disk_limit() == DiskLimit::Watched
             && context.allowed_paths.is_empty()
             && context.workspace_mounts.is_empty()
@@ -80,11 +86,11 @@ impl WarmSpec {
     }
 }
 
-/// The longest time of the first run of a shell, which usually takes some milliseconds.
+/// The timeout of the first run of a shell, which usually takes some milliseconds.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// A sandbox after the handshake and a first run of the shell, without a session. Dropping it ends it;
-/// [`WarmSandbox::close`] waits for that.
+/// A sandbox after the handshake and a first run of the shell, without a session. Dropping the value ends the
+/// sandbox; [`WarmSandbox::close`] waits for the end.
 pub struct WarmSandbox {
     sandbox: Sandbox,
     spec: WarmSpec,
@@ -93,12 +99,12 @@ pub struct WarmSandbox {
 }
 
 impl WarmSandbox {
-    /// Creates one with this connector. The connector's directories should lie in `data_dir`: on the file system of the
-    /// sessions that claim it, and used by nobody else.
+    /// Creates a warm sandbox with this connector. The connector's directories should be in `data`. They should be on
+    /// the file system of the sessions that claim the sandbox, and have no other use.
     ///
     /// # Errors
-    /// As [`Sandbox::open`]; `Unsupported` where sandboxes of this kind cannot be assigned later, because they share no
-    /// directories with the host or have no file system of their own. Nothing remains of it then.
+    /// As [`Sandbox::open`]; `Unsupported` where sandboxes of this kind cannot be assigned later, because they share
+    /// no directories with the host or have no file system of their own. Then nothing remains of the sandbox.
     pub async fn open(
         connector: &dyn Connector,
         data: &DataDir,
@@ -136,28 +142,29 @@ impl WarmSandbox {
         self.sandbox.failure()
     }
 
-    /// Resolves when it has ended by itself or was lost, also after it was claimed.
+    /// Resolves when the sandbox has ended by itself or was lost, also after a session claimed it.
     pub fn wait_ended(&self) -> BoxFuture<'static, SandboxError> {
         self.sandbox.wait_failed()
     }
 
-    /// Ends it, and returns when nothing of it remains.
+    /// Ends the sandbox, and returns when nothing of it remains.
     pub async fn close(self) {
         self.sandbox.cleanup().await;
     }
 
-    /// Assigns it to a session. It installs the session's skills, makes its own directory the session's workspace with
-    /// all files of the old one, and gives commands the session's environment. `data_dir` is the data directory of the
-    /// session's workspace. The labels of a container stay as created: they name no tenant and no session.
+    /// Assigns the sandbox to a session. This installs the session's skills, makes the sandbox's directory the
+    /// session's workspace with all files of the old one, and gives commands the session's environment. `data` is the
+    /// data directory of the session's workspace. The labels of a container do not change, so they name no tenant and
+    /// no session.
     ///
-    /// Nothing may run in the session's workspace. The future may be dropped at any point: then the sandbox ends, and
-    /// the workspace has all its files, at the latest after [`DataDir::finish_workspace_swap`].
+    /// No process may run in the session's workspace. The future may be dropped at any point. Then the sandbox ends,
+    /// and the workspace has all its files, at the latest after [`DataDir::finish_workspace_swap`].
     ///
     /// # Errors
-    /// `Unsupported` for a context that it cannot serve ([`WarmSpec::serves`]), or a workspace that is not a session's
-    /// own in `data_dir`; as [`Sandbox::open`] for its directories; `Unavailable` when the directories cannot be
-    /// swapped, as between two file systems; `Lost` when the sandbox has ended. Nothing of it remains then, and the
-    /// session can have a sandbox created in its workspace.
+    /// `Unsupported` for a context that it cannot serve ([`WarmSpec::serves`]), or a workspace that is not a
+    /// session's own in `data`; as [`Sandbox::open`] for its directories; `Unavailable` when the directories cannot
+    /// be swapped, as between two file systems; `Lost` when the sandbox has ended. Then nothing remains of the
+    /// sandbox, and a new one can be created in the session's workspace.
     pub async fn claim(
         self,
         context: &ExecutionContext,
@@ -186,14 +193,14 @@ impl WarmSandbox {
         let (workspace, layout) = match provided.await {
             Ok(provided) => provided,
             Err(error) => {
-                // Nothing is left of it when the error is told.
+                // The sandbox is removed before the error is returned.
                 sandbox.cleanup().await;
                 return Err(error);
             }
         };
         let wanted = InterestGuard::default();
         let is_wanted = Arc::clone(&wanted.0);
-        // A thread that is not interrupted, and keeps the sandbox until it ends. It may start late.
+        // The thread cannot be interrupted, and owns the sandbox until it ends. It may start late.
         let moving = tokio::task::spawn_blocking(move || {
             let moved = swap_workspace(&from, &workspace, &is_wanted, || {
                 sandbox.workspace_listener().map_or(Ok(()), |listener| listener.on_moved(&workspace))
@@ -213,7 +220,7 @@ impl WarmSandbox {
         match given {
             Ok(()) => {
                 let mut layout = layout;
-                // The mounts of its connector, such as volumes.
+                // Additional mounts of its connector, such as volumes.
                 layout.read_only.extend(sandbox.layout().read_only.iter().cloned());
                 sandbox.assign_to_session(layout, context.environment.clone());
                 Ok(sandbox)
@@ -226,16 +233,16 @@ impl WarmSandbox {
     }
 }
 
-/// Runs the shell, if there is one, so that the session's first command does not wait for it to be read from disk: file
-/// systems of images take several milliseconds. The result does not matter; a sandbox that ends over it reports that
-/// itself.
+/// Runs the shell, if there is one. So the session's first command does not wait until the shell is read from disk:
+/// file systems of images take several milliseconds. The result does not matter: if the sandbox ends, the sandbox
+/// itself reports it.
 async fn warm_up(sandbox: &Sandbox, deadline: Deadline) {
     if let Err(error) = sandbox.run(Command::bash(":"), CallOptions::until(deadline)).await {
         tracing::debug!(%error, "a warm sandbox could not be warmed up");
     }
 }
 
-/// Marks the claim as wanted until it is dropped.
+/// Tells the thread that the claim is still wanted, until this is dropped.
 struct InterestGuard(Arc<AtomicBool>);
 
 impl Default for InterestGuard {

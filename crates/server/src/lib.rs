@@ -1,10 +1,14 @@
 //! The Managed Agents API over HTTP, on a [`Runtime`](conjure_runtime::Runtime).
 //!
-//! [`Server::bind`] listens; [`Server::serve`] answers until it is told to stop. A request passes these files, in this order:
-//! `http/connection` (accepting), `http/request_scope` (id, who asks, audit line), `routes` (the table), a handler.
-//! What a handler refuses is an [`ApiError`], whose body is exactly that of the API.
+//! [`Server::bind`] listens, and [`Server::serve`] answers requests until it is stopped. A request passes through these files in order:
 //!
-//! State: none of its own beside open connections. Rows are in the runtime's journal; a crash loses nothing that was answered.
+//! - `http/connection` accepts the connection.
+//! - `http/request_scope` adds the id, the caller and the audit line.
+//! - `routes` finds the handler.
+//!
+//! Handlers return errors as [`ApiError`], whose body is exactly that of the API.
+//!
+//! State: only open connections. All rows are in the runtime's journal, so a crash loses nothing that was answered.
 
 mod access;
 mod events;

@@ -1,13 +1,13 @@
-//! The settings in force: the models and skills that clients may name.
+//! The current settings: the models and skills that clients may name.
 //!
-//! State: those settings, which a reload exchanges. A restart reads them again.
+//! State: these settings, which a reload replaces. A restart reads them again.
 
 use std::sync::{Arc, Mutex};
 
 use conjure_base::lock;
 use conjure_runtime::ServeSettings;
 
-/// The settings in force.
+/// The current settings.
 #[derive(Debug)]
 pub(crate) struct LiveSettings(Mutex<Arc<ServeSettings>>);
 
@@ -16,12 +16,12 @@ impl LiveSettings {
         Self(Mutex::new(Arc::new(settings)))
     }
 
-    /// The settings at this time. They stay as they are for whoever has them.
+    /// The current settings. A later reload does not change the returned value.
     pub(crate) fn get(&self) -> Arc<ServeSettings> {
         Arc::clone(&lock(&self.0))
     }
 
-    /// Has everybody who asks from now on get these settings.
+    /// Replaces the settings for all later calls of [`LiveSettings::get`].
     pub(crate) fn exchange(&self, settings: ServeSettings) {
         *lock(&self.0) = Arc::new(settings);
     }

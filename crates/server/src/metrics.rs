@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::http::Method;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// How often samples that were not fetched are merged, so that memory stays bounded when nobody fetches.
+/// The interval at which samples are merged. It bounds the memory if no client fetches the metrics.
 pub(crate) const UPKEEP: Duration = Duration::from_secs(5);
 
-/// The upper bounds of durations, in seconds.
+/// The upper bounds of the histogram buckets for durations, in seconds.
 const BUCKETS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
 
@@ -20,10 +20,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Installs the recorder of this process. The runtime must be started afterwards.
+    /// Installs the recorder of this process. Call it before the runtime starts.
     ///
     /// # Errors
-    /// If the process has another recorder.
+    /// If the process already has a recorder.
     pub fn install() -> Result<Self, String> {
         let builder =
             PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS);
@@ -37,7 +37,7 @@ impl Metrics {
         self.handle.render()
     }
 
-    /// Merges the samples so far, without end.
+    /// Merges the samples periodically. It never returns.
     pub(crate) async fn keep_up(self) {
         loop {
             tokio::time::sleep(UPKEEP).await;
@@ -52,7 +52,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Counts a request that was answered. `route` is the path of the route, with names for its parts.
+/// Counts an answered request. `route` is the path of the route, with placeholders.
 pub(crate) fn count_request(route: &str, method: &Method, status: u16, took: Duration) {
     let (route, method) = (route.to_owned(), method_label(method));
     metrics::counter!("conjure_http_requests_total", "route" => route.clone(), "method" => method, "status" => status.to_string())
@@ -61,7 +61,7 @@ pub(crate) fn count_request(route: &str, method: &Method, status: u16, took: Dur
         .record(took.as_secs_f64());
 }
 
-/// The label of a method. A client can make up methods, and each would be a series of its own.
+/// The label of a method. Clients can invent methods, and each would be a new series.
 fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -72,7 +72,7 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// Counts an open stream of events until it is dropped.
+/// Counts an open event stream until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenStream(());
 

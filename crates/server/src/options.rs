@@ -24,7 +24,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Listens on this address. While there are no keys, everything belongs to this tenant.
+    /// The default options for this address. While there are no keys, everything belongs to this tenant.
     #[must_use]
     pub const fn new(listen: SocketAddr, tenant: TenantId) -> Self {
         Self {
@@ -46,42 +46,42 @@ impl ServerOptions {
         }
     }
 
-    /// The most bytes of a request's body, files excepted; by default 32 MiB, as at the vendor.
+    /// Sets the maximum size of a request's body in bytes, except for files. The default is 32 MiB, as in the vendor's API.
     #[must_use]
     pub const fn body_limit(mut self, bytes: usize) -> Self {
         self.body_limit = bytes;
         self
     }
 
-    /// The most connections at once; by default 4,096. Others wait to be accepted.
+    /// Sets the maximum number of open connections. The default is 4,096. Further connections wait to be accepted.
     #[must_use]
     pub const fn connections(mut self, most: usize) -> Self {
         self.connections = most;
         self
     }
 
-    /// Which models and skills clients may name beside the configured ones; none by default.
+    /// Sets which models and skills clients may name in addition to the configured ones. The default is none.
     #[must_use]
     pub fn serve(mut self, settings: ServeSettings) -> Self {
         self.serve = settings;
         self
     }
 
-    /// Shows these metrics by `GET /metrics`.
+    /// Serves these metrics at `GET /metrics`.
     #[must_use]
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = Some(metrics);
         self
     }
 
-    /// Speaks TLS with this certificate; by default, connections are not encrypted. The files that the settings name are not read.
+    /// Enables TLS with this certificate. By default, connections are not encrypted. The certificate files in the settings are not read.
     #[must_use]
     pub fn tls(mut self, certificate: TlsCertificate) -> Self {
         self.tls = Some(certificate);
         self
     }
 
-    /// How long requests may take to end once the server is told to stop; by default 10 seconds.
+    /// Sets how long requests may take to finish after the server is stopped. The default is 10 seconds.
     #[must_use]
     pub const fn shutdown_time(mut self, time: Duration) -> Self {
         self.shutdown_time = time;

@@ -1,6 +1,6 @@
-//! What a server exchanges while it runs: its certificate, the models and skills that clients may name, and the rate of keys.
+//! Replaces settings of a running server: its certificate, the models and skills that clients may name, and the rate limit.
 //!
-//! State: none of its own. A reload that fails changes nothing.
+//! State: none of its own. A failed reload changes nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use conjure_runtime::ServeSettings;
 use crate::http::TlsCertificate;
 use crate::state::ServerState;
 
-/// Why new settings are not taken.
+/// Why new settings are refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// TLS would begin or end.
+    /// A reload cannot turn TLS on or off.
     #[error("a running server cannot begin or cease to speak TLS; restart it")]
     Tls,
-    /// A model does not answer.
+    /// A model cannot be used.
     #[error(
         "`[serve.models]`: the model `{model}` cannot be used: {reason}; a model that is new in `[models]` needs a restart"
     )]
@@ -27,15 +27,15 @@ pub enum ReloadError {
         /// The reason.
         reason: String,
     },
-    /// There is no skill in a folder.
+    /// A directory contains no skill.
     #[error("`[serve.skills]`: the folder {} has no file `SKILL.md`", folder.display())]
     Skill {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
     },
 }
 
-/// Changes what a server can exchange while it runs.
+/// Changes the settings of a running server.
 #[derive(Debug, Clone)]
 pub struct ServerHandle {
     state: Arc<ServerState>,
@@ -46,11 +46,11 @@ impl ServerHandle {
         Self { state }
     }
 
-    /// Has requests and connections from now on use these settings and this certificate. The files that the settings name for TLS are not
-    /// read. Models and skills that were not named before are checked.
+    /// Uses these settings and this certificate for later requests and connections. Checks the models and skills that the former settings
+    /// did not name. The certificate files in the settings are not read.
     ///
     /// # Errors
-    /// If they cannot be used. All stays as it was then.
+    /// If the settings cannot be used. Nothing is changed then.
     pub async fn reload(
         &self,
         settings: ServeSettings,

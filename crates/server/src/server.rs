@@ -1,4 +1,4 @@
-//! A server: its socket, its start and its end.
+//! A server: its socket, start and shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::routes;
 use crate::sessions::sweep;
 use crate::state::ServerState;
 
-/// Why a server does not start.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("the server cannot listen on {address}: {reason}")]
     Listen {
         /// The address.
@@ -42,7 +42,7 @@ pub enum ServeError {
     /// The keys cannot be read.
     #[error(transparent)]
     Keys(#[from] ApiKeysError),
-    /// Others than this machine could ask, and there are no keys.
+    /// Other machines can reach the address, and there are no keys.
     #[error(
         "the server listens on {address} only if there are keys, since other machines reach it there; create one with `conjure keys create`"
     )]
@@ -52,7 +52,7 @@ pub enum ServeError {
     },
 }
 
-/// A server of the Managed Agents API that listens.
+/// A Managed Agents API server that is listening.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -61,16 +61,18 @@ pub struct Server {
     connections: Connections,
     options: ServerOptions,
     state: Arc<ServerState>,
-    /// The sessions that were there before this server made any.
+    /// The sessions that existed before this server created any.
     former_sessions: Vec<SessionId>,
     needs_keys: bool,
 }
 
 impl Server {
-    /// Listens. Requests wait until [`Server::serve`] is called.
+    /// Starts to listen. Requests wait until [`Server::serve`] is called.
     ///
     /// # Errors
-    /// If the address cannot be listened on or others than this machine reach it, and if the sessions cannot be listed.
+    /// - The server cannot listen on the address.
+    /// - Other machines can reach the address, and there are no keys.
+    /// - The keys or the sessions cannot be read.
     pub async fn bind(options: ServerOptions, runtime: Runtime) -> Result<Self, ServeError> {
         let wanted = options.listen;
         let failed = |reason| ServeError::Listen { address: wanted, reason };
@@ -78,10 +80,11 @@ impl Server {
         Self::with_listener(listener, options, runtime).await
     }
 
-    /// Answers on this socket, which listens already. The address in the options is not used.
+    /// Uses a socket that is listening already. The address in the options is ignored.
     ///
     /// # Errors
-    /// If others than this machine reach the address and there are no keys, and if the sessions cannot be listed.
+    /// - Other machines can reach the address, and there are no keys.
+    /// - The keys or the sessions cannot be read.
     pub async fn with_listener(
         listener: TcpListener,
         options: ServerOptions,
@@ -118,33 +121,34 @@ impl Server {
         Ok(Self { listener, address, router, connections, options, state, former_sessions, needs_keys })
     }
 
-    /// The address that it listens on, with the port that the system chose.
+    /// The address of the socket, with the port that the system chose.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The base URL of clients, with the scheme `https` where it has a certificate.
+    /// The base URL for clients. Its scheme is `https` if the server has a certificate.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.connections.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Changes what a server can exchange while it runs.
+    /// A handle that changes the settings of the running server.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
         ServerHandle::new(Arc::clone(&self.state))
     }
 
-    /// Whether requests need a key. Without keys, programs of this machine are let in. Once there is a key, requests need one.
+    /// Whether requests needed a key when the server was created. Without keys, programs on this machine are admitted. As soon as a key
+    /// exists, requests need one.
     #[must_use]
     pub const fn needs_keys(&self) -> bool {
         self.needs_keys
     }
 
-    /// Answers requests until `stop` is done. Streams then end with a last event, and requests under way are answered, for as long as
-    /// [`ServerOptions::shutdown_time`] says. The runtime is not shut down.
+    /// Answers requests until `stop` completes. Streams then end with a last event. Requests in progress may finish within
+    /// [`ServerOptions::shutdown_time`]. The runtime is not shut down.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
         let Self { listener, router, connections, options, state, former_sessions, .. } = self;
         connections.tasks.spawn(keep_deleting_expired(Arc::clone(&state)));

@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! The state that all handlers share.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use crate::live_settings::LiveSettings;
 use crate::mcp::McpClients;
 use crate::options::ServerOptions;
 
-/// What all handlers share.
+/// The state that all handlers share.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) runtime: Runtime,
     /// The rows of agents, environments and sessions.
     pub(crate) records: Arc<dyn Records>,
     pub(crate) options: ServerOptions,
-    /// The settings in force, which a reload exchanges.
+    /// The current settings, which a reload replaces.
     pub(crate) settings: LiveSettings,
-    /// Lets requests in.
+    /// Admits requests.
     pub(crate) admission: Admission,
-    /// How many requests each key may make.
+    /// Limits the requests of each key.
     pub(crate) rate_limit: RateLimit,
-    /// Held while outputs of a session become files.
+    /// Locked while the outputs of a session are stored as files.
     pub(crate) collecting_outputs: tokio::sync::Mutex<()>,
-    /// The idempotency keys whose first request is being answered.
+    /// The idempotency keys whose first request is being handled.
     pub(crate) running_keys: RunningKeys,
     /// The clients of the MCP server.
     #[cfg(feature = "mcp")]
     pub(crate) mcp: Arc<McpClients>,
-    /// The tasks of the server, which its end waits for.
+    /// The server's connections and tasks. The shutdown waits for the tasks.
     pub(crate) connections: Connections,
-    /// Cancelled when the server stops: streams end with a last event.
+    /// Cancelled when the server stops, so that streams end with a last event.
     pub(crate) closing: CancellationToken,
 }

@@ -1,7 +1,8 @@
 //! Cache of the digests of files, so that an unchanged file need not be read again.
 //!
-//! The key is the file's fingerprint: device, inode, size and times. The kernel's times have steps of some milliseconds, so a
-//! file that changed just before it was read could change again without a new time. Such a file is not cached.
+//! The key is the file's fingerprint: device, inode, size and times. The kernel's times have steps of some
+//! milliseconds, so a file that changed just before it was read could change again without a new time. Such a file is
+//! not cached.
 //!
 //! State: in memory only. After a crash, files are read again.
 

@@ -24,7 +24,7 @@ pub enum StoreError {
         /// Its digest.
         digest: Digest,
     },
-    /// A stored content does not match its digest: something changed it on the disk.
+    /// A stored content does not match its digest: it was changed on the disk.
     #[error(
         "the content that is stored as {digest} has the digest {actual}; remove it from the store and insert it again"
     )]

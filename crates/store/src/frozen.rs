@@ -1,19 +1,20 @@
 //! Frozen links: hard links to files whose owner promises that they stay unchanged.
 //!
-//! Registering a large file so costs one read and no copy. The promise is not enforced: a process that may write to the file
-//! can change it in place, and every link shows the change. Therefore a frozen link never stands for a content that somebody
-//! else inserted:
+//! So registering a large file costs one read and no copy. The promise is not enforced: a process that may write to
+//! the file can change it in place, and every link shows the change. Therefore a frozen link never replaces a content
+//! that another caller inserted:
 //!
-//! - Frozen links have a directory of their own. An insertion of the same bytes does not find them and stores a content, which
-//!   is used from then on.
+//! - Frozen links have a directory of their own. An insertion of the same bytes does not find them. It stores a
+//!   content, which is used from then on.
 //! - The name of a link records the file's size, modification time and inode when it was digested. Links whose file changed are
 //!   ignored. When only such links exist, the error is [`StoreError::FrozenChanged`]. A change that keeps the size and resets the
 //!   time is detected only by [`Verify::Yes`].
 //! - Two files with the same bytes get two links, so a broken promise for one does not harm the other.
-//! - The file keeps its mode and owner. A file is copied instead when not everybody may read it, when it is set-user-id, or when
-//!   the system refuses the link: another file system, `fs.protected_hardlinks`, or no `/proc`.
+//! - The file keeps its mode and owner. A file is copied instead when not every user may read it, when it is
+//!   set-user-id, or when the system refuses the link: another file system, `fs.protected_hardlinks`, or no `/proc`.
 //!
-//! State: the links. They survive a crash, and each is complete or absent, since a link appears at once with its name.
+//! State: the links. They survive a crash. Each is complete or absent, because the kernel creates a link and its name
+//! in one step.
 //!
 //! [`Verify::Yes`]: crate::Verify::Yes
 
@@ -96,12 +97,12 @@ impl Store {
                 store.mark_frozen_link(&gc_guard, &name);
                 false
             }
-            // The file cannot be linked. The copy either works or reports the error.
+            // The file cannot be linked. The copy either succeeds or reports the error.
             Err(_) => return self.insert_copy(source, path, limit, should_continue),
         };
         // A change between reading and linking shows in the modification time.
         if let Err(changed) = source.check_unchanged(size) {
-            // The digest was not returned to anybody, so a link that cannot be removed does no harm.
+            // The caller never got the digest, so a link that cannot be removed does no harm.
             let _ = rustix::fs::unlinkat(store.dirs.frozen_dir(), name.as_str(), AtFlags::empty());
             return Err(changed);
         }
@@ -305,7 +306,8 @@ impl LinkFingerprint {
     }
 }
 
-/// The last use of a frozen link. The access time of a foreign file cannot be set, so its `ctime` counts, too, which a link sets.
+/// The last use of a frozen link. The store cannot set the access time of another owner's file. Therefore its `ctime`
+/// counts, too, which a new link changes.
 pub(crate) fn last_used(stat: &Stat) -> Timestamp {
     last_access(stat).max(last_change(stat))
 }

@@ -31,7 +31,8 @@ pub struct SweepReport {
 pub struct GcReport {
     /// Number of removed contents.
     pub removed: u64,
-    /// Size of the removed contents in bytes. Space that a sandbox still links to is freed when its link is removed.
+    /// Size of the removed contents in bytes. Content that a sandbox still links to frees its space only when that
+    /// link is removed.
     pub bytes: u64,
     /// Number of contents that stay.
     pub kept: u64,
@@ -40,7 +41,7 @@ pub struct GcReport {
 /// Disk usage of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// Number of contents. One that is stored in both modes, or as a frozen link besides, counts each time.
+    /// Number of contents. A content that is stored in both modes counts twice. A frozen link counts as one more.
     pub contents: u64,
     /// Size of the contents in bytes, frozen links included.
     pub bytes: u64,
@@ -127,7 +128,8 @@ impl Store {
                     report.alive += 1;
                     continue;
                 };
-                // The lock is held during the removal. A writer that has just created the file, and finds it locked, takes another name.
+                // The sweep holds the lock during the removal. A writer that has just created the file finds it
+                // locked, and takes another name.
                 if remove(folder, &name).map_err(failed)? {
                     report.removed += 1;
                     report.bytes += file_size(&stat);
@@ -140,9 +142,9 @@ impl Store {
     /// Removes the contents for which `is_live` returns false and that were not inserted, linked or looked up since
     /// `unused_since`.
     ///
-    /// The time protects contents that are about to be used. An insertion of an existing content returns its digest, and a lookup
-    /// finds it, before the caller of this function can know of either. So `unused_since` should lie further back than a use can
-    /// take from lookup to link; an hour is plenty. A use is recorded at most once a minute.
+    /// The time protects contents that are about to be used. Another caller may insert an existing content or look it
+    /// up while this call runs, and `is_live` does not know that yet. So `unused_since` should lie further back than
+    /// the time from a lookup to the link; an hour is enough. A use is recorded at most once a minute.
     ///
     /// # Errors
     /// `ReadOnly` where nothing can be removed, and any other error of the system.
@@ -154,7 +156,7 @@ impl Store {
         let mut report = GcReport::default();
         for area in StoreArea::ALL {
             for shard in self.inner().shards(area)? {
-                // Locked per shard, so that insertions can run in between.
+                // One lock per shard, so that insertions can run in between.
                 let _lock = self.inner().dirs.lock(FileLock::exclusive)?;
                 self.inner().for_each_content(area, &shard, |folder, digest, name, stat| {
                     let is_old = area.last_used(stat).millis() < unused_since.millis();

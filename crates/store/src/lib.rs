@@ -1,8 +1,8 @@
 //! Content-addressed storage on disk.
 //!
-//! A [`Store`] keeps each content once, under its SHA-256 digest, and hard-links it wherever a sandbox needs it. The same
-//! skill in a hundred sandboxes takes its space once. A store does not know whose content it holds. Two stores share
-//! nothing, so each tenant can have its own.
+//! A [`Store`] keeps each content once, under its SHA-256 digest, and hard-links it wherever a sandbox needs it. The
+//! same skill in a hundred sandboxes takes its space once. A store does not know who owns its content. Two stores
+//! share nothing, so each tenant can have its own.
 //!
 //! # Guarantees
 //!
@@ -13,9 +13,9 @@
 //!   the kernel, which end with their holder.
 //! - **Linked content stays.** [`Store::collect_garbage`] removes the store's own names only. A sandbox with a link keeps the
 //!   content.
-//! - **A frozen link** ([`Store::insert_link`]) depends on a promise of the file's owner. It is used only where the store has
-//!   no content of that digest, and while the file's size and times are unchanged. Content that anybody else inserts is a
-//!   separate copy.
+//! - **A frozen link** ([`Store::insert_link`]) depends on a promise of the file's owner. It is used only where the
+//!   store has no content of that digest, and while the file's size and times are unchanged. Content that another
+//!   caller inserts is a separate copy.
 //! - Contents are read-only, with mode 0444 or 0555. The mode belongs to the file, so an executable content and a plain one
 //!   are two files ([`FileMode`]).
 //!
@@ -30,7 +30,7 @@
 //! ROOT/frozen/ab/…      links to files of other owners: digest, size, modification time and inode
 //! ```
 //!
-//! All calls block. Asynchronous programs make them on threads for blocking work.
+//! All calls block. Asynchronous programs run them on threads for blocking work.
 
 mod digest_cache;
 mod error;

@@ -1,4 +1,4 @@
-//! Linking contents and trees to where they are needed, or copying them where they cannot be linked.
+//! Links contents and trees to other directories. Copies them where they cannot be linked.
 
 use std::fs::File;
 use std::io;
@@ -48,11 +48,11 @@ impl Store {
         store.link_into(digest, mode, folder.as_fd(), name)
     }
 
-    /// Copies a content to `name` in the open directory `folder`, as a file that others may change. It shares blocks with the
-    /// store's file where the file system supports that.
+    /// Copies a content to `name` in the open directory `folder`, as a file that may be changed. It shares blocks
+    /// with the store's file where the file system supports that.
     ///
     /// # Errors
-    /// As for [`Store::link_into`]; a content of the other mode will do.
+    /// As for [`Store::link_into`]; a content of the other mode is also accepted.
     pub fn copy_into(
         &self,
         digest: &Digest,
@@ -67,8 +67,8 @@ impl Store {
         store.copy_into(from.into(), mode, folder.as_fd(), name, |_| Ok(()))
     }
 
-    /// Links all files of a tree beneath the open directory `folder`, and creates its directories with mode 0755. The directory
-    /// should be new and empty. After an error some of the files are there.
+    /// Links all files of a tree beneath the open directory `folder`, and creates its directories with mode 0755. The
+    /// directory should be new and empty. After an error, some of the files may already be linked.
     ///
     /// # Errors
     /// As for [`Store::link_into`].
@@ -137,7 +137,7 @@ impl Inner {
         }
     }
 
-    /// Copies an open file to a name. The name appears once the copy is complete and `check` has accepted what was copied.
+    /// Copies an open file to a name. The name appears once the copy is complete and `check` has accepted it.
     pub(crate) fn copy_into(
         &self,
         from: OwnedFd,
@@ -161,6 +161,6 @@ fn copy(from: &OwnedFd, to: &mut File) -> io::Result<()> {
         return Ok(());
     }
     let mut from = File::from(from.try_clone()?);
-    // The standard library lets the kernel copy where it can.
+    // The standard library lets the kernel copy where possible.
     io::copy(&mut from, to).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Values read from what the system reports of a file.
+//! Reads values from the `stat` of a file.
 
 use conjure_base::Timestamp;
 use rustix::fs::Stat;

@@ -1,7 +1,7 @@
 //! The store: opening it, and looking up its contents.
 //!
-//! State: open directories, and the cache of file digests ([`crate::digest_cache`]). The files survive a crash. The cache is
-//! lost, and files are read again.
+//! State: open directories, and the cache of file digests ([`crate::digest_cache`]). The files survive a crash. The
+//! cache is lost, so files are read again.
 
 use std::fmt;
 use std::fs::File;
@@ -27,19 +27,20 @@ use crate::store_dirs::{FROZEN, StoreDirs, content_name};
 /// A content that was marked as used within this time is not marked again by a lookup.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What an insertion waits for. It decides what a crash of the machine can do. A crash of the process alone never harms an
-/// inserted content.
+/// What an insertion waits for. The choice matters only for a crash of the machine: a crash of the process alone
+/// never harms an inserted content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Nothing: after a crash of the machine a content may be cut or empty. For stores in memory, and for stores that are
     /// emptied when the machine starts.
     Process,
-    /// The content is on the disk before it has its name, so it is complete or absent after any crash. For contents that can be
-    /// inserted again. Costs about one flush of the disk per new content, or per 64 contents of a tree.
+    /// The content is on the disk before it has its name, so it is complete or absent after any crash. For contents
+    /// that can be inserted again. The cost is about one flush of the disk per new content, or per 64 contents of a
+    /// tree.
     #[default]
     Content,
-    /// The name is on the disk, too: an inserted content is there after any crash. For contents that cannot be had again. Costs
-    /// about two flushes of the disk per content, new or not.
+    /// The name is on the disk, too: an inserted content exists after any crash. For contents that cannot be inserted
+    /// again. The cost is about two flushes of the disk per content, new or not.
     Name,
 }
 
@@ -48,8 +49,8 @@ pub enum Durability {
 pub struct StoreOptions {
     /// What an insertion waits for.
     pub durability: Durability,
-    /// Tells the age of a file. The digest of a file that changed within the last two seconds is not cached, since the file could
-    /// change again without a new time.
+    /// The clock that tells the age of a file. The digest of a file that changed within the last two seconds is not
+    /// cached, since the file could change again without a new time.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -96,9 +97,9 @@ pub(crate) struct GcGuard {
 /// Whether a content is compared with its digest when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// It is read once before it is returned.
+    /// The content is read once and checked before it is returned.
     Yes,
-    /// It is trusted.
+    /// The content is trusted.
     No,
 }
 
@@ -167,8 +168,8 @@ impl Store {
         Ok(self.inner.find_frozen_link(digest)?.map(|frozen| frozen.size()))
     }
 
-    /// The path of the content's file; `None` when there is none. The file may only be read, and may be removed at any time. Its
-    /// name has no extension.
+    /// The path of the content's file; `None` when there is none. The caller may only read the file. The store may
+    /// remove it at any time. Its name has no extension.
     ///
     /// # Errors
     /// As for [`Store::size`].
@@ -196,7 +197,7 @@ impl Store {
                 other => File::from(other.map_err(failed)?),
             };
             let stat = rustix::fs::fstat(&file).map_err(failed)?;
-            // A file that is open can be read even if it is removed now.
+            // An open file can be read even if it is removed now.
             self.inner.mark_used(digest, mode, &stat)?;
             return Content::new(file, digest, verify, &dirs.content_path(digest, mode));
         }
@@ -261,7 +262,7 @@ impl Inner {
             last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         };
         let name = content_name(digest);
-        // Where the time cannot be set, nothing can be collected either.
+        // If the time cannot be set, garbage collection cannot remove anything either.
         let _ = rustix::fs::utimensat(
             self.dirs.content_dir(mode),
             name.as_str(),
@@ -293,9 +294,10 @@ impl Inner {
         used <= now && now.duration_since(used) < MARK_INTERVAL
     }
 
-    /// Whether the content exists, so that it need not be inserted; it is marked as used.
+    /// Marks the content as used, and returns whether it exists. An existing content need not be inserted.
     ///
-    /// Its writer may have been killed, or may not have synced the name yet. So the name is synced again where durability demands it.
+    /// The writer of the content may have been killed, or may not have synced the name yet. So the name is synced
+    /// again where durability demands it.
     pub(crate) fn contains_and_mark(
         &self,
         gc_guard: &GcGuard,
@@ -325,7 +327,7 @@ impl Inner {
             return Ok(());
         }
         let failed = |errno| StoreError::from_errno(errno, "write", path);
-        // The shard's own name may be as new as the content's.
+        // The shard's own name may be as new as the content's, so it is synced, too.
         let name = content_name(digest);
         let (shard, _) = name.split_at(2);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -117,8 +117,8 @@ impl StoreDirs {
         }
     }
 
-    /// Locks the store until the result is dropped: shared against garbage collection, or exclusively for it. `None` where nothing
-    /// can be written.
+    /// Locks the store until the result is dropped: shared against garbage collection, or exclusively for it. `None`
+    /// where this user cannot write to the store.
     pub(crate) fn lock(&self, lock: LockOperation) -> Result<Option<FileLock>, StoreError> {
         lock_with(&self.path, &self.root, lock)
     }
@@ -174,7 +174,7 @@ fn ensure_version(path: &Path, root: &OwnedFd) -> Result<(), StoreError> {
     if has_version(path, root)? {
         return Ok(());
     }
-    // One process at a time; the next one finds it done.
+    // One process at a time creates the store. The next one finds it complete.
     let _lock = lock_with(path, root, FileLock::exclusive)?;
     if has_version(path, root)? {
         return Ok(());
@@ -217,7 +217,7 @@ fn has_version(path: &Path, root: &OwnedFd) -> Result<bool, StoreError> {
 /// [`FileLock::shared`] or [`FileLock::exclusive`].
 type LockOperation = fn(OwnedFd) -> Result<FileLock, Errno>;
 
-/// Locks the store until the result is dropped; `None` where nothing can be written.
+/// Locks the store until the result is dropped; `None` where this user cannot write to the store.
 fn lock_with(path: &Path, root: &OwnedFd, lock: LockOperation) -> Result<Option<FileLock>, StoreError> {
     let failed = |errno| StoreError::from_errno(errno, "lock", &path.join("lock"));
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! `conjure acp`: sessions for the editor at the other end of standard input and output, until it hangs up.
+//! `conjure acp`: serves sessions to an editor over standard input and output, until the editor closes them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::cli::run::{SCRIPT, executor_of};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
 
-/// Serves until the editor hangs up, or a signal ends it. Standard output carries the protocol alone.
+/// Serves until the editor closes standard input, or a signal ends it. Standard output carries only the protocol.
 pub(crate) async fn acp(
     args: AcpArgs,
     config: Config,

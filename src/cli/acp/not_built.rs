@@ -8,7 +8,7 @@ use crate::cli::args::AcpArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::terminal::Terminal;
 
-/// Says how to get it.
+/// Prints how to get a build with it.
 pub(crate) async fn acp(args: AcpArgs, _: Config, _: ProcessEnv, terminal: Arc<Terminal>) -> ExitStatus {
     let AcpArgs { model: _, script: _, skills: _, mcp: _, sandbox: _, network: _, data_args } = args;
     let error = CliError::usage(format!(

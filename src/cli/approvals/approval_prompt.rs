@@ -4,7 +4,7 @@ use conjure::tool::ToolCall;
 
 use crate::cli::terminal::printable;
 
-/// More lines would push the first ones out of sight.
+/// The maximum number of lines. More lines would scroll the first ones off the screen.
 const MAX_LINES: usize = 200;
 
 /// The reply of the user.
@@ -14,11 +14,11 @@ pub(super) enum ApprovalReply {
     /// Allow this call, and later calls like it in this session.
     Always,
     Deny(String),
-    /// No known reply.
+    /// The reply was not understood.
     Unclear,
 }
 
-/// The reason of a denial without one.
+/// The reason of a denial if the user gives none.
 const DEFAULT_DENY_REASON: &str = "the user said no";
 
 pub(super) fn parse_reply(line: &str) -> ApprovalReply {
@@ -33,8 +33,8 @@ pub(super) fn parse_reply(line: &str) -> ApprovalReply {
     }
 }
 
-/// Describes the call: all of its input, without anything that could move the cursor. `redact` gets the texts as the
-/// model wrote them.
+/// Describes the call: all of its input, without characters that could move the cursor. `redact` is called with each text as the model
+/// wrote it.
 pub(super) fn describe_call(call: &ToolCall, redact: impl Fn(&str) -> String) -> String {
     let mut lines = input_lines(call, redact);
     let more = lines.len().saturating_sub(MAX_LINES);
@@ -48,8 +48,8 @@ pub(super) fn describe_call(call: &ToolCall, redact: impl Fn(&str) -> String) ->
     format!("the model wants to use `{}`:\n{lines}", printable(&call.name))
 }
 
-/// The input of a call in lines. A text field has its lines below its name, and other fields are JSON. Of a command
-/// only the lines are shown.
+/// The input of a call as lines. A text field has its lines below its name, and other fields are JSON. For a command only its lines are
+/// shown.
 pub(crate) fn input_lines(call: &ToolCall, redact: impl Fn(&str) -> String) -> Vec<String> {
     let serde_json::Value::Object(fields) = call.input_value() else {
         return vec![printable(&redact(call.input.get()))];
@@ -59,7 +59,7 @@ pub(crate) fn input_lines(call: &ToolCall, redact: impl Fn(&str) -> String) -> V
         other => (name, redact(&other.to_string())),
     });
     let mut texts: Vec<(&String, String)> = texts.collect();
-    // A long field must not push the command out of sight.
+    // The command comes first, so that a long field cannot scroll it off the screen.
     texts.sort_by_key(|(name, text)| (*name != "command", text.contains('\n')));
     let mut lines = Vec::new();
     for (name, text) in texts {

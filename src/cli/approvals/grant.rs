@@ -6,7 +6,7 @@ use conjure::session::{Grant, GrantScope};
 use conjure::skill::AllowRule;
 use conjure::tool::ToolCall;
 
-/// Allows this call, and in this session also calls like it. `None` if it is not clear which calls are like it.
+/// Allows this call, and later calls like it in this session. `None` if it is not clear which calls are like it.
 pub(crate) fn grant_always(call: &ToolCall) -> Option<Decision> {
     let grant = Grant { rule: rule_for_call(call)?.to_string(), scope: GrantScope::Session };
     Some(Decision::Grant { grant })
@@ -69,9 +69,12 @@ const SAFE_PROGRAMS: [&str; 42] = [
     "wc",
 ];
 
-/// The rule for calls like this one: calls of the same tool. For a command it is exactly this command, since most
-/// programs can start others (`env`, `git`, `xargs`) or run code (`python3`). For a safe program it is all simple
-/// commands that begin with it. `None` if no rule can express that.
+/// The rule for calls like this one. It allows all calls of the same tool, with two exceptions:
+///
+/// - A command: exactly this command, since most programs can start others (`env`, `git`, `xargs`) or run code (`python3`).
+/// - A command of a safe program: all simple commands that begin with that program.
+///
+/// `None` if no rule can express that.
 pub(super) fn rule_for_call(call: &ToolCall) -> Option<AllowRule> {
     let text = if call.name == BuiltinTool::Bash.name() {
         let command = subject(call)?;
@@ -80,18 +83,18 @@ pub(super) fn rule_for_call(call: &ToolCall) -> Option<AllowRule> {
         if SAFE_PROGRAMS.contains(&word) {
             format!("{}({word}:*)", call.name)
         } else if command.contains('*') {
-            // In a rule `*` would match more than itself.
+            // In a rule, `*` would match other commands too.
             return None;
         } else {
             format!("{}({command})", call.name)
         }
     } else if call.name == LOAD_SKILL {
-        // Each skill of an MCP server is another decision.
+        // Each skill of an MCP server needs a decision of its own.
         return None;
     } else {
         call.name.clone()
     };
-    // An embedder's tool may have a name that rules read as another tool's.
+    // The name of an embedder's tool could parse as a rule for another tool.
     text.parse::<AllowRule>().ok().filter(|rule| rule.tool() == call.name)
 }
 

@@ -1,4 +1,4 @@
-//! The questions of a tool as lines at the terminal, and the lines as values of its form.
+//! Formats the questions of a tool for the terminal, and parses the user's lines as values of the form.
 
 use conjure::session::InputQuestion;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::cli::terminal::printable;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FormField {
     pub(super) name: String,
-    /// What the person sees before the input.
+    /// The text before the input.
     pub(super) prompt: String,
     kind: FieldKind,
     is_required: bool,
@@ -24,7 +24,7 @@ enum FieldKind {
     Boolean,
     /// One of these texts.
     Choice(Vec<String>),
-    /// Some of these texts, with commas between them.
+    /// Some of these texts, separated by commas.
     Choices(Vec<String>),
 }
 
@@ -33,11 +33,11 @@ enum FieldKind {
 pub(super) enum FieldInput {
     Value(Value),
     LeftOut,
-    /// The line does not fit; why.
+    /// The line is not valid, for this reason.
     Invalid(String),
 }
 
-/// The question in lines.
+/// The question as lines.
 pub(super) fn describe_question(asked_by: &str, question: &InputQuestion) -> String {
     let lines: String =
         question.message.split('\n').map(|line| format!("    {}\n", printable(line))).collect();
@@ -87,7 +87,7 @@ fn form_field(name: &str, property: &Value, is_required: bool) -> FormField {
     FormField { name: name.to_owned(), prompt, kind, is_required, default }
 }
 
-/// The values of an enumeration, in both of the forms that schemas have.
+/// The values of an enumeration, in either of the two forms that schemas use.
 fn choices(property: &Value) -> Vec<String> {
     let named = ["oneOf", "anyOf"].into_iter().filter_map(|list| property[list].as_array()).flatten();
     let values =
@@ -100,7 +100,7 @@ fn shown(value: &Value) -> String {
 }
 
 impl FormField {
-    /// What this line says.
+    /// Parses a line of the user.
     pub(super) fn parse(&self, line: &str) -> FieldInput {
         let line = line.trim();
         if line.is_empty() {

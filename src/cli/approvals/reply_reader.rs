@@ -1,7 +1,7 @@
-//! Reads the lines with which the user answers a question.
+//! Reads the user's replies to questions.
 //!
-//! State: none. A question of [`StandardInputReplies`] that is given up leaves a thread that waits for a line; it ends
-//! with the process, and no further question is asked.
+//! State: none. An abandoned question of [`StandardInputReplies`] leaves a thread that waits for a line. The thread ends with the process,
+//! and no further question is asked.
 
 use std::io::{self, BufRead as _};
 use std::sync::Arc;
@@ -14,8 +14,7 @@ use crate::cli::terminal::Terminal;
 
 /// The source of replies.
 pub(crate) trait ReplyReader: Send + Sync {
-    /// Prepares for a question. Returns whether the user can be asked now. Input that was typed before the question is
-    /// not a reply.
+    /// Prepares for a question. Returns whether the user can be asked now. Input that was typed before the question is not a reply.
     fn begin_question(&self) -> bool;
 
     /// Prints the prompt, and reads a line.
@@ -28,11 +27,11 @@ pub(crate) enum ReplyLine {
     Line(String),
     /// The input ended.
     Ended,
-    /// The user pressed Ctrl-C, and no signal was sent for that.
+    /// The user pressed Ctrl-C, which sent no signal.
     Interrupted,
 }
 
-/// Reads standard input, which must be a terminal. Its line editing is that of the terminal.
+/// Reads standard input, which must be a terminal. The terminal itself provides the line editing.
 pub(super) struct StandardInputReplies {
     terminal: Arc<Terminal>,
 }
@@ -65,8 +64,8 @@ impl ReplyReader for StandardInputReplies {
     }
 }
 
-/// Discards what was typed at the terminal and was not read yet. Returns whether this process may read from it now: in
-/// a background process group a read would stop the whole program.
+/// Discards input that was typed at the terminal and not read yet. Returns whether this process may read from the terminal: a read in a
+/// background process group would stop the whole program.
 pub(crate) fn discard_typed_input() -> bool {
     let input = io::stdin();
     if tcgetpgrp(&input).ok() != Some(rustix::process::getpgrp()) {

@@ -1,6 +1,6 @@
-//! The rules of the command line for tools: which run without approval, which need one, and which never run.
+//! The command line's rules for tools: which ones run without approval, which ones need it, and which ones never run.
 //!
-//! They are stored with the session, so that a resumed session asks for no less than before.
+//! The rules are stored with the session, so that a resumed session requires at least the same approvals.
 
 use std::collections::BTreeMap;
 
@@ -75,8 +75,8 @@ impl Rules {
         Self { named, others: if is_allowed { Rule::Ask } else { Rule::Allow } }
     }
 
-    /// Merges these rules over earlier ones. Tools that these name follow them; the others need approval if either
-    /// rules require it.
+    /// Merges these rules over earlier ones. A tool that these rules name follows them. Any other tool needs approval if either set of
+    /// rules requires it.
     pub(crate) fn merged_over(self, before: Self) -> Self {
         let mut named = before.named;
         named.extend(self.named);
@@ -101,7 +101,7 @@ impl Rules {
     /// and running its scripts that of `bash_tool`, unless they have rules of their own.
     fn rule(&self, tool: &str) -> Rule {
         let skill_tool = SkillTool::from_name(tool);
-        // However it is spelt, the rule is stored under its wire name.
+        // The rule is stored under the tool's wire name, however the user wrote it.
         let tool = match skill_tool {
             Some(tool) => tool.name(),
             None => tool,
@@ -135,7 +135,7 @@ impl Approver for Rules {
         Box::pin(std::future::ready(self.review(&call.name)))
     }
 
-    /// If no rule requires approval, nobody answers questions.
+    /// Whether a rule can require approval. If not, no questions are asked.
     fn can_ask(&self) -> bool {
         self.others == Rule::Ask || self.named.values().any(|rule| *rule == Rule::Ask)
     }

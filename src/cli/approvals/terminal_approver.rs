@@ -1,6 +1,6 @@
-//! Asks the user at the terminal for approval, and what tools ask in the middle of a call.
+//! Asks the user at the terminal for approvals, and for the answers to questions of tools.
 //!
-//! State: the rules that were granted while the command runs, for calls that were asked for before.
+//! State: the rules that were granted while the command runs. They also apply to calls that were already waiting.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
@@ -30,17 +30,17 @@ struct ReplyChoices {
     has_always: bool,
 }
 
-/// The outcome of a question.
+/// The outcome of an approval question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ApprovalOutcome {
     Decided(Decision),
-    /// The input ended, or nobody can be asked now. The call keeps waiting.
+    /// The input ended, or the user cannot be asked now. The call keeps waiting.
     Undecided,
     /// The user interrupted the question.
     Interrupted,
 }
 
-/// A tool call that waits for answers of the user.
+/// A tool call that waits for the user's answers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PendingInput {
     pub(crate) call: CallId,
@@ -53,7 +53,7 @@ pub(crate) struct PendingInput {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum InputOutcome {
     Answered(InputAnswers),
-    /// The input ended, or nobody can be asked now. The call keeps waiting.
+    /// The input ended, or the user cannot be asked now. The call keeps waiting.
     Undecided,
     /// The user interrupted a question.
     Interrupted,
@@ -67,7 +67,7 @@ impl TerminalApprover {
         sits.then(|| Self::with_replies(terminal, Arc::new(replies)))
     }
 
-    /// An approver whose questions are answered by these lines.
+    /// An approver that reads its replies from `replies`.
     pub(crate) fn with_replies(terminal: &Arc<Terminal>, replies: Arc<dyn ReplyReader>) -> Self {
         Self { terminal: Arc::clone(terminal), replies, granted: Mutex::default() }
     }
@@ -75,7 +75,7 @@ impl TerminalApprover {
     /// Asks until the reply is clear.
     pub(crate) async fn ask(&self, call: &ToolCall) -> ApprovalOutcome {
         let granted = || self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        // All calls of a response are waiting before the first one is decided.
+        // All calls of a response wait before the first one is decided, so a new rule may already apply.
         if granted().iter().any(|rule| rule_matches(rule, call)) {
             return ApprovalOutcome::Decided(Decision::Allow);
         }
@@ -115,14 +115,14 @@ impl TerminalApprover {
         InputOutcome::Answered(answers)
     }
 
-    /// The answer to one question; an error where there is none.
+    /// Asks one question. Returns an error if there is no answer.
     async fn ask_question(
         &self,
         asked_by: &str,
         question: &InputQuestion,
     ) -> Result<InputAnswer, InputOutcome> {
         self.note(describe_question(asked_by, question)).await;
-        // What was typed before the question is no answer to it.
+        // Input that was typed before the question is not an answer.
         if !self.replies.begin_question() {
             return Err(InputOutcome::Undecided);
         }
@@ -181,7 +181,7 @@ impl TerminalApprover {
         self.note(describe_call(call, |text| self.terminal.redacted(text).into_owned())).await;
     }
 
-    /// Prints a text. Nobody may be reading, so a thread of its own prints.
+    /// Prints a text on a blocking thread, since the write may block if the terminal is not read.
     async fn note(&self, text: String) {
         let terminal = Arc::clone(&self.terminal);
         let printing = tokio::task::spawn_blocking(move || terminal.note(text.trim_end()));
@@ -189,7 +189,7 @@ impl TerminalApprover {
     }
 }
 
-/// The replies for a call. Without a rule it can only be allowed alone.
+/// The replies for a call. If there is no rule for it, the user can allow only this one call.
 fn reply_choices(rule: Option<&AllowRule>) -> ReplyChoices {
     let always = rule.map_or_else(String::new, |rule| format!(", a: all `{rule}` in this session"));
     ReplyChoices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }

@@ -32,7 +32,7 @@ pub(super) struct CommandInfo {
     pub(super) command: ChatCommand,
     pub(super) name: &'static str,
     pub(super) argument: Argument,
-    /// What it does, as a sentence without its end.
+    /// What it does, as a sentence without the final period.
     pub(super) meaning: &'static str,
 }
 
@@ -99,7 +99,7 @@ pub(super) enum ChatInput<'l> {
     Command(ChatCommand, &'l str),
 }
 
-/// Parses a line. A line that begins with a space is a message in any case.
+/// Parses a line. A line that begins with a space is always a message.
 pub(super) fn parse(line: &str) -> Result<ChatInput<'_>, CliError> {
     if line.trim().is_empty() {
         return Ok(ChatInput::Nothing);
@@ -129,7 +129,7 @@ fn unknown_command(name: &str) -> CliError {
         .with_hint("`/help` lists the commands; a message that begins with `/` needs a space before it")
 }
 
-/// A path without the quotes around it, which people are used to.
+/// Removes the quotes around a path, which many users type.
 fn unquoted(argument: &str) -> &str {
     ['"', '\'']
         .into_iter()

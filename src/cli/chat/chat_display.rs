@@ -1,7 +1,7 @@
-//! Shows a turn of the chat: the text of the model as it arrives, and a line for each tool call.
+//! Shows a turn of the chat: the model's text as it arrives, and a line for each tool call.
 //!
-//! The model's text goes to standard output, everything else to standard error. Nothing moves the cursor, so that any
-//! terminal and any file will do.
+//! The model's text goes to standard output, everything else to standard error. Nothing moves the cursor, so the output works on any
+//! terminal and in any file.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IsTerminal as _};
@@ -20,7 +20,7 @@ use crate::cli::run::{
 };
 use crate::cli::terminal::{Style, Terminal};
 
-/// The width that is reserved after a call on its line: for its duration, and the size of its result.
+/// The space that a call's line reserves for its duration and the size of its result.
 const RESULT_WIDTH: usize = 24;
 
 /// The minimum width of a call.
@@ -33,7 +33,7 @@ pub(super) struct ChatDisplay {
     output: OutputKind,
     /// The text blocks of the response that were shown before they were recorded.
     streamed: VecDeque<StreamedBlock>,
-    /// Previews were lost, so text is shown when it is recorded.
+    /// Whether previews were lost, so that text is shown only when it is recorded.
     has_gap: bool,
     cleaner: StreamCleaner,
     /// The line at which the cursor is.
@@ -57,7 +57,7 @@ struct StreamedBlock {
     text: String,
 }
 
-/// The line that is not complete.
+/// The line that is not complete yet.
 #[derive(Debug, PartialEq, Eq)]
 enum OpenLine {
     None,
@@ -139,7 +139,7 @@ impl ChatDisplay {
         terminal.styled(style, &format!("  {}", shorten_to(text, room)));
     }
 
-    /// Shows what was recorded of a message, and was not shown before.
+    /// Shows the part of a recorded message that was not shown as a preview.
     fn message(&mut self, content: &[Block], terminal: &Terminal) {
         for block in content {
             let BlockKind::Text(text) = block.kind() else { continue };
@@ -147,7 +147,7 @@ impl ChatDisplay {
             match text.strip_prefix(&streamed) {
                 Some(rest) if !self.has_gap || streamed.is_empty() => self.text(rest, terminal),
                 _ => {
-                    // A part in the middle is missing on the screen.
+                    // A middle part of the text was not shown.
                     self.end_text(terminal);
                     self.text(text, terminal);
                 }
@@ -159,7 +159,7 @@ impl ChatDisplay {
     fn call_began(&mut self, call: &ToolCall, at: Timestamp, terminal: &Terminal) {
         let room = terminal.columns().saturating_sub(RESULT_WIDTH).max(MIN_CALL_WIDTH);
         let label = format!("  {}", shorten_to(&describe_call_shortly(call), room));
-        // Of calls that run together, only the first has its line open.
+        // If several calls run at once, only the first one keeps its line open.
         if self.calls.is_empty() {
             self.end_line(terminal);
             terminal.part(Style::Dim, &label);
@@ -220,7 +220,7 @@ impl TurnDisplay for ChatDisplay {
                 let result = CallResult { text, is_error: *is_error };
                 self.call_ended(call_id.as_str(), &result, at, terminal);
             }
-            // The question comes on lines of its own.
+            // The question has its own lines.
             Kind::SessionStatusIdle { stop_reason: SessionStopReason::RequiresAction { .. }, .. } => {
                 self.end_line(terminal);
             }

@@ -1,4 +1,4 @@
-//! The model of the chat: which one answers, and `/model NAME`, which changes it between turns.
+//! The model of the chat, and the command `/model NAME`, which changes it between turns.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ pub(super) struct ChatModel {
     current: NamedModel,
     /// The model that the chat began with.
     first: NamedModel,
-    /// Whether the responses of the first model are recorded. Those of other models are not.
+    /// Whether the responses of the first model are recorded. Responses of other models are not.
     recording: RecordingState,
-    /// Returns the models that the first one's service used without a known price.
+    /// Returns the models of the first model's service that were used and have no known price.
     first_price_check: Option<PriceCheck>,
     /// The other models that answered and have no known price; `None` if there was no other.
     unpriced: Option<BTreeSet<String>>,
@@ -47,7 +47,7 @@ impl ChatModel {
         &self.current.label
     }
 
-    /// Uses another model from the next message on. The session keeps its model if that fails.
+    /// Uses another model from the next message on. If this fails, the session keeps its model.
     pub(super) async fn change(
         &mut self,
         name: &str,
@@ -65,8 +65,8 @@ impl ChatModel {
         Ok(())
     }
 
-    /// Reads the session's model, which has changed. If that model cannot be called, or is not recorded, the session
-    /// gets the first one. Returns whether the model differs from the one before.
+    /// Reads the session's model after a change. If that model cannot be called, or the responses are recorded, the session gets the first
+    /// model. Returns whether the model differs from the current one.
     pub(super) async fn refresh(
         &mut self,
         opened: &CommandSession,
@@ -116,7 +116,7 @@ impl ChatModel {
         Ok(NamedModel { name: name.to_owned(), label: selected.await?.label })
     }
 
-    /// Counts the models of free responses. The first model's client does this itself.
+    /// Records the models of responses without a cost. The first model's client does this itself.
     pub(super) fn count_unpriced(
         &mut self,
         models: BTreeSet<Option<String>>,
@@ -127,7 +127,7 @@ impl ChatModel {
             return;
         };
         let target = ModelTarget::of_name(&self.current.name, config, environment).ok();
-        // A configured price may be 0.
+        // A configured price may be 0, so a free response does not mean an unknown price.
         if target.as_ref().is_some_and(|target| target.settings.price.is_some()) {
             return;
         }
@@ -136,7 +136,7 @@ impl ChatModel {
         unpriced.extend(models.into_iter().map(|model| model.unwrap_or_else(asked)));
     }
 
-    /// The models that were used and have no known price; `None` if no model costs anything.
+    /// The models that were used and have no known price. `None` if no model costs anything.
     pub(super) fn into_price_check(self) -> Option<PriceCheck> {
         let Self { first_price_check, unpriced, .. } = self;
         if first_price_check.is_none() && unpriced.is_none() {

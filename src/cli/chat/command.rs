@@ -1,4 +1,4 @@
-//! `conjure chat`: opens or resumes a session, talks with it, and closes it.
+//! `conjure chat`: opens or resumes a session, runs the conversation, and closes the session.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::cli::sessions::{ResumeAction, ResumePlan, ResumeRequest, prepare_resu
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal};
 
-/// The width of the text before a message, and of the end of a line.
+/// The width reserved for the text before a message and for the end of a line.
 const LABEL_WIDTH: usize = 16;
 
 /// Runs the command, and prints an error if that fails.
@@ -46,15 +46,15 @@ pub(crate) async fn chat(
 struct ChatStart {
     /// A resumed session.
     opened: Option<CommandSession>,
-    /// Turns that are under way.
+    /// Turns in progress.
     commands: Vec<TurnCommand>,
-    /// The change to another model after those.
+    /// The change to another model after those turns.
     model_change: Option<ModelChange>,
     recording: ModelRecording,
     summary: TurnSummary,
     model: NamedModel,
     skills: Vec<Arc<Skill>>,
-    /// The former messages of the user.
+    /// The user's earlier messages.
     history: Vec<String>,
     origin: SessionOrigin,
 }
@@ -133,7 +133,7 @@ async fn converse(
     };
     let ConversationEnd { exit, wait } = conversation.run(commands, model_change, &mut signals).await;
     let (usage, has_turns) = (*conversation.summary.usage(), conversation.has_turns);
-    // The printer ends only after all senders are dropped, and the terminal is as it was after the input.
+    // The printer ends only after all senders are dropped. Dropping the input restores the terminal.
     let price_check = conversation.into_model().into_price_check();
     drop(input);
     if has_turns {
@@ -150,7 +150,7 @@ async fn converse(
     finish_recording(recorder.as_deref(), Ok(exit), terminal)
 }
 
-/// The approver of tool calls: the person at the terminal, if there is one who sees the questions.
+/// The approver of tool calls: the user at the terminal, if there is one who sees the questions.
 fn approver(
     kind: InputKind,
     input: &Arc<LineInput>,
@@ -238,7 +238,7 @@ async fn resume(
 /// The text of a message of the user.
 fn user_text(event: &SessionEvent) -> Option<String> {
     let SessionEventKind::UserMessage { content, .. } = &event.kind else { return None };
-    // The blocks after the first one were added by a command.
+    // Later blocks were added by a command.
     match content.first()?.kind() {
         BlockKind::Text(text) => Some(text.clone()),
         _ => None,

@@ -84,8 +84,7 @@ impl ChatConversation<'_> {
         self.model
     }
 
-    /// Runs the turns that are under way, then the user's turns, until the user leaves. The change of the model follows
-    /// the turns that are under way.
+    /// Runs the turns in progress and then the user's turns, until the user leaves. The model is changed after the turns in progress.
     pub(super) async fn run(
         &mut self,
         first: Vec<TurnCommand>,
@@ -104,7 +103,7 @@ impl ChatConversation<'_> {
         }
         let mut interrupts = 0;
         loop {
-            // A signal that came when the turn was over interrupts nothing.
+            // A signal that arrived after the turn interrupts nothing.
             match signals.next().now_or_never() {
                 Some(exit) if exit == ExitStatus::Terminated || !self.kind.is_person() => {
                     return ConversationEnd::orderly(exit);
@@ -117,7 +116,7 @@ impl ChatConversation<'_> {
             let input = Arc::clone(&self.input);
             let line = tokio::select! {
                 biased;
-                // A signal after the line is for its turn.
+                // A signal after the line applies to its turn.
                 line = input.next_line() => line,
                 exit = signals.next() => {
                     if exit == ExitStatus::Terminated || !self.kind.is_person() {
@@ -128,7 +127,7 @@ impl ChatConversation<'_> {
                         let Some(line) = line else { continue };
                         line
                     } else {
-                        // The terminal shows `^C`.
+                        // The terminal shows `^C`, so a new line begins.
                         self.terminal.note("");
                         InputLine::Interrupted
                     }
@@ -162,8 +161,8 @@ impl ChatConversation<'_> {
         }
     }
 
-    /// Handles a signal while the line editor reads. The terminal sends none then, so Ctrl-C came right after the line,
-    /// which is not sent. `None` if no line follows, because another program sent the signal.
+    /// Handles a signal while the line editor reads. The terminal sends no signals then. So Ctrl-C was pressed right after the line, and
+    /// the line is not sent. `None` if no line follows, because another program sent the signal.
     async fn interrupted_line(&self, input: &LineInput) -> Option<InputLine> {
         let line = tokio::time::timeout(LATE_INTERRUPT, input.next_line()).await.ok()?;
         let InputLine::Text(_) = line else { return Some(line) };
@@ -231,11 +230,11 @@ impl ChatConversation<'_> {
             ChatCommand::Undo => {
                 let undone = undo(self.opened).await?;
                 undone.print(&self.opened.host, terminal);
-                // The fork does not have what was attached after the message.
+                // The fork lacks everything that was attached after the message.
                 if !std::mem::take(&mut self.attached).is_empty() {
                     terminal.warning("what was attached for the next message is not attached any more");
                 }
-                // The fork has the model that it had then.
+                // The fork has the model of that time.
                 let (config, environment) = (self.config, self.environment);
                 if self.model.refresh(self.opened, config, environment).await? {
                     terminal.note(self.model.label());
@@ -328,10 +327,10 @@ impl ChatConversation<'_> {
         self.first_failure.get_or_insert(failure.exit);
     }
 
-    /// The exit status when the user leaves.
+    /// The exit status if the user leaves now.
     fn exit(&self) -> ExitStatus {
         match self.first_failure {
-            // The user has seen it.
+            // The user has already seen the failure.
             Some(_) if self.kind.is_person() => ExitStatus::Success,
             Some(exit) => exit,
             None => ExitStatus::Success,

@@ -1,6 +1,6 @@
-//! The line editor of an interactive terminal: keys, history, completion.
+//! The line editor of an interactive terminal: keys, history and completion.
 //!
-//! State: the history of this chat. It is not written anywhere: a resumed session brings its own messages.
+//! State: the history of this chat, in memory only. A resumed session supplies its own messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use rustyline::{ColorMode, CompletionType, Config, Context, Editor, Helper};
 
 use crate::cli::chat::chat_command::{Argument, COMMANDS};
 
-/// The most lines of the history.
+/// The maximum number of lines in the history.
 const MAX_HISTORY: usize = 1000;
 
 /// Edits lines.
@@ -50,7 +50,7 @@ impl LineEditor {
         Ok(editor)
     }
 
-    /// An editor for the reply to a question. It has no history, and discards what was typed before.
+    /// An editor for the reply to a question. It has no history, and discards input that was typed before.
     pub(super) fn for_reply() -> Result<Self, String> {
         Self::with_completion(Completion::None)
     }
@@ -74,11 +74,11 @@ impl LineEditor {
 
     /// Adds a line to the history.
     pub(super) fn remember(&mut self, line: &str) {
-        // The history is in memory, so this does not fail.
+        // The history is in memory, so adding a line does not fail.
         let _ = self.editor.add_history_entry(line);
     }
 
-    /// Reads a line. Blocks. The prompt must be clean.
+    /// Reads a line. Blocks. The prompt must not contain control characters.
     pub(super) fn read(&mut self, prompt: &str) -> EditedLine {
         self.line_is_empty.store(true, Ordering::Relaxed);
         match self.editor.readline(prompt) {
@@ -91,7 +91,7 @@ impl LineEditor {
                 }
             }
             Err(ReadlineError::Eof) => EditedLine::Closed,
-            // The terminal was closed: nobody can read an error.
+            // The terminal was closed, so an error could not be shown.
             Err(ReadlineError::Errno(errno)) if errno as i32 == rustix::io::Errno::IO.raw_os_error() => {
                 EditedLine::Closed
             }
@@ -108,7 +108,7 @@ enum Completion {
     Commands,
 }
 
-/// Completes lines, and observes whether there is one.
+/// Completes lines, and tracks whether the line is empty.
 struct LineHelper {
     completion: Completion,
     paths: FilenameCompleter,

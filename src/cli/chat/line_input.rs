@@ -1,7 +1,7 @@
-//! The lines of the user: from a line editor at a terminal, or plain lines of standard input.
+//! The user's lines: from a line editor at a terminal, or as plain lines from standard input.
 //!
-//! State: the running read. If nobody waits for it any more, it stays, and the next call waits for its line, so no line
-//! is lost. It ends with the process. Changes of the terminal's mode are undone when this is dropped.
+//! State: the running read. If its caller stops waiting, the read continues, and the next call gets its line. So no line is lost. The read
+//! ends with the process. Dropping [`LineInput`] restores the terminal's mode.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,10 +25,10 @@ const PROMPT: &str = "> ";
 /// Terminals that cannot move the cursor.
 const TERMINALS_WITHOUT_EDITING: [&str; 3] = ["dumb", "cons25", "emacs"];
 
-/// Ends the bracketed paste that the line editor asks a terminal for.
+/// Ends the bracketed paste mode that the line editor enables.
 const END_BRACKETED_PASTE: &[u8] = b"\x1b[?2004l\r\n";
 
-/// Who types the lines.
+/// The source of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InputKind {
     /// A person at a terminal on which lines can be edited.
@@ -43,7 +43,7 @@ pub(super) enum InputKind {
 #[derive(Debug)]
 pub(super) enum InputLine {
     Text(String),
-    /// A line that cannot be used, and why.
+    /// A line that cannot be used, and the reason.
     Unusable(CliError),
     /// Ctrl-C at an empty prompt.
     Interrupted,
@@ -51,7 +51,7 @@ pub(super) enum InputLine {
     Discarded,
     /// There are no more lines.
     Closed,
-    /// No line can be read any more.
+    /// Lines can no longer be read.
     Failed(CliError),
 }
 
@@ -161,7 +161,7 @@ impl ReplyReader for LineInput {
             };
             match line {
                 InputLine::Text(text) => ReplyLine::Line(text),
-                // It is no clear reply.
+                // This line is not a clear reply.
                 InputLine::Unusable(_) => ReplyLine::Line(String::new()),
                 InputLine::Interrupted | InputLine::Discarded => ReplyLine::Interrupted,
                 InputLine::Closed | InputLine::Failed(_) => ReplyLine::Ended,

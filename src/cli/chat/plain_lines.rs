@@ -7,9 +7,9 @@ use std::io::{self, BufRead};
 pub(super) enum PlainLine {
     /// Its text, without the line end. The last line may lack one.
     Text(String),
-    /// It is longer than the limit. The rest of it was skipped.
+    /// The line is longer than the limit. The rest of it was skipped.
     TooLong,
-    /// It is not UTF-8.
+    /// The line is not UTF-8.
     NotText,
     /// There are no more lines.
     End,

@@ -1,4 +1,4 @@
-//! The commands of the chat that look at the session: `/skills`, `/files`, `/attach`, `/export`.
+//! The chat commands about the session: `/skills`, `/files`, `/attach` and `/export`.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -19,13 +19,13 @@ use crate::cli::run::{
 use crate::cli::sessions::session_text;
 use crate::cli::terminal::{Terminal, printable};
 
-/// The most files that are listed.
+/// The maximum number of files that are listed.
 const MAX_LISTED: usize = 50;
 
 /// The extension of an export as events.
 const EVENTS_EXTENSION: &str = "jsonl";
 
-/// Lists the skills of the session; `known` are those whose descriptions are known.
+/// Lists the skills of the session. `known` contains the skills with known descriptions.
 pub(super) async fn list_skills(
     opened: &CommandSession,
     known: &[Arc<Skill>],
@@ -56,7 +56,7 @@ pub(super) async fn list_skills(
     Ok(())
 }
 
-/// Lists the files that the session has produced; of several files of one name, the newest.
+/// Lists the files that the session produced. Of several files with the same name, only the newest is listed.
 pub(super) async fn list_files(opened: &CommandSession, terminal: &Terminal) -> Result<(), CliError> {
     let produced = list_outputs(&opened.host, &opened.session).await?;
     let (newest, _) = split_newest(&produced);
@@ -84,7 +84,7 @@ fn file_line(file: &SessionFile) -> String {
     format!("{size:>9}  {}", printable(&file.name))
 }
 
-/// Gives a file or a URL to the session. Returns the name of the artifact.
+/// Attaches a file or a URL to the session. Returns the name of the artifact.
 pub(super) async fn attach(
     opened: &CommandSession,
     argument: &str,
@@ -126,7 +126,7 @@ pub(super) async fn export(
     Ok(path)
 }
 
-/// Writes a file that must not exist. No link that a tool may have put there is followed. Blocks.
+/// Writes a file that must not exist yet. Links that a tool may have created are not followed. Blocks.
 fn write_new(path: &Path, text: &str, tools: &ToolDirs) -> Result<(), String> {
     let (folder, name) = destination::open_parent(path, tools).map_err(|error| error.to_string())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -141,7 +141,7 @@ fn write_new(path: &Path, text: &str, tools: &ToolDirs) -> Result<(), String> {
     written.map_err(|error| format!("`{}` is not complete: {error}", path.display()))
 }
 
-/// The path, with `~` for the home folder.
+/// The path, with a leading `~` replaced by the home directory.
 fn in_home(path: &str, environment: &ProcessEnv) -> PathBuf {
     match (path.strip_prefix("~/"), environment.home()) {
         (Some(rest), Some(home)) => home.join(rest),

@@ -4,7 +4,7 @@ use conjure_base::text::is_invisible;
 
 use crate::cli::terminal::printable_lines;
 
-/// The most bytes of invisible characters that wait for the character after them.
+/// The maximum size of invisible characters that wait for the next visible one, in bytes.
 const MAX_HELD_BYTES: usize = 64;
 
 /// Cleans the pieces of a text as if they were one text.

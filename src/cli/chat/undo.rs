@@ -17,8 +17,8 @@ pub(super) struct UndoneMessage {
     original: SessionId,
 }
 
-/// Continues in a fork of the session before its last message, with a copy of its workspace. If the future is dropped,
-/// the session is the one before.
+/// Continues in a fork of the session before its last message, with a copy of its workspace. If the future is dropped, the session is
+/// unchanged.
 pub(super) async fn undo(opened: &mut CommandSession) -> Result<UndoneMessage, CliError> {
     let (runtime, tenant, original) = (&opened.host.runtime, &opened.host.tenant, opened.session.id());
     let forked = runtime.fork(tenant, original, ForkPoint::BeforeLastMessage).await;
@@ -32,7 +32,7 @@ pub(super) async fn undo(opened: &mut CommandSession) -> Result<UndoneMessage, C
     let folder = folder.ok_or_else(|| CliError::internal("the session has no folder to work in"))?;
     opened.workspace = SessionWorkspace::at_real_path(&folder)?;
     let former = std::mem::replace(&mut opened.session, fork);
-    // Its sandbox is not needed any more. It ends at the latest with the command.
+    // The sandbox of the former session is no longer needed. If this fails, it ends with the command.
     if let Err(error) = former.close().await {
         tracing::warn!(session = %original, %error, "the session before the undo was not closed");
     }
@@ -40,7 +40,7 @@ pub(super) async fn undo(opened: &mut CommandSession) -> Result<UndoneMessage, C
 }
 
 impl UndoneMessage {
-    /// Prints what was done, and what was not.
+    /// Prints what was undone, and what was not.
     pub(super) fn print(&self, host: &CommandRuntime, terminal: &Terminal) {
         terminal.note("the last message and its answer are taken back; files were not undone");
         if host.persistence == Persistence::Persistent {

@@ -33,7 +33,7 @@ impl Check {
         self
     }
 
-    /// How to mend it when it is missing.
+    /// Sets how to fix it if it is missing.
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self

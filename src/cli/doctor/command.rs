@@ -1,7 +1,7 @@
-//! `conjure doctor`: reports what this machine offers, and how to add what is missing.
+//! `conjure doctor`: reports what this machine supports, and how to add what is missing.
 //!
-//! Everything is tried rather than guessed: it starts a sandbox, asks programs in it for their versions, and connects
-//! to the engine's socket. It changes nothing on the machine.
+//! Every check is a real attempt: it starts a sandbox, runs programs in it for their versions, and connects to the engine's socket. It
+//! changes nothing on the machine.
 
 use conjure::config::{ConfigError, MODEL_KEYS};
 use conjure::{Config, ProcessEnv};
@@ -17,7 +17,7 @@ use crate::cli::terminal::Terminal;
 #[cfg(feature = "model-http")]
 use crate::cli::terminal::printable;
 
-/// Runs and prints all checks. Fails if something is missing that this version needs.
+/// Runs and prints all checks. Fails if a requirement of this version is missing.
 pub(crate) async fn doctor(
     args: &DoctorArgs,
     config: Result<Config, ConfigError>,
@@ -54,7 +54,7 @@ pub(crate) async fn doctor(
     Ok(if checks.iter().any(Check::is_fatal) { ExitStatus::Failed } else { ExitStatus::Success })
 }
 
-/// The keys of vendors that are set.
+/// The check of the vendors' API keys in the environment.
 fn keys(environment: &ProcessEnv) -> Check {
     let set: Vec<_> = environment.model_keys().collect();
     if set.is_empty() {

@@ -54,7 +54,7 @@ pub(super) async fn checks(config: Option<&Config>, environment: &ProcessEnv) ->
         ],
         Err(error) => vec![
             check("container engine", Finding::Good("answers".to_owned())),
-            // The message says how to mend it: the image may be for another processor, or the runtime may be missing.
+            // The message says how to fix it: the image may be for another processor, or the runtime may be missing.
             check("containers", Finding::Missing(error.to_string())),
         ],
     }

@@ -1,4 +1,4 @@
-//! Checks what the kernel offers for isolation. The `local` sandbox needs none of it, as it isolates nothing.
+//! Checks which isolation features the kernel has. The `local` sandbox needs none of them, because it isolates nothing.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ fn seccomp() -> Check {
     }
 }
 
-/// What control groups can limit for this user.
+/// Checks which limits control groups can set for this user.
 fn cgroups() -> Vec<Check> {
     let groups = Cgroups::detect();
     let missing = groups.missing().iter().map(|missing| {

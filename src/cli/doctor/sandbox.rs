@@ -1,4 +1,4 @@
-//! Checks whether sandboxes start, and which programs are found in them. A sandbox is created and asked.
+//! Checks whether sandboxes start, and which programs they contain. It creates a sandbox and runs the programs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use conjure::{Clock as _, Config, ProcessEnv, Settings, Skill, SystemClock, Work
 use crate::cli::doctor::check::{Check, Finding};
 use crate::cli::terminal::printable;
 
-/// How long a program may take to print its version.
+/// The timeout for a program that prints its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The programs that skills use, whether this version needs them, and how to get them.
@@ -33,11 +33,11 @@ const REMEDIES: [(&str, &str); 6] = [
     ("process_count", "control groups, see below, or Linux 5.14"),
 ];
 
-/// How far a quota that the guest watches can be exceeded. The example `quota` of `conjure-sandbox` measures it.
+/// By how much a quota that the guest watches can be exceeded. The example `quota` of `conjure-sandbox` measures it.
 const WATCHED_QUOTA: &str = "watched: commands are ended that exceed the quota. They can exceed it by a sixteenth, at most 64 MiB and \
                        4,096 files, and by what the disk takes until it is noticed (up to 130 MB were measured on a busy machine)";
 
-/// What commands in a jail can read of the host. The kernel shows it for every mount, so nothing can hide it.
+/// What commands in a jail can see of the host. The kernel shows it for every mount, so it cannot be hidden.
 const VISIBLE_PATHS: &str = "commands can read in /proc/self/mountinfo where their folders are on the host: the paths of the data folder \
                      and of a `--workspace`, the tenant's name, the session's id. They cannot reach those paths";
 
@@ -81,7 +81,7 @@ pub(super) async fn checks(environment: &ProcessEnv, configured: ExecutorKind) -
     let local = local.ok();
     let looked_into = match configured {
         ExecutorKind::Local => local.as_ref(),
-        // Its programs depend on its image.
+        // The programs in a container depend on its image.
         ExecutorKind::Docker => None,
         _ => jail.as_ref(),
     };
@@ -123,14 +123,14 @@ async fn kernel_limit(environment: &ProcessEnv) -> Check {
     }
 }
 
-/// A workbench whose sandbox has run a program, or the reason why there is none.
+/// A workbench whose sandbox has run a program, or the reason why it could not be created.
 pub(crate) async fn start(environment: &ProcessEnv, kind: ExecutorKind) -> Result<Workbench, String> {
     start_with(environment, Settings { executor: Some(kind), ..Settings::default() }).await
 }
 
-/// A workbench with these settings whose sandbox has run a program.
+/// A workbench with these settings, whose sandbox has run a program.
 async fn start_with(environment: &ProcessEnv, settings: Settings) -> Result<Workbench, String> {
-    // Only the process environment matters here, and not the user's configuration.
+    // Only the process environment is used, and not the user's configuration.
     let config =
         Config::default().with(settings).map_err(|error| error.to_string())?.with_process_env(environment);
     let opened = Workbench::open(Vec::<Skill>::new(), &config, ContextOptions::default()).await;

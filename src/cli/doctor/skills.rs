@@ -5,7 +5,7 @@ use conjure::skill::{DiscoveryLimits, Mode, Scope, ScopeKind, Trust, discover};
 
 use crate::cli::doctor::check::{Check, Finding};
 
-/// One check for each existing folder, or one that reports that there is none.
+/// One check for each existing directory, or one that reports that there is none.
 pub(super) fn checks(config: &Config) -> Vec<Check> {
     let project = std::env::current_dir().ok();
     let scopes = config.skill_scopes(project.as_deref());

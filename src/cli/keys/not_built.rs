@@ -8,7 +8,7 @@ use crate::cli::args::KeysCommand;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::terminal::Terminal;
 
-/// Says how to get the server.
+/// Prints how to get a build with the server.
 pub(crate) async fn keys(
     command: KeysCommand,
     _: Config,

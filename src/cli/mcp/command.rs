@@ -1,4 +1,4 @@
-//! `conjure mcp serve`: serves the program at the other end of standard input and output, until it hangs up.
+//! `conjure mcp serve`: serves an MCP client over standard input and output, until the client closes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::cli::signals::Signals;
 use crate::cli::skills::load_configured;
 use crate::cli::terminal::Terminal;
 
-/// Serves until the client hangs up, or a signal ends it. Standard output carries the protocol alone.
+/// Serves until the client closes standard input, or a signal ends it. Standard output carries only the protocol.
 pub(crate) async fn serve(
     args: McpServeArgs,
     config: Config,
@@ -81,13 +81,13 @@ async fn run(
     served
 }
 
-/// The tools of the client's sandbox, which works until the client hangs up.
+/// The tools of the client's sandbox, which exists until the client disconnects.
 async fn sandbox_tools(
     skills: &[Arc<Skill>],
     config: &Config,
     options: ContextOptions,
 ) -> Result<SandboxTools, CliError> {
-    // A machine that permits no sandbox is an error before a client asks.
+    // The sandbox is opened now, so that a machine without sandboxes is reported before the first request.
     let first = Workbench::open(skills.iter().cloned(), config, options.clone()).await?;
     let (skills, config) = (skills.to_vec(), config.clone());
     let open = move || {
@@ -98,7 +98,7 @@ async fn sandbox_tools(
     Ok(SandboxTools::new(first.definitions(), Duration::MAX, Box::new(open)).with_sandbox(first))
 }
 
-/// The runtime of `run_agent`, and its agents.
+/// Creates the runtime of `run_agent`, and its agents.
 async fn agents(
     args: &McpServeArgs,
     config: Config,

@@ -1,4 +1,4 @@
-//! `conjure mcp login` and `conjure mcp logout`: a person signs in at an MCP server, and sessions of the tenant use what comes of it.
+//! `conjure mcp login` and `conjure mcp logout`: a user signs in at an MCP server. Sessions of the tenant then use the tokens.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) async fn login(
     })
 }
 
-/// Forgets a sign-in, and prints an error if that fails.
+/// Deletes a sign-in, and prints an error if that fails.
 pub(crate) async fn logout(
     args: McpLogoutArgs,
     config: Config,
@@ -115,7 +115,7 @@ async fn sign_out(
     Ok(ExitStatus::Failed)
 }
 
-/// The address of a server that is named by its name in the configuration, or by itself.
+/// The URL of a server that is given by its name in the configuration, or directly.
 fn address(server: &str, config: &Config) -> Result<String, CliError> {
     if server.contains("://") {
         return Ok(server.to_owned());
@@ -144,7 +144,7 @@ async fn runtime(
     environment: &ProcessEnv,
 ) -> Result<CommandRuntime, CliError> {
     let config = with_data_dir(data_args, config)?;
-    // Somebody may sign in before the first session.
+    // The user may sign in before the first session exists.
     if let Some(folder) = config.data() {
         std::fs::create_dir_all(folder).map_err(|error| {
             CliError::usage(format!("the data folder `{}` cannot be made: {error}", folder.display()))

@@ -8,7 +8,7 @@ use crate::cli::args::{McpLoginArgs, McpLogoutArgs, McpServeArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::terminal::Terminal;
 
-/// Says how to get it.
+/// Prints how to get a build with MCP.
 pub(crate) async fn serve(
     args: McpServeArgs,
     _: Config,
@@ -20,7 +20,7 @@ pub(crate) async fn serve(
     refuse(&format!("{} folders of skills cannot be served", skills.len()), &terminal)
 }
 
-/// Says how to get it.
+/// Prints how to get a build with MCP.
 pub(crate) async fn login(
     args: McpLoginArgs,
     _: Config,
@@ -32,7 +32,7 @@ pub(crate) async fn login(
     refuse("nobody can sign in at an MCP server", &terminal)
 }
 
-/// Says how to get it.
+/// Prints how to get a build with MCP.
 pub(crate) async fn logout(
     args: McpLogoutArgs,
     _: Config,

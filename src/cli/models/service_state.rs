@@ -1,4 +1,4 @@
-//! The services that models can be called at, and whether they answer.
+//! The services that provide models, and whether they answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cli::terminal::printable;
 
-/// How long a service has to answer.
+/// The timeout for an answer of a service.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The vendors that need no configuration.
@@ -21,24 +21,24 @@ const VENDORS: [&str; 4] = ["anthropic", "openai", "gemini", "ollama"];
 pub(crate) struct ServiceState {
     /// A configured name, or `VENDOR:NAME`.
     pub(crate) name: String,
-    /// The API, the service's name of the model, and the address; `None` if the name cannot be read.
+    /// The API, the service's name of the model, and the URL. `None` if the name is not valid.
     target: Option<ModelTarget>,
     pub(crate) state: Reachability,
 }
 
 /// Whether a service answers.
 pub(crate) enum Reachability {
-    /// It answered with its models.
+    /// The service answered with its list of models.
     Answers(Vec<ListedModel>),
-    /// The key is not set, so it was not asked.
+    /// The key is not set, so no request was sent.
     NoKey(String),
-    /// It was asked, and did not answer with a list.
+    /// A request was sent, but no list of models was received.
     Unreachable(String),
-    /// It cannot be called: the configuration is wrong, or the build has no client for it.
+    /// No request is possible: the configuration is wrong, or this build has no client for the API.
     Unusable(String),
 }
 
-/// Asks all services at the same time. Without a key, a service is not asked.
+/// Sends a request to all services concurrently, except to those without a key.
 pub(crate) async fn service_states(config: &Config, environment: &ProcessEnv) -> Vec<ServiceState> {
     let clients = ModelClients::default();
     let names = config.models().keys().cloned().chain(VENDORS.map(|vendor| format!("{vendor}:NAME")));
@@ -50,7 +50,7 @@ pub(crate) async fn service_states(config: &Config, environment: &ProcessEnv) ->
 }
 
 impl ServiceState {
-    /// Asks the service behind this name for its models.
+    /// Requests the models of the service behind this name.
     pub(crate) async fn ask(
         name: String,
         clients: &ModelClients,
@@ -87,7 +87,7 @@ impl ServiceState {
         self.target.as_ref().map(ModelTarget::address).unwrap_or_default()
     }
 
-    /// The state in words.
+    /// Describes the state.
     pub(crate) fn described(&self) -> String {
         match &self.state {
             Reachability::Answers(models) => match models.len() {
@@ -99,10 +99,10 @@ impl ServiceState {
         }
     }
 
-    /// The state in a few words, for a table.
+    /// Describes the state briefly, for a table.
     pub(crate) fn summary(&self) -> String {
         match &self.state {
-            // How to mend it is for those who ask for this service alone.
+            // The hint is only shown in the output for this service alone.
             Reachability::Unreachable(reason) => printable(reason.split("; ").next().unwrap_or(reason)),
             _ => self.described(),
         }

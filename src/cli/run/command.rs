@@ -1,8 +1,7 @@
-//! `conjure run`: answers one prompt with the help of skills and tools, in a session that can be resumed.
+//! `conjure run`: answers one prompt with skills and tools, in a session that can be resumed.
 //!
-//! Everything that is started ends before the command does: the turn is interrupted, then the sandbox is cleaned up and the
-//! journal closed, each within a bound. A second signal does not wait for that; the guest then ends by itself, since its
-//! stream ends with this process.
+//! The command ends only after everything that it started. It interrupts the turn, cleans up the sandbox and closes the journal, each with
+//! a timeout. A second signal skips these waits. The guest then ends by itself, because its stream ends with this process.
 
 use std::sync::Arc;
 

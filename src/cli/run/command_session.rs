@@ -1,7 +1,6 @@
-//! An opened or resumed session, until the command ends.
+//! A session of a command, from its opening or resumption to the end of the command.
 //!
-//! At the end it prints outputs, usage and the response, in the same order for `conjure run` and `conjure sessions
-//! resume`.
+//! At the end it prints the outputs, the usage and the response, in the same order for `conjure run` and `conjure sessions resume`.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -34,27 +33,27 @@ use crate::cli::run::printing::usage_report::{self, PriceCheck};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// Timeout for flushing output after a signal.
+/// The timeout for flushing output after a signal.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the start of a sandbox may take.
+/// The timeout for starting a sandbox.
 const SANDBOX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the removal of an unused session may take.
+/// The timeout for deleting an unused session.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A session of a command.
 pub(crate) struct CommandSession {
     pub(crate) host: CommandRuntime,
     pub(crate) session: Session,
-    /// Its folder on this machine.
+    /// The session's directory on this machine.
     pub(crate) workspace: SessionWorkspace,
     pub(crate) owner: WorkspaceOwner,
     /// The files before any tool ran.
     pub(crate) before: WorkspaceSnapshot,
-    /// Where to copy outputs, if that is wanted.
+    /// Where to copy outputs; `None` without `--out`.
     pub(crate) out: Option<OutputTarget>,
-    /// What the model's service runs and stores for it.
+    /// The session's hosted skills and files.
     pub(crate) hosted: HostedState,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct CommandSession {
 #[derive(Debug, Default)]
 pub(crate) struct HostedState {
     pub(crate) skills: Vec<HostedSkill>,
-    /// The ids of the files that the service had before.
+    /// The ids of the files that the service already had.
     pub(crate) known_files: HashSet<String>,
 }
 
@@ -75,7 +74,7 @@ impl HostedState {
         }
     }
 
-    /// The files that the service did not have before.
+    /// The files that the service did not have at the start.
     fn new_files<'f>(&self, files: &'f [SessionFile]) -> Vec<&'f SessionFile> {
         let is_new =
             |file: &&SessionFile| file.source == FileSource::Hosted && !self.known_files.contains(&file.id);
@@ -83,7 +82,7 @@ impl HostedState {
     }
 }
 
-/// Who owns the session's folder.
+/// Who owns the session's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkspaceOwner {
     /// The session.
@@ -102,14 +101,14 @@ pub(crate) struct ModelRecording {
 pub(crate) struct FollowOptions {
     pub(crate) mode: DisplayMode,
     pub(crate) deadline: Deadline,
-    /// The summary of earlier events, when a session is resumed.
+    /// The summary of earlier events, for a resumed session.
     pub(crate) summary: TurnSummary,
-    /// The change to another model after the turn that is under way.
+    /// The change to another model after the turn in progress.
     pub(crate) model_change: Option<ModelChange>,
 }
 
 impl CommandSession {
-    /// Creates the sandbox, so that its errors are reported before the model is called. Prints what it isolates.
+    /// Creates the sandbox before the model is called, so that errors are reported early. Prints what it isolates.
     pub(crate) async fn create_sandbox(
         &self,
         kind: ExecutorKind,
@@ -118,10 +117,10 @@ impl CommandSession {
         let executor = self.session.executor().await?;
         let options = CallOptions::until(SystemClock.deadline(SANDBOX_TIMEOUT));
         let workspace = executor.layout().workspace.clone();
-        // The first call creates it.
+        // The first call creates the sandbox.
         let made = executor.list(&workspace.to_string_lossy(), 1, 1, options).await;
         if let Err(error) = made {
-            // The user asked for the sandbox, so the prefix says nothing new.
+            // The user asked for the sandbox, so the error's prefix is not needed.
             let message = error.to_string();
             let reason = message.strip_prefix("the sandbox could not be started: ").unwrap_or(&message);
             return Err(sandbox_error(error.with_message(reason).into()));
@@ -137,7 +136,7 @@ impl CommandSession {
     /// The paths of workspace files in the sandbox.
     pub(crate) async fn sandbox_paths(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         if files.is_empty() {
-            // There may be no sandbox either.
+            // There may be no sandbox either, so it must not be requested.
             return Ok(Vec::new());
         }
         let inside = self.session.executor().await?.layout().workspace.clone();
@@ -158,7 +157,7 @@ impl CommandSession {
         let _ = host.shut_down().await;
     }
 
-    /// Prints how many skills there are, and the folder in which tools work.
+    /// Prints the number of skills, and the directory in which tools work.
     pub(crate) fn print_workspace(&self, skills: usize, terminal: &Terminal) {
         let plural = if skills == 1 { "" } else { "s" };
         let folder = self.workspace.path().display();
@@ -254,8 +253,8 @@ impl CommandSession {
         finish_recording(recording.recorder.as_deref(), told, terminal)
     }
 
-    /// Brings outputs to this machine, shuts everything down, and prints the usage and the outputs. Returns the exit
-    /// status of a signal that ended the wait for a slow reader.
+    /// Copies outputs to this machine, shuts everything down, and prints the usage and the outputs. If a signal ended the wait for a slow
+    /// reader, returns the signal's exit status.
     pub(crate) async fn close(
         self,
         printer: PrinterThread,
@@ -290,7 +289,7 @@ impl CommandSession {
             }
         }
         let expected = if is_abandoned { Vec::new() } else { host.outputs(session.id(), terminal).await };
-        // After a second signal nothing is waited for.
+        // After a second signal there is no orderly shutdown.
         let cleaned = if is_abandoned {
             false
         } else {
@@ -342,16 +341,16 @@ pub(crate) struct Closing {
     pub(crate) resume_command: String,
 }
 
-/// Whether the end of the session is waited for.
+/// Whether the command waits for an orderly shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShutdownWait {
-    /// Everything that was started ends first.
+    /// The command waits until everything that it started has ended.
     Orderly,
     /// A second signal ended the wait.
     Abandoned,
 }
 
-/// Completes the recording, and returns `told`, or the error of the recording if there is no other.
+/// Completes the recording. Returns `told`, or the recording's error if `told` is a success.
 pub(crate) fn finish_recording(
     recorder: Option<&Recorder<Arc<dyn Model>>>,
     told: Result<ExitStatus, CliError>,
@@ -367,7 +366,7 @@ pub(crate) fn finish_recording(
     told
 }
 
-/// The text of the last response. If the model gave it before the session was resumed, it comes from the record.
+/// The text of the last response. If the model was not called since the resumption, the text comes from the event log.
 async fn last_text(summary: &TurnSummary, session: &Session) -> String {
     if summary.model_calls() > 0 {
         return summary.text();
@@ -375,15 +374,15 @@ async fn last_text(summary: &TurnSummary, session: &Session) -> String {
     session.snapshot().await.map(|snapshot| snapshot.last_text).unwrap_or_default()
 }
 
-/// Copies outputs to this machine, if the sandbox has a workspace of its own.
+/// Copies outputs to this machine, if the sandbox has its own workspace.
 async fn fetch_outputs(session: &Session, terminal: &Terminal) {
-    // Without a sandbox nothing was produced.
+    // Without a sandbox there are no outputs.
     if let Ok(executor) = session.executor().await {
         output_report::fetch_outputs(&*executor, terminal).await;
     }
 }
 
-/// Prints the outputs, and where they stay.
+/// Prints the outputs, and where they are kept.
 async fn report_outputs(
     host: &mut CommandRuntime,
     session: SessionId,
@@ -411,7 +410,7 @@ async fn report_outputs(
     }
 }
 
-/// Prints the result after `signal`. A reader may be slow, and another signal must not wait for it.
+/// Prints the result after `signal`. The reader may be slow, so another signal ends the wait.
 async fn print_result(
     ending: RunResult,
     as_events: bool,

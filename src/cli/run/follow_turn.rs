@@ -23,11 +23,11 @@ use crate::cli::signals::Signals;
 /// A command to a session.
 #[derive(Debug)]
 pub(crate) enum TurnCommand {
-    /// Send this message, with these limits or the session's own.
+    /// Send this message, with these limits or else the session's own.
     Prompt(Vec<Block>, Option<Limits>),
-    /// Resume the unfinished turn, and print its events from this number on.
+    /// Resume the unfinished turn, and print its events from this sequence number on.
     Continue(u64),
-    /// Decide on a waiting tool call and resume, and print events from this number on.
+    /// Decide on a waiting tool call and resume, and print events from this sequence number on.
     Decide(CallId, Decision, u64),
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum TurnCommand {
 pub(crate) enum FollowOutcome {
     /// The turn ended, or awaits approval.
     Ended(TurnEnd),
-    /// The turn could not start, or its end is not known.
+    /// The turn could not start, or its outcome is unknown.
     Failed(CliError),
     /// A second signal ended the wait.
     Abandoned,
@@ -50,7 +50,7 @@ pub(crate) struct TurnFollower<'a> {
     pub(crate) output_closed: &'a CancellationToken,
     pub(crate) deadline: Deadline,
     pub(crate) summary: &'a mut TurnSummary,
-    /// Decides on tool calls, if there is a user at the terminal.
+    /// Decides on tool calls, if a user is at the terminal.
     pub(crate) approver: Option<&'a Arc<TerminalApprover>>,
     /// Why this command interrupted the turn.
     pub(crate) cause: Option<AbortCause>,
@@ -78,7 +78,7 @@ impl TurnFollower<'_> {
     pub(crate) async fn follow(&mut self, command: TurnCommand) -> FollowOutcome {
         let session = self.session.clone();
         let goes_on = !matches!(command, TurnCommand::Prompt(..));
-        // The decision just made is printed first.
+        // Print the decision that was just made before asking again.
         let mut awaits_news = !matches!(command, TurnCommand::Continue(_));
         let mut asking: Option<BoxFuture<'static, Result<QuestionEnd, SessionError>>> = None;
         let mut starting = Some(start(session.clone(), command).boxed());
@@ -176,7 +176,7 @@ impl TurnFollower<'_> {
             asking = None;
             if is_first {
                 let session = session.clone();
-                // A turn that is about to start is interrupted once it has started.
+                // A turn that is about to start is interrupted after it has started.
                 let started = starting.take();
                 if let Some(started) = started {
                     match started.await {
@@ -189,7 +189,7 @@ impl TurnFollower<'_> {
         }
     }
 
-    /// Whether no further turn follows: queued messages run after a resumed turn.
+    /// Whether no further turn follows. After a resumed turn, queued messages run.
     async fn is_over(&self, stop: &TurnStop, goes_on: bool) -> bool {
         if !goes_on || self.cause.is_some() || *stop == TurnStop::Interrupted {
             return true;
@@ -197,7 +197,7 @@ impl TurnFollower<'_> {
         self.session.snapshot().await.is_ok_and(|snapshot| snapshot.queue.is_empty())
     }
 
-    /// Asks the user about this call after all earlier events were printed, and sends the decision.
+    /// Prints all earlier events, asks the user about this call, and sends the decision.
     fn ask(
         &self,
         approver: Arc<TerminalApprover>,
@@ -216,7 +216,7 @@ impl TurnFollower<'_> {
         }
     }
 
-    /// Asks the user what a tool asks, after all earlier events were printed, and sends the answers.
+    /// Prints all earlier events, asks the user a tool's questions, and sends the answers.
     fn ask_input(
         &self,
         approver: Arc<TerminalApprover>,
@@ -236,7 +236,7 @@ impl TurnFollower<'_> {
         }
     }
 
-    /// The exit status of the signal, if there was one.
+    /// The exit status of the signal, if a signal interrupted the turn.
     pub(crate) const fn signal(&self) -> Option<ExitStatus> {
         match self.cause {
             Some(AbortCause::Signal(exit)) => Some(exit),
@@ -257,12 +257,12 @@ async fn start(session: Session, command: TurnCommand) -> Result<Subscription, S
     session.subscribe(from).await
 }
 
-/// Closes the handle so that the turn keeps waiting instead of being interrupted when the command ends. Nothing is decided.
+/// Closes the handle, so that the turn keeps waiting after the command ends and is not interrupted. Nothing is decided.
 async fn leave_waiting(session: Session) -> Result<QuestionEnd, SessionError> {
     session.close().await.map(|()| QuestionEnd::Undecided)
 }
 
-/// Whether another event of the same append follows: the user is asked after it.
+/// Whether another event of the same append follows. The user is asked after that event.
 fn is_followed(event: &SessionEvent) -> bool {
     matches!(event.kind, SessionEventKind::UserToolConfirmation { result: "deny", .. })
 }

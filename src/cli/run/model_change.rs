@@ -1,6 +1,6 @@
-//! [`ModelChange`]: the change of a resumed session to the model of `--model`.
+//! [`ModelChange`]: changes a resumed session to the model of `--model`.
 //!
-//! A turn that is under way keeps the name of the session's model, so the new model answers under that name until the turn has ended.
+//! A turn in progress keeps the name of the session's model. So the new model answers under that name until the turn has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,27 +9,27 @@ use conjure::hosted::{HostedFiles, HostedSupport};
 use conjure::model::{ModelStream, SideEffects};
 use conjure::{Model, Request, Session, SessionError};
 
-/// The change to another model, as soon as no turn is under way.
+/// The change to another model, as soon as no turn is in progress.
 pub(crate) struct ModelChange {
     name: String,
     recorded: Arc<RecordedModel>,
 }
 
-/// The model that the session had. The new one answers in its place until the change is made.
+/// The model of the session's recorded name. The new model answers in its place until the change is made.
 pub(crate) struct RecordedModel {
     new: Arc<dyn Model>,
-    /// The model itself; `None` if it cannot be connected.
+    /// The recorded model itself; `None` if it cannot be created.
     own: Option<Arc<dyn Model>>,
     is_changed: AtomicBool,
 }
 
 impl ModelChange {
-    /// A change to the model of this name.
+    /// A change to the model with this name.
     pub(crate) const fn new(name: String, recorded: Arc<RecordedModel>) -> Self {
         Self { name, recorded }
     }
 
-    /// Makes the change. It fails while a turn is under way.
+    /// Makes the change. Fails while a turn is in progress.
     pub(crate) async fn apply(&self, session: &Session) -> Result<(), SessionError> {
         session.set_model(self.name.as_str()).await?;
         self.recorded.is_changed.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! `conjure serve`: starts a runtime and a server on it, and ends both in order.
+//! `conjure serve`: starts a runtime and a server on it, and shuts both down in order.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ async fn run(
         ListenAt::Address(address) => (address, None),
         ListenAt::StandardInput => socket().map(|(address, socket)| (address, Some(socket)))?,
     };
-    // Before anything is counted.
+    // The recorder must exist before any metric is counted.
     let metrics = Metrics::install().map_err(CliError::internal)?;
     let runtime = Runtime::spawn(options).await?;
     let mut server = ServerOptions::new(address, args.tenant().clone()).serve(serve).metrics(metrics);
@@ -115,7 +115,7 @@ async fn run(
     Ok(exit)
 }
 
-/// Tries a jail where tools run in jails, so that a machine that permits none is seen now and not at the first tool call.
+/// If tools run in jails, creates a jail now. So an unsuitable machine is reported at the start and not at the first tool call.
 async fn check_jail(config: &Config, environment: &ProcessEnv) -> Result<(), CliError> {
     if config.executor() != ExecutorKind::Jail {
         return Ok(());

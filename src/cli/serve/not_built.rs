@@ -9,7 +9,7 @@ use crate::cli::args::ServeArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::terminal::Terminal;
 
-/// Says how to get the server.
+/// Prints how to get a build with the server.
 pub(crate) async fn serve(
     args: ServeArgs,
     _: Option<PathBuf>,

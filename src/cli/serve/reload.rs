@@ -1,4 +1,4 @@
-//! The settings that the server starts with, and loads again at each SIGHUP.
+//! The server's settings, which are loaded at the start and again at each SIGHUP.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use crate::cli::cli_error::CliError;
 use crate::cli::run::SCRIPT;
 use crate::cli::terminal::Terminal;
 
-/// What a server exchanges while it runs.
+/// The settings that a running server can replace.
 pub(super) struct LoadedSettings {
     pub(super) serve: ServeSettings,
     pub(super) certificate: Option<TlsCertificate>,
 }
 
 impl LoadedSettings {
-    /// The settings of the configuration and of the options, which win. Reads the certificate.
+    /// The settings of the configuration, overridden by the options. Reads the certificate files.
     pub(super) fn new(args: &ServeArgs, config: &Config) -> Result<Self, CliError> {
         let mut serve = config.serve();
         let certificate = certificate(args, &serve)?;
@@ -32,7 +32,7 @@ impl LoadedSettings {
     }
 }
 
-/// Loads the configuration again.
+/// Reloads the configuration.
 #[derive(Clone)]
 pub(super) struct Reloader {
     pub(super) args: Arc<ServeArgs>,
@@ -43,7 +43,8 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Loads the configuration again at each signal, for ever. One that cannot be used is told, and changes nothing.
+    /// Reloads the configuration at each signal. It never returns. If the configuration cannot be used, prints the error and changes
+    /// nothing.
     pub(super) async fn at_each(&self, mut hangups: Signal, notifier: &Notifier, terminal: &Terminal) {
         while hangups.recv().await.is_some() {
             notifier.reloading();
@@ -74,7 +75,7 @@ impl Reloader {
     }
 }
 
-/// The certificate of the options, or else of the configuration.
+/// The certificate of the options, or otherwise of the configuration.
 fn certificate(args: &ServeArgs, serve: &ServeSettings) -> Result<Option<TlsCertificate>, CliError> {
     let of_options = args.certificate.as_ref().zip(args.private_key.as_ref());
     let Some((certificate, key)) = of_options.or(serve.certificate.as_ref().zip(serve.private_key.as_ref()))

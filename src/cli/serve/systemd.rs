@@ -1,4 +1,4 @@
-//! What systemd and the server tell each other: that it is ready, reloads and stops (`sd_notify`), and the socket that it is started with.
+//! Communication with systemd: notifications that the server is ready, reloads or stops (`sd_notify`), and the socket that systemd passes.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
 use conjure::ProcessEnv;
 
-/// Tells systemd what the server does. Without systemd, nobody is told.
+/// Notifies systemd about the server's state. Without systemd it does nothing.
 #[derive(Debug)]
 pub(super) struct Notifier(Option<UnixDatagram>);
 
@@ -23,17 +23,17 @@ impl Notifier {
         }))
     }
 
-    /// The server answers.
+    /// Reports that the server is ready.
     pub(super) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// The server loads its configuration again.
+    /// Reports that the server reloads its configuration.
     pub(super) fn reloading(&self) {
         self.send("RELOADING=1");
     }
 
-    /// The server ends.
+    /// Reports that the server is stopping.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1");
     }
@@ -52,13 +52,14 @@ fn connect(path: &str) -> io::Result<UnixDatagram> {
         None => UnixAddress::from_pathname(path)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // A manager that reads nothing holds up no server.
+    // A service manager that does not read must not block the server.
     socket.set_nonblocking(true)?;
     socket.connect_addr(&address)?;
     Ok(socket)
 }
 
-/// Takes the listening socket from standard input, which is empty then, so that no process that is started later has the socket.
+/// Takes the listening socket from standard input, and replaces standard input with `/dev/null`. So no later child process inherits the
+/// socket.
 pub(super) fn socket_of_stdin() -> io::Result<TcpListener> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let nothing = File::open("/dev/null")?;

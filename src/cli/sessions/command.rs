@@ -1,6 +1,6 @@
-//! `conjure sessions …`: lists, shows, exports, resumes, forks and deletes the sessions that were kept.
+//! `conjure sessions …`: lists, shows, exports, resumes, forks and deletes recorded sessions.
 //!
-//! Listing, showing and exporting read the record and start nothing.
+//! Listing, showing and exporting read the event log and start nothing.
 
 use std::sync::Arc;
 
@@ -82,19 +82,19 @@ async fn read_sessions(
             Ok(ExitStatus::Success)
         }
     };
-    // Nothing was started.
+    // Nothing was started, so a failure does not matter.
     let _ = host.shut_down().await;
     done
 }
 
-/// A runtime for reading, in which nothing is started.
+/// A runtime for reading, which starts nothing.
 pub(super) async fn read_only_runtime(
     data_args: &DataArgs,
     config: &Config,
     environment: &ProcessEnv,
     given: impl Fn(RuntimeOptions) -> RuntimeOptions,
 ) -> Result<CommandRuntime, CliError> {
-    // It has no sandboxes, so it needs no container engine.
+    // It creates no sandboxes, so it needs no container engine.
     let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
     let config = with_data_dir(data_args, config)?.with(settings)?;
     CommandRuntime::for_sessions(
@@ -106,7 +106,7 @@ pub(super) async fn read_only_runtime(
     .await
 }
 
-/// Adds the service's models, if there is a key.
+/// Adds the service's models, if the environment has a key.
 #[cfg(feature = "anthropic")]
 fn with_key(options: RuntimeOptions, environment: &ProcessEnv) -> RuntimeOptions {
     match environment.api_key() {
@@ -115,7 +115,7 @@ fn with_key(options: RuntimeOptions, environment: &ProcessEnv) -> RuntimeOptions
     }
 }
 
-/// There are none in this build.
+/// This build has no such models.
 #[cfg(not(feature = "anthropic"))]
 fn with_key(options: RuntimeOptions, _: &ProcessEnv) -> RuntimeOptions {
     options

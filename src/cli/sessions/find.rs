@@ -1,4 +1,4 @@
-//! Finds the session of an id, or of the beginning of one.
+//! Finds a session by its id, or by the beginning of its id.
 
 use conjure::SessionId;
 
@@ -9,13 +9,13 @@ use crate::cli::terminal::printable;
 /// The prefix of every id.
 const ID_PREFIX: &str = "sesn_";
 
-/// The prefix of the ids that the versions before this one printed.
+/// The prefix of ids in output of earlier versions.
 const FORMER_ID_PREFIX: &str = "ses_";
 
-/// How many candidates are named.
+/// The maximum number of candidates that an error lists.
 const MAX_NAMED: usize = 5;
 
-/// The session whose id begins with this.
+/// The session whose id begins with this text.
 pub(super) async fn find(host: &CommandRuntime, wanted: &str) -> Result<SessionId, CliError> {
     let ids = host.runtime.session_ids(&host.tenant).await?;
     find_among(&ids, wanted)

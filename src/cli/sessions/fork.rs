@@ -1,6 +1,6 @@
-//! `conjure sessions fork`: a new session with the events of another one up to a message, and a copy of its workspace.
+//! `conjure sessions fork`: creates a session with another session's events up to a message, and a copy of its workspace.
 //!
-//! No model is called and no sandbox is created, so neither a key nor a secret is needed.
+//! It calls no model and creates no sandbox, so it needs neither a key nor a secret.
 
 use conjure::config::ExecutorKind;
 use conjure::hosted::{HostedFiles, HostedSupport};
@@ -15,7 +15,7 @@ use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
 use crate::cli::sessions::find::find;
 use crate::cli::terminal::Terminal;
 
-/// Stands for the session's model, which is not called.
+/// A placeholder for the session's model, which is never called.
 struct NotCalled;
 
 impl Model for NotCalled {
@@ -40,7 +40,7 @@ pub(super) async fn fork(
     environment: &ProcessEnv,
     terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
-    // It has no sandboxes, so it needs no container engine.
+    // It creates no sandboxes, so it needs no container engine.
     let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
     let config = with_data_dir(&args.data_args, config)?.with(settings)?;
     let reader =
@@ -60,7 +60,7 @@ pub(super) async fn fork(
         None if args.undo => ForkPoint::BeforeLastMessage,
         None => ForkPoint::End,
     };
-    // What is not recorded is given when the fork is resumed.
+    // Secrets are not recorded. The user provides them when the fork is resumed.
     let secrets = SessionSecrets::new().allow_missing();
     let forked = host.runtime.fork_with(&host.tenant, id, at, secrets).await;
     let forked = forked.map(|session| session.id());

@@ -1,4 +1,4 @@
-//! `conjure sessions list`: lists the kept sessions, the newest first.
+//! `conjure sessions list`: lists the recorded sessions, the newest first.
 
 use conjure::journal::ListCursor;
 use conjure::runtime::Timestamp;
@@ -11,7 +11,7 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::CommandRuntime;
 use crate::cli::terminal::{Terminal, printable};
 
-/// The most characters of a text in a line.
+/// The maximum length of a text in a line, in characters.
 const MAX_TEXT_CHARS: usize = 60;
 
 /// Prints a page of sessions.

@@ -1,4 +1,4 @@
-//! `conjure sessions …`: lists, shows, exports, resumes and deletes the sessions that were kept.
+//! `conjure sessions …`: lists, shows, exports, resumes, forks and deletes recorded sessions.
 
 mod command;
 

@@ -33,10 +33,10 @@ use crate::cli::sessions::resume_request::{Prompt, ResumeAction, ResumeRequest, 
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal};
 
-/// The kind of sandbox of sessions that run nothing on this machine.
+/// The kind of sandbox of a session without tools on this machine.
 const NO_SANDBOX: &str = "none";
 
-/// What the record says of a session before it is started.
+/// The recorded data of a session, before it is started.
 struct LoadedSession {
     id: SessionId,
     profile: SessionProfile,
@@ -45,9 +45,9 @@ struct LoadedSession {
     events: u64,
     /// The number of finished model calls.
     calls: usize,
-    /// Their summary.
+    /// The summary of the events.
     summary: TurnSummary,
-    /// The ids of its files at the model's service.
+    /// The ids of the session's files at the model's service.
     known_files: HashSet<String>,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct ResumePlan {
     pub(crate) summary: TurnSummary,
     /// The name of the model in the session.
     pub(crate) model_name: String,
-    /// Describes the model in one line.
+    /// A description of the model in one line.
     pub(crate) model_label: String,
-    /// The change to the model of `--model`, which follows the turn that is under way.
+    /// The change to the model of `--model`, after the turn in progress.
     pub(crate) model_change: Option<ModelChange>,
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn resume(
     opened.run_turns(commands, recording, options, &mut signals, terminal).await
 }
 
-/// The servers of the command line and of the project, for a session that has MCP servers. Those of the configuration come after them.
+/// The servers of the command line and of the project, if the session has MCP servers. They take precedence over the configured servers.
 fn mcp_servers_of(
     args: &McpServerArgs,
     profile: &SessionProfile,
@@ -196,7 +196,7 @@ pub(crate) async fn prepare_resume(
         .fold(SessionSecrets::new(), |given, (name, value)| given.environment(name, value));
     let given =
         going.input.iter().fold(given, |given, input| given.input_text(&input.name, input.text.as_str()));
-    // An unfinished turn is resumed now.
+    // This resumes an unfinished turn.
     let session = host.runtime.session_with(&host.tenant, id, given).await?;
     let snapshot = session.snapshot().await?;
     let goes_on =
@@ -241,7 +241,7 @@ pub(crate) async fn prepare_resume(
     Ok(ResumePlan { opened, commands, recording, summary, model_name: name, model_label, model_change })
 }
 
-/// Finds the session, and loads what is recorded of it.
+/// Finds the session, and loads its recorded data.
 async fn load_session(
     request: &ResumeRequest,
     config: &Config,
@@ -268,7 +268,7 @@ async fn load_session(
         let decides = matches!(request.action, ResumeAction::Decide(..))
             || TerminalApprover::for_terminal(terminal).is_some();
         match summary.pending_calls() {
-            // Nothing needs to be started to know that nobody decides.
+            // This error needs no started session: a call awaits approval, and no decision is possible.
             [call, ..] if !decides => Err(undecided_error(&host, id, call)),
             [] if !decides && !summary.pending_inputs().is_empty() => {
                 Err(unanswered_error(&host, id, &summary.pending_inputs()[0]))
@@ -292,7 +292,7 @@ async fn load_session(
 /// The options of the command line, loaded and checked.
 struct LoadedArgs {
     model: SelectedModel,
-    /// The model that the session had, if another one is wanted.
+    /// The session's recorded model, if the user selected another one.
     own_model: Option<Arc<dyn Model>>,
     recording: ModelRecording,
     variables: BTreeMap<String, String>,
@@ -316,7 +316,7 @@ fn load_args(
         (model, _, _) => model,
     };
     let record = args.record.as_deref();
-    // The session's own script continues; another one starts at its beginning.
+    // The session's own script continues. Another script starts at its beginning.
     let is_own = || {
         let own = Path::new(script_from_notes(&profile.metadata)?).canonicalize().ok()?;
         Some(own == script?.canonicalize().ok()?)
@@ -326,7 +326,7 @@ fn load_args(
     let is_other = |own: &&str| args.model.is_some() && *own != words.name;
     let own_model = profile.model.as_deref().filter(is_other).and_then(|own| {
         let own = ModelArgs { model: Some(own), script: None, calls_before: 0 };
-        // Without its key, for instance, it cannot be chosen later either.
+        // If it cannot be created, for example without its key, it cannot be selected later either.
         select_model(own, None, config, environment).ok().map(|own| own.model)
     });
     let mut known = profile.environment.clone();

@@ -32,7 +32,7 @@ pub(crate) enum ResumeAction {
     Converse,
     /// Resume it, and then send this prompt.
     Prompt(Prompt),
-    /// Decide on a waiting call, which is named by its id or the beginning of it.
+    /// Decide on a waiting call, given by its id or the beginning of its id.
     Decide(String, ApprovalVerdict),
 }
 
@@ -94,7 +94,7 @@ impl ApprovalVerdict {
     }
 }
 
-/// The waiting call of this session with this id, or with this beginning of one.
+/// The waiting call of this session with this id, or with this beginning of its id.
 pub(super) fn find_pending_call<'c>(
     session: SessionId,
     waiting: &'c [ToolCall],

@@ -1,4 +1,4 @@
-//! `conjure sessions show`: prints what a session is, and what it did.
+//! `conjure sessions show`: prints the settings and the history of a session.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -18,20 +18,20 @@ use crate::cli::sessions::list::{format_time, json_entry, shorten, status};
 use crate::cli::sessions::turn_list::{History, PendingCall, end_text};
 use crate::cli::terminal::{Terminal, printable};
 
-/// The most files that are printed.
+/// The maximum number of files that are printed.
 const MAX_FILES: usize = 50;
 
-/// How many digits of a digest are printed.
+/// The number of digits of a digest that are printed.
 const DIGEST: usize = 12;
 
-/// Everything that is printed of a session.
+/// The data of a session that is printed.
 struct SessionReport {
     summary: SessionSummary,
     profile: SessionProfile,
     history: History,
     workspace: Option<std::path::PathBuf>,
     files: ProducedFiles,
-    /// How many more files there are, whose names may hold secrets.
+    /// The number of other files, whose names may contain secrets.
     unnamed: usize,
     artifacts: Vec<Artifact>,
     produced: Vec<SessionFile>,
@@ -76,8 +76,8 @@ async fn load_report(
     Ok(SessionReport { summary, profile, history, workspace, files, unnamed, artifacts, produced })
 }
 
-/// The files whose names may be printed, and the number of the others. If the session had secrets that are not known
-/// now, only recorded names are printed.
+/// The files whose names may be printed, and the number of the others. If some secrets of the session are not known now, only recorded
+/// names are printed.
 fn nameable_files(
     found: ProducedFiles,
     recorded: &[SessionFile],
@@ -250,8 +250,8 @@ fn value(report: &SessionReport) -> Value {
     value
 }
 
-/// Redacts the session's secrets in everything that is printed from here on: the variables that the record names and this
-/// process has, the `given` ones, and the API key.
+/// Redacts the session's secrets in everything that is printed from now on: the API key, the `given` variables, and the recorded variables
+/// that this process has.
 ///
 /// Tool results were redacted when they were recorded. The model's text was not.
 pub(super) fn redact(

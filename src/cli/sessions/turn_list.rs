@@ -1,4 +1,4 @@
-//! The turns of a session, from its events.
+//! Lists the turns of a session from its events.
 
 use conjure::model::BlockKind;
 use conjure::runtime::Timestamp;
@@ -32,7 +32,7 @@ pub(super) struct History {
     pub(super) turns: Vec<TurnRow>,
     pub(super) pending: Vec<PendingCall>,
     next_prompt: String,
-    /// The messages that were queued, and when they were taken up.
+    /// The queued messages, with the times at which their turns began.
     queued: Vec<(Timestamp, String)>,
     /// The calls of the last response.
     calls: Vec<ToolCall>,
@@ -104,7 +104,7 @@ impl History {
     }
 }
 
-/// The message of the turn that starts now: the one that was sent right before, or the queued one that was taken up at this time.
+/// The message of the turn that starts now: the message sent just before, or the queued message whose turn began at this time.
 fn take_prompt(sent: &mut String, queued: &mut Vec<(Timestamp, String)>, now: Timestamp) -> String {
     match queued.iter().position(|(taken, _)| *taken == now) {
         Some(place) if sent.is_empty() => queued.remove(place).1,

@@ -1,7 +1,7 @@
-//! `conjure skills check`: reports whether a skill can run here, with everything that is missing.
+//! `conjure skills check`: reports whether a skill can run here, and everything that is missing.
 //!
-//! It creates a sandbox as for a run, and inspects it. Nothing of the skill runs. Commands that it needs in some
-//! version are asked for their versions.
+//! It creates a sandbox as for a run, and inspects it. No code of the skill runs. If the skill requires a version of a command, the command
+//! is run for its version.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::skills::load::{display_path, load_configured};
 use crate::cli::terminal::{Terminal, printable};
 
-/// The most characters of a description in a line for people.
+/// The maximum length of a description in a line for people, in characters.
 const DESCRIPTION: usize = 100;
 
 /// Prints the skills, by name.

@@ -1,4 +1,4 @@
-//! Finds and reads the skills that a command is about, and describes what is wrong with them.
+//! Finds and reads the skills that a command names, and formats their problems.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) fn load_configured(config: &Config, terminal: &Terminal) -> Result<Ve
     Ok(skills.into_iter().map(Arc::new).collect())
 }
 
-/// A diagnostic on one line, without its severity.
+/// A diagnostic as one line, without its severity.
 pub(crate) fn diagnostic_line(finding: &Diagnostic) -> String {
     let place = finding.position().map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
     let path = finding.path().to_string_lossy();
@@ -62,8 +62,8 @@ fn is_missing_scope(diagnostic: &Diagnostic) -> bool {
     diagnostic.is_error() && matches!(diagnostic.rule(), RuleId::PathMissing | RuleId::NotADirectory)
 }
 
-/// The path of a skill for people: its `SKILL.md`, or its package. The folder of an unpacked package is removed when
-/// this program ends.
+/// The path of a skill for people: its `SKILL.md`, or its package. The directory of an unpacked package is not shown, because it is removed
+/// when this program ends.
 pub(super) fn display_path(skill: &Skill) -> PathBuf {
     match skill.package() {
         Some(package) => package.canonicalize().unwrap_or_else(|_| package.to_owned()),
@@ -71,7 +71,7 @@ pub(super) fn display_path(skill: &Skill) -> PathBuf {
     }
 }
 
-/// Loads the skill at `path`. Exit code 1 if it is not valid, 2 if nothing is there.
+/// Loads the skill at `path`. The error has the exit code 1 if the skill is not valid, and 2 if nothing exists there.
 pub(super) fn read(path: &Path, mode: Mode) -> Result<Skill, CliError> {
     load(path, mode).map_err(skill_error)
 }
@@ -94,7 +94,7 @@ pub(super) fn read_as_reference(path: &Path, terminal: &Terminal) -> Result<Skil
     Ok(skill)
 }
 
-/// Whether the reference refuses to print a skill that breaks this rule.
+/// Whether the reference implementation refuses to print a skill that breaks this rule.
 const fn is_unreadable(rule: RuleId) -> bool {
     !matches!(
         rule,
@@ -124,8 +124,8 @@ pub(super) fn load(path: &Path, mode: Mode) -> Result<Skill, SkillError> {
     }
 }
 
-/// The error of a skill that cannot be used, with all problems of its frontmatter. An existing file that cannot be
-/// used (a pipe, a link that leads out, too large, or unreadable) is not a valid skill.
+/// The error of a skill that cannot be used, with all problems of its frontmatter. An existing file that cannot be used is not a valid
+/// skill. Examples are a pipe, a link that leads out, and a file that is too large or unreadable.
 pub(super) fn skill_error(error: SkillError) -> CliError {
     match error {
         SkillError::InvalidFrontmatter { diagnostics, .. }

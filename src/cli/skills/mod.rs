@@ -1,4 +1,4 @@
-//! `conjure skills …`: lists, checks, shows, packs and uploads skills. It runs nothing of a skill.
+//! `conjure skills …`: lists, checks, shows, packs and uploads skills. It never runs code of a skill.
 
 mod command;
 mod load;

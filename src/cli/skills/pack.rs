@@ -8,8 +8,8 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::skills::load::skill_error;
 use crate::cli::terminal::{Terminal, printable};
 
-/// Writes the package, and prints its path. Exit code 1 if the skill is not valid or the file cannot be written, 2 if
-/// nothing is there.
+/// Writes the package, and prints its path. Exit code 1 if the skill is not valid or the file cannot be written, and 2 if nothing exists
+/// there.
 pub(super) fn pack(path: &Path, output: Option<&Path>, terminal: &Terminal) -> Result<ExitStatus, CliError> {
     let output = output.unwrap_or(Path::new("."));
     let packed = pack_file(path, output, PackageLimits::default()).map_err(|error| match error {

@@ -28,8 +28,8 @@ struct PushLine<'a> {
     end: Result<(Option<&'a SkillId>, Option<&'a VersionId>), &'a SkillFailure>,
 }
 
-/// Uploads new and changed skills, or prints what would be uploaded. Exit code 0: everything is up to date; 1:
-/// something is not; 2: nothing could be tried.
+/// Uploads new and changed skills, or prints what would be uploaded. Exit code 0: everything is up to date. 1: something is not. 2: nothing
+/// could be tried.
 pub(super) async fn push(
     args: &PushArgs,
     config: &Config,

@@ -39,7 +39,7 @@ impl From<RemoteSource> for SkillSource {
     }
 }
 
-/// Prints the skills, the newest first, as the service has them.
+/// Prints the service's skills, the newest first.
 async fn list(
     source: Option<SkillSource>,
     json: bool,
@@ -85,7 +85,7 @@ fn entry(skill: &SkillMetadata) -> Value {
     })
 }
 
-/// Deletes the skills one by one. An error is printed, and the others are deleted all the same.
+/// Deletes the skills one by one. An error is printed, and the other skills are still deleted.
 async fn delete(
     ids: &[String],
     data: Option<&PathBuf>,

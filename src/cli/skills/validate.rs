@@ -42,7 +42,7 @@ pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<ExitS
     Ok(exit)
 }
 
-/// The diagnostics of the skill at a path. A package is unpacked for it.
+/// The diagnostics of the skill at a path. A package is unpacked first.
 fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
     if !is_package(path) {
         return conjure::skill::validate(path, mode);
@@ -53,7 +53,7 @@ fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
     }
 }
 
-/// As the reference validator prints it: success on standard output, errors on standard error.
+/// Prints the diagnostics like the reference validator: success on standard output, errors on standard error.
 fn tell(path: &Path, findings: &[Diagnostic], mode: Mode, terminal: &Terminal) {
     let path = printable(&path.to_string_lossy());
     let (errors, others): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
@@ -67,7 +67,7 @@ fn tell(path: &Path, findings: &[Diagnostic], mode: Mode, terminal: &Terminal) {
     }
     terminal.note(&format!("Validation failed for {path}:"));
     for finding in errors {
-        // The reference prints no positions, and strict mode prints its messages; `--format json` has both.
+        // The reference validator prints no positions, and strict mode prints the same messages. `--format json` contains both.
         let place = finding.position().filter(|_| mode == Mode::Lenient);
         let place = place.map(|at| format!(" (line {}, column {})", at.line, at.column)).unwrap_or_default();
         terminal.note(&format!("  - {}{place}", printable(finding.message())));

@@ -1,6 +1,6 @@
-//! Requests about a session's files and artifacts that need no conversation. Each is a tracked task beside the actor.
+//! Requests about a session's files and artifacts that do not need the conversation.
 //!
-//! State: none that lasts. Running tasks end with the actor.
+//! Each slow request runs in a tracked task beside the actor. State: the running tasks, which end with the actor.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ impl SessionActor {
         self.listings.len() < INBOX_CAPACITY
     }
 
-    /// The store that has a produced file. It refuses files of other sessions: one of theirs may have the same name
-    /// here.
+    /// The store of a produced file. Fails if this session did not produce the file, because its name may belong to
+    /// another file here.
     fn store_of(&self, file: &SessionFile) -> Result<Arc<dyn OutputStore>, SessionError> {
         let store = self.components.outputs.iter().find(|store| store.source() == file.source);
         let store = store.filter(|_| self.entry.observer.projection.has_file(file)).cloned();
@@ -146,7 +146,7 @@ async fn send_to_registry(registry: &LazyRegistry, deps: &RegistryDeps, request:
         Ok(address) => {
             let until = request.deadline();
             if let Err(error) = address.send_with_deadline(request, until).await {
-                // If the registry has just ended, the request may be sent again.
+                // The registry may have just ended. The error tells the caller that it may send the request again.
                 error.into_message().reject(SessionError::overloaded("the registry of artifacts"));
             }
         }

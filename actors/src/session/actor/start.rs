@@ -1,4 +1,4 @@
-//! Starting a session's actor: it takes the lease, loads the events, and has its components built.
+//! Starts a session's actor: it acquires the lease, loads the events and has its components built.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl SessionActor {
             .state()
             .profile()
             .map_or_else(SessionProfile::default, |profile| (**profile).clone());
-        // Whatever it did then, it did in a sandbox that is gone.
+        // Earlier tool calls ran in a sandbox that does not exist any more.
         let prior_sandbox =
             if has_run_tools(conversation.state()) { PriorSandbox::Existed } else { PriorSandbox::None };
         let setup = SessionSetup {
@@ -86,7 +86,7 @@ impl SessionActor {
         entry.observer.on_components(&components.redactor, components.executor.as_deref());
         entry.observer.observe(conversation.state(), conversation.seq(), TurnActivity::Idle);
 
-        // The caller that started the session has a message for it.
+        // The callers that wait for this start have messages for the actor. Until then this job keeps it from being idle.
         let starters = Arc::clone(entry);
         context.spawn(async move { starters.revival.wait_callers_done().await }).detach();
 
@@ -95,7 +95,7 @@ impl SessionActor {
             || conversation.state().queue().len() > 0
             || has_unrecorded_files;
         if has_work && (options.resume == Resume::AtStart || entry.is_attached()) {
-            // The queue has room: the actor has just begun.
+            // The mailbox has room: the actor has just started.
             let _ = context.address().send(ActorMessage::Attached);
         }
         let pinning = components.artifacts.as_ref().map(|artifacts| {

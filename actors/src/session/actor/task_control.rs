@@ -1,4 +1,4 @@
-//! Moves the conversation to a task, takes it back, and decides which work continues without a message.
+//! Moves the conversation to a task, takes it back, and starts work that needs no request of a caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,7 +131,7 @@ impl SessionActor {
                 return Ok(Flow::Continue);
             }
             TaskOutcome::Crashed(reason) => {
-                // The waiting callers learn that their messages were lost.
+                // The waiting callers get an error, because their requests are lost.
                 self.entry.revival.set_failure(reason.clone());
                 return Err(reason.into());
             }
@@ -144,13 +144,13 @@ impl SessionActor {
         self.owner = ConversationOwner::Actor(conversation);
         self.update_pins(context);
         if has_turn && !replies.is_empty() {
-            // The task did not drive the turn, which waits for a person, or the turn began to wait before the interruption.
+            // The turn waits for a person. Either the task did not drive it, or it began to wait before the interruption.
             self.spawn_task(TaskCommand::Interrupt { replies }, context);
             return Ok(Flow::Continue);
         }
         reply_all(replies, &Ok(()));
         if must_restart {
-            // The next incarnation makes its parts from the changed settings.
+            // The next incarnation builds its components from the changed settings.
             return Ok(Flow::Stop);
         }
         while let ConversationOwner::Actor(_) = self.owner
@@ -160,7 +160,8 @@ impl SessionActor {
                 return Ok(Flow::Stop);
             }
         }
-        // Messages that wait for the budget are tried again when it changes, or with the next message; those that wait for a decision, after it.
+        // Messages that wait for the budget are tried again when the budget changes, or with the next message. Messages
+        // that wait for the user's decision are tried again after the decision.
         if !hold_queue {
             self.resume(Queued::Begins, context);
         }
@@ -170,7 +171,7 @@ impl SessionActor {
         Ok(Flow::Continue)
     }
 
-    /// Continues interrupted work without a message of the user.
+    /// Continues work that needs no message of the user, such as an interrupted turn.
     pub(super) fn continue_turn(&mut self, context: &Context<ActorMessage>) -> Flow {
         let needs_decision = matches!(&self.owner, ConversationOwner::Actor(conversation)
             if conversation.is_fresh() && needs_user_decision(conversation.state()));
@@ -178,8 +179,8 @@ impl SessionActor {
         Flow::Continue
     }
 
-    /// Wakes the actor when a result that the session waits for is overdue. A passivated session checks when it is
-    /// revived.
+    /// Schedules a message to the actor for the deadline of a tool result that the turn waits for. The timer does not
+    /// keep the session from being passivated: a revived session checks the deadline itself.
     fn wake_at(&mut self, deadline: Timestamp, context: &Context<ActorMessage>) {
         let end = SystemClock.deadline(deadline.duration_since(SystemClock.timestamp()));
         let (address, stopping) = (context.address().clone(), context.stopping().clone());

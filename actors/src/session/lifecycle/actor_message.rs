@@ -12,9 +12,9 @@ use crate::supervision::Address;
 /// A message to a session's actor.
 pub(crate) enum ActorMessage {
     Request(ReturnableRequest),
-    /// A handle attached: interrupted work continues.
+    /// Work may be able to continue: a handle attached, the tenant's limits changed, or a tool result is overdue.
     Attached,
-    /// It is time to try again what the journal failed to do.
+    /// The pause after a failure of the journal is over: the next attempt starts.
     Retry,
     TaskFinished {
         task: u64,
@@ -57,7 +57,7 @@ impl Drop for ReturnableRequest {
     }
 }
 
-/// Sends a message to this actor itself and waits for room in its mailbox. A stopping actor accepts none.
+/// Sends a message to this actor itself, and waits for room in its mailbox. Gives up when the actor stops.
 pub(crate) async fn send_to_self(
     address: &Address<ActorMessage>,
     stopping: &CancellationToken,
@@ -66,7 +66,7 @@ pub(crate) async fn send_to_self(
     tokio::select! {
         biased;
         () = stopping.cancelled() => {}
-        // If no actor runs, nobody needs the message.
+        // If no actor runs, the message is not needed.
         _ = address.send_with_deadline(message, Deadline::NEVER) => {}
     }
 }

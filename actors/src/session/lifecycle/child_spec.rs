@@ -19,7 +19,7 @@ use crate::tenants::LiveSessionGuard;
 ///
 /// The first call that needs them starts two children below the actor: the supervisor of its sandbox, and the registry
 /// of its artifacts. They stop after the actor, so that an interrupted turn can end its tools in order. A crash of the
-/// actor ends them as well: the next incarnation starts once nothing of them is left, and has its own sandbox.
+/// actor ends them as well: the next incarnation starts once they are gone, and gets its own sandbox.
 pub(crate) fn session_child_spec(
     entry: &Arc<SessionEntry>,
     present: LiveSessionGuard,

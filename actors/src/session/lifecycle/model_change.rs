@@ -64,7 +64,7 @@ impl ConversationTask {
         let mut components = made.map_err(|failure| refused(failure.to_string()))?;
         let (account, session) = (Arc::clone(&self.entry.account), self.entry.key.session);
         components.model = Arc::new(BudgetedModel::new(components.model, account, session));
-        // The history may be too long for the new model. The one before has read all of it.
+        // The history may be too long for the new model. The former model has read all of it, so it can summarize it.
         components.summarizer = Some(Arc::new(ModelSummarizer::new(Arc::clone(&self.components.model))));
         Ok(components)
     }

@@ -1,7 +1,7 @@
-//! How callers find the running actor of a session, and how often it crashed: the state behind reviving it.
+//! The state for reviving a session: where its running actor is, and how often it has crashed.
 //!
-//! State: in memory, across restarts of the actor. Where no actor runs, one caller at a time starts it, and the others share the
-//! result.
+//! State: in memory, across restarts of the actor. If no actor runs, one caller at a time starts it, and the others share
+//! the result.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,13 +24,13 @@ pub(crate) struct Revival {
     attempts: AtomicU64,
     /// How many callers wait for a running actor. The actor is not idle while there are some.
     callers: AtomicUsize,
-    /// Notified when the last of them has its answer.
+    /// Notified when the last of them stops waiting.
     callers_done: Notify,
     /// Changes when an incarnation begins and when the last one is gone.
     incarnations: watch::Sender<u64>,
 }
 
-/// Incarnations since the last one that succeeded at something.
+/// The incarnations since the last success, which count as failures.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CrashCount {
     pub(crate) failures: u32,
@@ -59,19 +59,20 @@ impl Revival {
         lock(&self.address).clone()
     }
 
-    /// The address of the incarnation that takes messages now.
+    /// The address of the running incarnation, if there is one.
     pub(crate) fn running(&self) -> Option<Address<ActorMessage>> {
         self.address().filter(Address::is_running)
     }
 
-    /// An incarnation begins and takes messages at this address. It counts as failed until [`Revival::reset_failures`].
+    /// Records a new incarnation with this address. It counts as failed until [`Revival::reset_failures`] or
+    /// [`Revival::forgive_failure`].
     pub(crate) fn incarnation_started(&self, address: &Address<ActorMessage>) {
         *lock(&self.address) = Some(address.clone());
         self.crash_count().failures += 1;
         self.notify_incarnations();
     }
 
-    /// Wakes those that wait for an incarnation to begin or to end.
+    /// Wakes the callers that wait for an incarnation to begin or to end.
     pub(crate) fn notify_incarnations(&self) {
         self.incarnations.send_modify(|count| *count = count.wrapping_add(1));
     }
@@ -89,12 +90,12 @@ impl Revival {
         self.crash_count().clone()
     }
 
-    /// The incarnation succeeded at something.
+    /// Forgets all failures, for example because the incarnation succeeded at something.
     pub(crate) fn reset_failures(&self) {
         *self.crash_count() = CrashCount::default();
     }
 
-    /// The last failure was not the session's fault.
+    /// Does not count the last failure, because the session did not cause it.
     pub(crate) fn forgive_failure(&self) {
         let mut crashes = self.crash_count();
         crashes.failures = crashes.failures.saturating_sub(1);
@@ -104,7 +105,8 @@ impl Revival {
         self.crash_count().last = reason;
     }
 
-    /// Runs `start` unless another caller does so just now: then its error is shared.
+    /// Runs `start`. If another caller is running it, waits for that attempt and shares its error. After a success of
+    /// that attempt, `start` runs too and finds the running actor.
     ///
     /// # Errors
     /// As `start`.

@@ -1,7 +1,8 @@
-//! What handles and incarnations of one session share: its key, its observer, its secrets, and how to revive its actor.
+//! The state that the handles and incarnations of one session share: its key, observer and secrets, and how to revive its
+//! actor.
 //!
-//! Handles, subscriptions and the actor hold an `Arc` of it. The last drop removes it from the runtime's index. It holds no part of
-//! the conversation.
+//! Handles, subscriptions and the actor hold an `Arc` of it. The last drop removes it from the runtime's index. It holds
+//! no part of the conversation.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +36,7 @@ pub(crate) struct SessionEntry {
     pub(crate) observer: Arc<SessionObserver>,
     pub(crate) revival: Revival,
     redactors: SessionRedactors,
-    /// The dynamic supervisor of the session's actor. It stays while the session is held.
+    /// The dynamic supervisor of the session's actor. It is not stopped as idle while the entry holds it.
     parent: Arc<Supervisor>,
     child_spec: ChildSpecFn,
     /// Each handle holds a clone, so the strong count tells whether one exists.
@@ -45,11 +46,11 @@ pub(crate) struct SessionEntry {
     on_drop: Mutex<Option<OnDropFn>>,
 }
 
-/// Makes the child spec of a session, and the address of its actor.
+/// Builds the child spec of a session, and the address of its actor.
 pub(crate) type ChildSpecFn =
     fn(&Arc<SessionEntry>, LiveSessionGuard) -> Result<(ChildSpec, Address<ActorMessage>), SpecError>;
 
-/// Called when the last holder of a session drops it.
+/// Called when the entry of a session is dropped.
 pub(crate) type OnDropFn = Box<dyn FnOnce() + Send>;
 
 impl SessionEntry {
@@ -111,7 +112,8 @@ impl SessionEntry {
         self.observer.projection.artifacts(services.options())
     }
 
-    /// Nothing of the actor is left. Subscribers learn of it, unless it ended in order.
+    /// Handles the end of the actor and of everything below it. Closes the subscriptions, unless the actor ended in
+    /// order. A running turn becomes an interrupted one.
     pub(crate) fn mark_down(&self) {
         let CrashCount { failures, last } = self.revival.crashes();
         let was_running = self.observer.projection.interrupt_turn();
@@ -124,13 +126,13 @@ impl SessionEntry {
         self.revival.notify_incarnations();
     }
 
-    /// The session was deleted with its tenant: it is not revived any more.
+    /// Marks the session as deleted with its tenant. It is not revived any more, and its subscriptions are closed.
     pub(crate) fn mark_deleted(&self) {
         self.is_deleted.store(true, Ordering::Release);
         self.observer.hub.close(SessionError::NotFound { session: self.key.session });
     }
 
-    /// Makes a running actor check whether it can continue with something.
+    /// Makes a running actor check whether it has work that can continue.
     pub(crate) fn wake(&self) {
         if let Some(address) = self.revival.running() {
             // An actor whose mailbox is full checks anyway.
@@ -146,7 +148,7 @@ impl SessionEntry {
             if !self.is_busy() {
                 return;
             }
-            // The sender is in `self`.
+            // This cannot fail: `self` holds the sender.
             let _ = changes.changed().await;
         }
     }
@@ -215,16 +217,16 @@ impl SessionEntry {
                 .map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
             match self.parent.start_child(spec, deadline).await {
                 Ok(_) => return Ok(address),
-                // It starts, or is between two incarnations.
+                // The actor is starting, or is between two incarnations.
                 Err(StartError::AlreadyStarted(_)) => {
-                    // The sender is in `self`.
+                    // This cannot fail: `self` holds the sender.
                     let _ = incarnations.changed().await;
                 }
-                // It started, and was passivated before the caller learned of it.
+                // The actor started, and was passivated before this call returned.
                 Err(StartError::Failed(Exit::Normal | Exit::Shutdown))
                     if !self.services.draining.is_cancelled() => {}
                 Err(StartError::Failed(exit)) => return Err(self.error_from_exit(&exit)),
-                // The supervisor may also be about to restart.
+                // Without draining, the supervisor may only be about to restart.
                 Err(StartError::Request(RequestError::NotRunning(_)))
                     if self.services.draining.is_cancelled() =>
                 {

@@ -1,5 +1,5 @@
-//! The audit log (specification 15). It emits one `tracing` event, with the target `conjure::audit`, for each tool call
-//! that ran or was denied, and one for each grant that lets later calls run without a question.
+//! The audit log (specification 15). Its entries are `tracing` events with the target `conjure::audit`. It emits one for
+//! each tool call that ran or was denied, and one for each grant that lets later calls run without an approval.
 //!
 //! An entry is emitted when the end of the call is recorded. So each call has one entry, also after a panic, a
 //! cancellation or a crash of the process: the next incarnation records that its outcome is unknown, and emits the
@@ -23,7 +23,7 @@ use conjure_sandbox::{Boundary, Executor};
 use super::redaction::redact_json;
 use crate::metrics::RuntimeMetrics;
 
-/// How many bytes of an input, and of a name, an entry contains.
+/// The maximum number of bytes of an input, and of a name, in an entry.
 const INPUT: usize = 2_048;
 const NAME: usize = 128;
 
@@ -44,9 +44,9 @@ struct AuditState {
     facts: Option<AuditFacts>,
 }
 
-/// Facts that are known when the session's components are built.
+/// Facts that are known only when the session's components are built.
 struct AuditFacts {
-    /// The redactor of the tools. It learns the secrets that they learn.
+    /// The redactor of the tools, which also redacts secrets that are added later.
     redactor: Redactor,
     sandbox: &'static str,
 }
@@ -91,7 +91,7 @@ impl AuditLog {
         lock(&self.state)
     }
 
-    /// The conversation was loaded from the journal and continues.
+    /// Adds the open calls of a loaded conversation, and finishes the known calls that ended without a notification.
     pub(crate) fn on_loaded(&self, conversation: &SessionState) {
         let mut state = self.state();
         let mut known = std::mem::take(&mut state.open);
@@ -99,7 +99,7 @@ impl AuditLog {
             let before = known.remove(&open.call.id).map_or(RunState::NotStarted, |known| known.run);
             let run = match (&open.status, before) {
                 (CallStatus::Finished(result), RunState::Started(_)) => {
-                    // Its end was recorded when this was not told any more.
+                    // Its end was recorded, but the audit log was not notified.
                     let open = AuditedCall { call: open.call.clone(), run: before };
                     let outcome = outcome_label(CallOutcome::Finished, result).unwrap_or("unknown");
                     state.end(open, None, outcome, Some(bytes(result)));
@@ -119,7 +119,7 @@ impl AuditLog {
         state.turn = conversation.turn().map(conjure_conversation::RunningTurn::id);
     }
 
-    /// The session's components were built.
+    /// Sets the facts, and emits the entries that waited for them.
     pub(crate) fn set_facts(&self, key: &SessionKey, redactor: &Redactor, executor: Option<&dyn Executor>) {
         let sandbox = match executor.map(Executor::isolation) {
             None => "none",
@@ -131,7 +131,7 @@ impl AuditLog {
         state.emit(key, &self.metrics);
     }
 
-    /// This event was recorded.
+    /// Handles a recorded event.
     pub(crate) fn on_recorded(&self, key: &SessionKey, event: &Event) {
         let mut state = self.state();
         match &event.kind {
@@ -155,7 +155,7 @@ impl AuditLog {
                 state.granted.push(GrantRecord { turn, call, grant, at: event.at });
             }
             EventKind::ToolAbandoned { call } => {
-                // It ran, and will run again.
+                // The call ran, and will run again. This entry is for the abandoned run.
                 if let Some(open) = state.open.get_mut(call) {
                     let run = std::mem::replace(&mut open.run, RunState::NotStarted);
                     let open = AuditedCall { call: open.call.clone(), run };
@@ -250,7 +250,7 @@ impl FinishedCall {
     fn emit(self, key: &SessionKey, redactor: &Redactor, sandbox: &str) {
         let (began, took) = (self.began(), self.took());
         let Self { turn, open: AuditedCall { call, .. }, outcome, output, .. } = self;
-        // Texts that the model chose may contain secrets that it was sent.
+        // Texts that the model chose may contain secrets that were sent to it.
         let id = redactor.redact(call.id.as_str());
         let name = redactor.redact(&call.name);
         let input = redact_json(redactor, call.input.get());

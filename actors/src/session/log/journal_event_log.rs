@@ -28,7 +28,7 @@ pub const EVENT_KIND: &str = "conversation";
 /// How long an append is retried while the journal is busy. A result that is not recorded would be lost.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Longer appends are measured as this.
+/// The longest duration that is measured. A longer append is recorded with this duration.
 const LONGEST_APPEND: Duration = Duration::from_secs(3_600);
 
 /// The first pause between two attempts. It doubles after each one.
@@ -41,7 +41,7 @@ pub struct JournalEventLog {
     journal: JournalHandle,
     key: Arc<SessionKey>,
     epoch: Epoch,
-    /// Charges the tenant for what is recorded; `None`: nobody is charged.
+    /// Charges the tenant for the recorded responses; `None`: no tenant is charged.
     payer: Option<Arc<LogGuard>>,
 }
 
@@ -52,7 +52,7 @@ impl JournalEventLog {
         Self { journal, key, epoch, payer: None }
     }
 
-    /// The same event log, which charges this account for the responses that it records.
+    /// Makes the event log charge this account for the responses that it records.
     pub(crate) fn with_account(mut self, account: Arc<TenantAccount>) -> Self {
         self.payer = Some(Arc::new(LogGuard { account, session: self.key.session }));
         self
@@ -71,7 +71,7 @@ impl JournalEventLog {
     }
 }
 
-/// Measures an append of `count` events that took this long.
+/// Counts the events of an append, and records its duration, as metrics.
 fn record_append(count: u64, took: Duration) {
     metrics::counter!(names::JOURNAL_EVENTS).increment(count);
     metrics::histogram!(names::JOURNAL_APPEND_DURATION).record(took);
@@ -96,7 +96,7 @@ fn read(key: &SessionKey, recorded: &RecordedEvent) -> Result<Event, EventLogErr
     serde_json::from_slice(&recorded.body).map_err(|error| failed(error.to_string()))
 }
 
-/// Whether the journal certainly did nothing and may accept the same append soon.
+/// Whether the journal certainly changed nothing and may accept the same append soon.
 const fn is_busy(error: &JournalError) -> bool {
     matches!(error, JournalError::Overloaded { .. } | JournalError::Locked { .. })
 }
@@ -114,8 +114,8 @@ const fn is_refused(failure: &JournalCallError) -> bool {
         )
 }
 
-/// The charge for an append. If it is dropped before the journal may have the events, the amount becomes a debt,
-/// because the service has been paid for the response.
+/// The charge for an append. If it is dropped while the journal certainly does not have the events, the amount becomes a
+/// pending charge of the account. The model's service has been paid for the response nevertheless.
 struct AppendCharge<'a> {
     payer: Option<&'a LogGuard>,
     amount: Spend,
@@ -150,7 +150,7 @@ pub(crate) fn to_log_error(failure: JournalCallError) -> EventLogError {
 }
 
 impl JournalEventLog {
-    /// Appends events, with the session's row and what they charge, in one transaction.
+    /// Appends events, the session's row and the charges in one transaction. Tries again while the journal is busy.
     async fn record(
         &self,
         expected_seq: u64,

@@ -1,9 +1,9 @@
-//! Decides when a session tries again what the journal failed to do: after a second, and then less and less often. A
-//! response of the model that could not be recorded was paid for, so it is worth trying.
+//! Schedules the next attempt after a failure of the journal: after one second, then after longer and longer pauses. A
+//! model response that could not be recorded was paid for, so another attempt is worthwhile.
 //!
 //! One attempt is scheduled at a time. New messages are handled at once. Their failures neither add attempts nor delay
 //! the scheduled one. State: the number of attempts, and the timer task. Both end with the actor; its next incarnation
-//! starts with what is recorded.
+//! starts from the recorded events.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) struct JournalRetry {
 }
 
 impl JournalRetry {
-    /// The journal failed: schedules an attempt, unless one is scheduled.
+    /// Schedules an attempt after a failure of the journal, unless one is already scheduled.
     pub(crate) fn scheduler(&mut self, context: &Context<ActorMessage>) {
         if self.due.is_some() {
             return;
@@ -40,12 +40,12 @@ impl JournalRetry {
         }));
     }
 
-    /// The scheduled attempt starts.
+    /// Forgets the scheduled attempt, because it starts now.
     pub(crate) fn start(&mut self) {
         self.due = None;
     }
 
-    /// The journal works again.
+    /// Cancels the scheduled attempt and resets the pause, because the journal works again.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }

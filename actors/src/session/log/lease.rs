@@ -1,9 +1,10 @@
 //! The lease of a session: the exclusive right to write it and to work in its workspace.
 //!
-//! The actor acquires the lease when it starts, with a new epoch, and renews it after a third of its duration, sooner
-//! after a failure. The lease is released when the actor has ended and nothing of its sandbox is left. If renewals
-//! fail, the owner stops before the lease ends, so two owners never write at the same time. If another process takes
-//! the lease, the owner stops at once. After a crash of the process, the lease ends by its duration.
+//! The actor acquires the lease when it starts, with a new epoch. It renews the lease after a third of its duration, and
+//! sooner after a failure. The lease is released when the actor has ended and its sandbox is gone.
+//!
+//! If renewals fail, the owner stops before the lease ends, so two owners never write at the same time. If another
+//! process takes the lease, the owner stops at once. After a crash of the process, the lease expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(crate) enum LeaseLoss {
     Expired {
         /// The last error.
         last: String,
-        /// The time until which it holds nevertheless.
+        /// The time until which the lease still holds.
         until: Deadline,
     },
 }
@@ -59,8 +60,8 @@ impl SessionLease {
         self.epoch
     }
 
-    /// Renews the lease until its owner has ended and the sandbox is gone, then releases it. `tell` notifies the owner
-    /// if the lease is lost before.
+    /// Renews the lease until its owner has ended and the sandbox is gone, then releases it. `shutdown` is cancelled when
+    /// the owner ends. `notify` notifies the owner if the lease is lost before that.
     pub(crate) async fn renew_until<F>(
         self,
         lifecycle: Arc<SandboxLifecycle>,
@@ -104,7 +105,7 @@ impl SessionLease {
                 return LeaseLoss::Expired { last, until: self.until };
             }
             let until = SystemClock.deadline(self.time);
-            // A session renews for moments, and has its task all the time.
+            // Boxed, so that the task, which each live session has all the time, stays small. A renewal takes moments.
             let Some(renewed) = Box::pin(self.renew(stop_by)).await else {
                 let last = "the journal did not answer".to_owned();
                 return LeaseLoss::Expired { last, until: self.until };
@@ -141,7 +142,7 @@ impl SessionLease {
     }
 }
 
-/// This long before a deadline; now if that has passed.
+/// The deadline minus `time`; now if that has passed.
 fn earlier(deadline: Deadline, time: Duration) -> Deadline {
     SystemClock.deadline(SystemClock.remaining(deadline).saturating_sub(time))
 }

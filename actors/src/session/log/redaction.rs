@@ -107,7 +107,7 @@ pub(crate) struct SessionRedactors {
 
 #[derive(Debug, Default)]
 struct RedactorsState {
-    /// The redactor of the running incarnation, or of the last one. Its tools share it.
+    /// The redactor of the running incarnation, or of the last one. The incarnation's tools share it.
     current: Redactor,
     /// Secrets that callers added while the session was known in this process.
     added: Redactor,
@@ -118,12 +118,12 @@ impl SessionRedactors {
         lock(&self.state)
     }
 
-    /// The redactor for what leaves now.
+    /// The redactor of the running incarnation, or of the last one.
     pub(crate) fn current(&self) -> Redactor {
         self.lock().current.clone()
     }
 
-    /// Replaces the current redactor by that of a new incarnation, which learns the added secrets.
+    /// Replaces the current redactor by that of a new incarnation, and extends the new one by the added secrets.
     pub(crate) fn set_current(&self, redactor: &Redactor) {
         let mut state = self.lock();
         redactor.extend(&state.added);
@@ -149,7 +149,7 @@ pub(crate) struct StreamingRedactor {
 const LONGEST_HELD: usize = 64 << 10;
 
 impl StreamingRedactor {
-    /// The text that can be shown after this piece.
+    /// Adds a piece. Returns the text that can be shown now, if there is any.
     pub(crate) fn push(&mut self, redactor: &Redactor, piece: &str) -> Option<String> {
         self.pending.push_str(piece);
         let redacted = redactor.redact(&self.pending);

@@ -1,6 +1,7 @@
-//! What is known of a session from its recorded events: the snapshot that callers read, its files and its artifacts.
+//! The state that is derived from a session's recorded events: the snapshot that callers read, its files and artifacts.
 //!
-//! State: in memory, across restarts of the session's actor. Each incarnation derives it anew from the events that it loads.
+//! State: in memory, across restarts of the session's actor. Each incarnation derives it again from the events that it
+//! loads.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,15 +39,15 @@ struct ProjectionState {
     turn_duration: TurnDurationEstimate,
     /// The last turn that is known to have produced no files.
     turn_without_outputs: Option<TurnId>,
-    /// The end of a turn that is reported once its files are on the host.
+    /// The end of a turn that is held back until the turn's files are on the host.
     held_turn_end: Option<Box<FinishedTurn>>,
 }
 
-/// Artifacts and files of a session, as recorded last.
+/// The recorded artifacts and files of a session.
 #[derive(Debug, Clone, Default)]
 struct SessionAssets {
     view: SessionView,
-    /// When the last event outside of a turn was recorded.
+    /// The time of the last event when these were derived. The artifacts of an idle session expire by it.
     last_change: Timestamp,
     files: Arc<BTreeMap<(FileSource, String), SessionFile>>,
 }
@@ -65,7 +66,7 @@ impl SessionProjection {
     }
 
     fn lock(&self) -> MutexGuard<'_, ProjectionState> {
-        // Each change leaves the state consistent.
+        // Each change leaves the state consistent, so it can be used after a panic.
         lock(&self.state)
     }
 
@@ -128,7 +129,7 @@ impl SessionProjection {
         self.lock().assets.files.contains_key(&(file.source, file.id.clone()))
     }
 
-    /// The session's artifacts. Expired ones are left out, also where their removal is not recorded yet.
+    /// The session's artifacts. Expired ones are left out, even if their removal is not recorded yet.
     pub(crate) fn artifacts(&self, options: &ArtifactOptions) -> Arc<[Arc<Artifact>]> {
         let state = self.lock();
         let SessionAssets { view, last_change, .. } = &state.assets;
@@ -139,18 +140,18 @@ impl SessionProjection {
         Arc::clone(view.artifacts())
     }
 
-    /// The contents of all its artifacts.
+    /// The contents of all artifacts that have one.
     pub(crate) fn artifact_contents(&self) -> Vec<ArtifactContent> {
         let artifacts = Arc::clone(self.lock().assets.view.artifacts());
         artifacts.iter().filter_map(|artifact| artifact.content.clone()).collect()
     }
 
-    /// When a message that found the queue full may be sent again.
+    /// How long a caller that found the message queue full should wait before it sends the message again.
     pub(crate) fn retry_after(&self) -> Duration {
         self.lock().turn_duration.retry_after()
     }
 
-    /// Records that this turn produced no files.
+    /// Remembers, in memory, that this turn produced no files.
     pub(crate) fn mark_no_outputs(&self, turn: TurnId) {
         self.lock().turn_without_outputs = Some(turn);
     }
@@ -165,7 +166,7 @@ impl SessionProjection {
         self.lock().held_turn_end = Some(Box::new(turn.clone()));
     }
 
-    /// Shows the end of the turn that was held back, if any.
+    /// Shows the turn's end that is held back, if there is one.
     pub(crate) fn release_turn_end(&self) {
         self.lock().release_turn_end();
     }
@@ -195,7 +196,7 @@ impl SessionProjection {
         self.set_assets(state);
     }
 
-    /// Shows which calls wait for somebody's action, and whether the turn goes on.
+    /// Updates the calls that wait for an action, and whether the turn runs or waits.
     pub(crate) fn set_actions(&self, state: &SessionState) {
         let mut projection = self.lock();
         let snapshot = &mut projection.snapshot;

@@ -11,8 +11,8 @@ const NO_OVERVIEW: u32 = 0;
 
 /// The row with this overview.
 ///
-/// The embedder's metadata has no limit. An overview that is too large is left out of its row, and a list reads the events. The status is
-/// always there, because it finds the sessions that must be resumed.
+/// The embedder's metadata has no size limit. An overview that is too large is left out of its row, and a list reads the
+/// session's events instead. The row always has the status, by which sessions that must be resumed are found.
 #[must_use]
 pub fn to_row(overview: &SessionOverview) -> SessionRow {
     let status = match overview.status {
@@ -27,7 +27,7 @@ pub fn to_row(overview: &SessionOverview) -> SessionRow {
     }
 }
 
-/// The overview in a row. `None` for one of another version: the events say the same.
+/// The overview in a row. `None` if the row has another version or cannot be parsed. The events have the same facts.
 #[must_use]
 pub fn from_row(row: &SessionRow) -> Option<SessionOverview> {
     if row.version != ROW_VERSION {

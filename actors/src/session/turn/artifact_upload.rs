@@ -4,8 +4,8 @@
 //! resource is fetched first and the fetch is recorded, as for a tool.
 //!
 //! A finished upload is recorded. An upload that a crash interrupts is repeated, so the service may have a file that no
-//! session names. The model is told of a failure once. The next turn tries it again, unless it can never succeed; the
-//! incarnation remembers those in memory.
+//! session names. The model gets one message about a failure. The next turn tries the upload again, unless it can never
+//! succeed; the incarnation remembers such artifacts in memory.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct ArtifactUploadHook {
     resolver: ReferenceResolver,
     cancel: CancellationToken,
     /// Artifacts that this drive has tried. Each is tried once, so a service that refuses one cannot block the model
-    /// call for ever.
+    /// call forever.
     attempted: Arc<Mutex<Vec<Arc<Artifact>>>>,
 }
 
@@ -124,7 +124,7 @@ impl ArtifactUploadHook {
         }
     }
 
-    /// The command that records a failure for the model, or `None` if the model was told before.
+    /// The command that records a failure for the model; `None` if the model already got a message about it.
     fn record_failure(
         &self,
         artifact: &Artifact,

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use conjure_conversation::{Compaction, CompactionPolicy, Model, Summarizer};
 
-/// How much of a context a history may fill before it is compacted, in fifths. The rest is for the next messages.
+/// How many fifths of the context a history may fill before it is compacted. The rest is for the next messages.
 const FILLED_FIFTHS: u64 = 4;
 
-/// The compaction of a session with this model: as configured, but no later than the model's context needs.
+/// The compaction of a session with this model: as configured, but early enough for the model's context.
 ///
-/// A history of `tokens` that does not fit into the context is summarised by `before`, the model that the session had, unless the
-/// configuration names a summarizer. Everything that fits is summarised by the model itself: nothing else goes to the former service.
+/// `before` is the session's former model. It summarizes a history of `tokens` that does not fit into the context, unless
+/// the configuration names a summarizer. The current model summarizes a history that fits, so that history does not go to
+/// the former model's service.
 pub(crate) fn compaction_for(
     configured: Option<&Compaction>,
     model: &dyn Model,

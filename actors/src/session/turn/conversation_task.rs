@@ -1,8 +1,8 @@
 //! The task that owns the conversation while it changes.
 //!
 //! The actor moves the conversation to the task. The task executes one command, drives the turn that is due, takes
-//! messages from its inbox, and gives the conversation back. If the task crashes, only this copy of the conversation is
-//! lost: the actor fails, and its next incarnation loads what is recorded.
+//! messages from its inbox, and returns the conversation. If the task crashes, only this copy of the conversation is
+//! lost: the actor fails, and its next incarnation loads the recorded events.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::session::spec::SessionComponents;
 use crate::session::turn_handle::Accepted;
 use crate::tenants::{ReserveError, estimate};
 
-/// What a task is started for.
+/// The command that a task executes.
 pub(crate) enum TaskCommand {
     Start {
         input: Vec<Block>,
@@ -56,7 +56,7 @@ pub(crate) enum TaskCommand {
         id: QueueId,
         reply: ReplyTo<()>,
     },
-    /// Submit this command: an answer to a tool call, or a change of the settings.
+    /// Submits this command: a decision, a result or an input for a tool call, or a change of the settings.
     Submit {
         command: CommandKind,
         reply: ReplyTo<()>,
@@ -72,7 +72,7 @@ pub(crate) enum TaskCommand {
         model: String,
         reply: ReplyTo<()>,
     },
-    /// Only drive the turn.
+    /// Only recovers the conversation and drives its turn.
     Resume,
 }
 
@@ -84,8 +84,8 @@ pub(crate) struct ConversationTask {
     pub(crate) components: Arc<SessionComponents>,
     pub(crate) entry: Arc<SessionEntry>,
     pub(crate) grace: Duration,
-    /// Whether queued messages must wait: the tenant's budget has no room, or a person should look at the end of the
-    /// last turn first.
+    /// Whether queued messages must wait: the tenant's budget has no room, or the user must first decide
+    /// ([`needs_user_decision`]).
     pub(crate) hold_queue: bool,
     pub(crate) model_change: ModelChange,
     /// Whether the session's components must be built again because its settings changed.
@@ -96,7 +96,7 @@ pub(crate) struct ConversationTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModelChange {
     Known,
-    /// It is not known: the journal failed while it recorded a change.
+    /// It is unknown, because the journal failed while it recorded a change.
     Unknown,
 }
 
@@ -120,14 +120,14 @@ pub(crate) enum TaskOutcome {
 }
 
 impl TaskOutcome {
-    /// Whether certainly no turn is under way.
+    /// Whether it is certain that no turn runs.
     pub(crate) fn has_no_turn(&self) -> bool {
         matches!(self, Self::Done(conversation) | Self::QueueHeld(conversation) if conversation.state().turn().is_none())
     }
 }
 
-/// Whether queued messages wait for the user because it is not known what the service did in the last turn. The next
-/// message, or removing one from the queue, starts them.
+/// Whether queued messages wait for the user, because it is unknown what the model's service did in the last turn.
+/// They start after the user sends another message, or removes one from the queue.
 pub(crate) fn needs_user_decision(state: &SessionState) -> bool {
     let stop = state.last_turn().map(|last| &last.stop);
     state.turn().is_none()
@@ -145,7 +145,7 @@ impl ConversationTask {
         match carried_out {
             Ok(Ok(())) if self.hold_queue => TaskOutcome::QueueHeld(self.conversation),
             Ok(Ok(())) => TaskOutcome::Done(self.conversation),
-            // The parts must fit what is recorded: the next incarnation reads it and makes them anew.
+            // The components must fit the recorded model. The next incarnation reads it and builds them again.
             Ok(Err(EventLogError::Failed { reason })) if self.model_change == ModelChange::Unknown => {
                 TaskOutcome::Crashed(format!("it is not known whether its model was changed: {reason}"))
             }
@@ -164,7 +164,7 @@ impl ConversationTask {
         // Messages that came too late for the turn are queued, or returned to their senders.
         self.inbox.close();
         while let Some(message) = self.inbox.recv().await {
-            // The sender may have seen the end of the turn.
+            // The sender may have seen the end of the turn, so the message counts as the user's decision.
             has_user_input = true;
             match &result {
                 Ok(()) => result = message.submit(&mut self.conversation).await,
@@ -175,7 +175,7 @@ impl ConversationTask {
         result
     }
 
-    /// Drives a running turn until it ends or waits for somebody.
+    /// Drives a running turn until it ends or waits for an approval, a result or an input. Then records its files.
     async fn drive(&mut self) -> Result<(), EventLogError> {
         let state = self.conversation.state();
         match next(state) {
@@ -229,7 +229,8 @@ impl ConversationTask {
         record_outputs(&mut self.conversation, entry, outputs, RecordTrigger::Retry).await
     }
 
-    /// Records the changes that must be recorded before the session is used again.
+    /// Records what must be recorded before the session is used again: the files of the last turn, and the removal of
+    /// expired artifacts.
     async fn record_due_changes(&mut self) -> Result<(), EventLogError> {
         self.retry_record_outputs().await?;
         let options = self.components.artifacts.as_ref().map(ArtifactServices::options);
@@ -317,7 +318,7 @@ impl ConversationTask {
             TaskCommand::Interrupt { replies } => {
                 let cause = InterruptCause::Cancelled;
                 let (result, ended) = match self.submit(CommandKind::Interrupt { cause }).await {
-                    // Else it was over by then.
+                    // `NoTurn`: the turn ended before the interruption.
                     Ok(Ok(()) | Err(Rejection::NoTurn)) => (Ok(()), Ok(())),
                     Ok(Err(rejection)) => (Err(rejection.into()), Ok(())),
                     Err(error) => (Err(error.clone().into()), Err(error)),
@@ -328,11 +329,11 @@ impl ConversationTask {
         }
     }
 
-    /// Notifies those who list the turn's output files that a turn starts, if one does.
+    /// Notifies the output stores that a turn starts, if one does.
     fn notify_turn_start(&self) {
         let Some(turn) = self.conversation.state().turn() else { return };
         for store in &self.components.outputs {
-            // A crash of it costs no more than exactness.
+            // If a store panics, it only lists the turn's files less exactly.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(|| store.record_turn_start(turn.id())));
         }
     }
@@ -344,13 +345,13 @@ impl ConversationTask {
             return Ok(());
         }
         let composer = &self.components.composer;
-        // A crash of it is the turn's, and told there.
+        // If the composer panics, the turn itself reports that later. The estimate then leaves out the composed part.
         let composed =
             std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose(self.conversation.state().view())))
                 .unwrap_or_default();
         let bytes = estimate(&composed, self.conversation.state().messages(), input);
         match account.check(self.entry.key.session, bytes).await {
-            // Reservations of others may be released before the call, which waits for that.
+            // `TimedOut`: other sessions hold reservations. They may release them before the model call, which waits for that.
             Ok(()) | Err(ReserveError::TimedOut) => Ok(()),
             Err(ReserveError::QuotaExceeded(exceeded)) => Err(exceeded.into()),
             Err(ReserveError::Journal(error)) => Err(SessionError::Journal { reason: error.to_string() }),
@@ -389,7 +390,7 @@ impl ConversationTask {
     }
 }
 
-/// Whether a tool of the session has ever started.
+/// Whether a tool call of the session has started, or has a result in the history.
 pub(crate) fn has_run_tools(state: &SessionState) -> bool {
     let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
     let is_begun =
@@ -398,7 +399,7 @@ pub(crate) fn has_run_tools(state: &SessionState) -> bool {
         || state.open_calls().iter().any(is_begun)
 }
 
-/// Sends the same result to all who wait.
+/// Sends the same result to all waiting callers.
 pub(crate) fn reply_all(replies: Vec<ReplyTo<()>>, result: &Result<(), SessionError>) {
     for reply in replies {
         reply.send(result.clone());

@@ -1,8 +1,8 @@
-//! Copies what a session's commands wrote to the host, if its sandbox has a workspace of its own
+//! Copies the files that a session's commands changed from the sandbox to the host, if the sandbox has its own workspace
 //! ([`HostAccess::Copied`]). This happens after each turn, and before the session is passivated.
 //!
-//! The end of the turn is reported afterwards, so whoever receives it finds the files. If the copy takes too long,
-//! fails or is interrupted, the end is reported without it, and the log says so.
+//! The end of the turn is reported afterwards, so a subscriber that sees the end finds the files. If the copy takes too
+//! long, fails or is interrupted, the end is reported without it, and the log says so.
 //!
 //! State: none. The executor knows what it has copied. A failed copy is logged and tried again after the next turn. A
 //! crash of the process, or of the sandbox during a turn, loses the changes since the last copy.
@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::session::lifecycle::session_entry::SessionEntry;
 
-/// How long a copy after a turn may take. Then the turn's end is reported without it. Meanwhile calls of the session's
-/// handles wait; an interruption ends the copy.
+/// The time limit for a copy after a turn. When it has passed, the turn's end is reported without the copy. During the
+/// copy, calls of the session's handles wait; an interruption ends the copy.
 const TURN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long a copy may take when the session stops or its turn was interrupted.

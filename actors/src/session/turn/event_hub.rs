@@ -1,8 +1,8 @@
 //! The ring buffer of a session: its last recorded events, and previews.
 //!
-//! The session's owner writes it. Any number of subscriptions read it at their own pace and keep nothing here. Events
-//! that have left the ring are read from the journal, so a slow reader costs nothing. State: the ring. Its loss costs
-//! only previews.
+//! The session's actor and its tasks write to it. Any number of subscriptions read it at their own pace and keep nothing
+//! here. Events that have left the ring are read from the journal, so a slow reader costs nothing. State: the ring, in
+//! memory. If it is lost, only previews are lost.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::session::error::SessionError;
 
-/// The capacity of a ring: entries, and the approximate bytes of previews and blocks.
+/// The capacity of a ring: the number of entries, and their approximate bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingLimits {
     pub(crate) entries: usize,
@@ -34,14 +34,14 @@ pub(crate) enum RingEntry {
 enum HubState {
     /// More can follow, perhaps only after the next message.
     Open,
-    /// None follows without a new message, for this reason.
+    /// No more entries follow without a new message, for this reason.
     Closed(SessionError),
 }
 
 pub(crate) struct EventHub {
     ring: Mutex<Ring>,
     limits: RingLimits,
-    /// Changed by everything that a reader may wait for.
+    /// Changes whenever something happens that a reader may wait for.
     changes: watch::Sender<u64>,
 }
 
@@ -71,7 +71,7 @@ enum TurnEndDelivery {
     Pending(u64),
 }
 
-/// What a reader gets.
+/// The result of a read.
 pub(crate) enum HubRead {
     /// The next entry, and the position after it.
     Entry(RingEntry, u64),
@@ -119,12 +119,12 @@ impl EventHub {
         self.notify();
     }
 
-    /// Holds back the ends of turns from now on.
+    /// Holds back the ends of turns from now on, until [`EventHub::release_turn_ends`].
     pub(crate) fn defer_turn_ends(&self) {
         self.ring().turn_ends = TurnEndDelivery::Deferred;
     }
 
-    /// Reports a held-back end, and stops holding them back.
+    /// Reports an end that is held back, and reports later ends at once again.
     pub(crate) fn release_turn_ends(&self) {
         self.ring().turn_ends = TurnEndDelivery::Immediate;
         self.notify();
@@ -135,7 +135,7 @@ impl EventHub {
         self.ring().turn_ends != TurnEndDelivery::Immediate
     }
 
-    /// Closes the ring because the session was given up, and wakes the readers.
+    /// Closes the ring with [`SessionError::NotStarted`] for this reason, and wakes the readers.
     pub(crate) fn close_failed(&self, reason: String) {
         self.close(SessionError::NotStarted { reason });
     }
@@ -185,7 +185,7 @@ impl EventHub {
             TurnEndDelivery::Immediate | TurnEndDelivery::Deferred => u64::MAX,
         };
         if next < ring.recorded {
-            // Every recorded event of the ring is there without a hole up to the last.
+            // The recorded events in the ring have no gap, up to the last recorded event.
             let in_ring =
                 ring.entries.iter().filter(|(entry, _)| matches!(entry, RingEntry::Recorded(..))).count();
             let oldest = ring.recorded - in_ring as u64;
@@ -197,11 +197,11 @@ impl EventHub {
         for (number, (entry, _)) in ring.entries.iter().enumerate().skip(skipped) {
             let after = ring.first + number as u64 + 1;
             match entry {
-                // Seen already, from the journal.
+                // The reader has already got it from the journal.
                 RingEntry::Recorded(seq, _) if *seq < next => {}
                 RingEntry::Recorded(seq, _) if *seq >= pending_end => break,
                 RingEntry::Recorded(..) => return HubRead::Entry(entry.clone(), after),
-                // A preview of what comes next, or of the call that is under way, and not of what is over.
+                // It is visible if it belongs to the reader's next event or to the running call, not to a call that ended.
                 RingEntry::Preview(_) | RingEntry::Progress(_) => {
                     let before = ring.recorded_before(number);
                     let is_visible = next == before || (next > before && before >= ring.preview_floor);
@@ -273,7 +273,7 @@ impl Ring {
         }
     }
 
-    /// Whether the call of this entry started at `complete_from` or later.
+    /// Whether the call of this entry started at `complete_from` or later. Always true if that is 0: nothing was missed.
     fn is_complete(&self, number: usize, complete_from: u64) -> bool {
         let bounds =
             |entry: &RingEntry| matches!(entry, RingEntry::Recorded(_, event) if bounds_call(&event.kind));

@@ -1,4 +1,4 @@
-//! The task that owns the conversation while a turn runs, and what it does around it.
+//! The task that owns the conversation while a turn runs, and its work before and after the turn.
 
 pub(super) mod artifact_upload;
 pub(super) mod context_limit;

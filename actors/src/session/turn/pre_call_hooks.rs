@@ -7,7 +7,7 @@ use futures_util::stream::BoxStream;
 
 use super::artifact_upload::ArtifactUploadHook;
 
-/// The session's own hook first, then the upload of artifacts.
+/// Runs the hook of the session's components first, then the upload of artifacts.
 pub(crate) struct PreCallHooks {
     pub(crate) further: Option<Arc<dyn PreCallHook>>,
     pub(crate) upload: Option<ArtifactUploadHook>,

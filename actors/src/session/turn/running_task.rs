@@ -1,8 +1,11 @@
 //! Routes messages while a task has the conversation.
 //!
-//! Messages for the running turn go to the task's bounded inbox, with their replies. An interruption acts at once. All
-//! other messages wait for the end of the task. State: the inbox's sender and the waiting messages. They end with the
-//! actor, and the senders of lost messages get an error.
+//! Messages for the running turn go to the task's bounded inbox, with their replies. An interruption acts at once. A
+//! change of the model, the instructions or the tools is refused while a turn runs. All other messages wait for the end
+//! of the task.
+//!
+//! State: the inbox's sender, and the replies to interruptions. They end with the actor, and the senders of lost
+//! messages get an error.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,7 +33,7 @@ pub(crate) struct RunningTask {
     pub(crate) job: Job,
     /// The callers that wait for the end of an interrupted turn.
     pub(crate) interrupts: Vec<ReplyTo<()>>,
-    /// Set by the task when no turn is under way any more and everything is recorded.
+    /// Set by the task when no turn runs any more and everything is recorded.
     pub(crate) turn_ended: Arc<AtomicBool>,
     /// Whether the task drives a turn.
     pub(crate) turn: DrivenTurn,
@@ -40,12 +43,13 @@ pub(crate) struct RunningTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrivenTurn {
     None,
-    /// It drives the turn after this one; `None`: the session's first turn.
+    /// It drives the turn that follows this one; `None`: the session's first turn.
     After(Option<TurnId>),
 }
 
 impl RunningTask {
-    /// Passes a message to the running turn or interrupts it. Returns a message that must wait for the end of the task.
+    /// Passes a message to the running turn, interrupts the turn, or refuses the message. Returns a message that must
+    /// wait for the end of the task.
     pub(crate) fn route(
         &mut self,
         message: SessionRequest,
@@ -97,14 +101,15 @@ impl RunningTask {
 }
 
 impl RunningTask {
-    /// Whether a turn runs or is about to run. A turn whose end was reported is over, also while the task still works.
+    /// Whether a turn runs or is about to run. A turn whose end was reported is over, even if the task still works.
     fn has_turn(&self, entry: &SessionEntry) -> bool {
         let projection = &entry.observer.projection;
         projection.status() != SessionStatus::Idle || self.turn == DrivenTurn::After(projection.last_turn())
     }
 }
 
-/// The message for the turn's inbox. It carries the reply; a message that the turn returns unprocessed goes back to its sender.
+/// The message for the turn's inbox, which carries the reply. If the turn returns the message unprocessed, it goes back
+/// to its sender. Only the sender of a steering message gets [`SessionError::NotRunning`] instead.
 fn inbox_message(
     message: SessionRequest,
     back: ReturnChannel,
@@ -205,7 +210,7 @@ fn delivery_error(receipt: Receipt, entry: &SessionEntry) -> SessionError {
     }
 }
 
-/// Answers a message that is not handled with this error.
+/// Answers a message with this error instead of handling it.
 pub(crate) fn reject(message: SessionRequest, error: SessionError) {
     fn send_error<T: Send + 'static>(reply: ReplyTo<T>, error: SessionError) {
         reply.send(Err(error));

@@ -1,6 +1,7 @@
-//! Receives what a conversation records, and passes it to the projection, the metrics, the audit log and the subscribers.
+//! Receives the events and previews of a conversation, and passes them to the projection, the metrics, the audit log and
+//! the subscribers.
 //!
-//! State: in its parts, across restarts of the session's actor.
+//! State: that of these four, in memory. It lasts across restarts of the session's actor.
 
 use std::sync::Arc;
 
@@ -36,30 +37,30 @@ impl SessionObserver {
         }
     }
 
-    /// A conversation with this many events was loaded from the journal.
+    /// Handles the load of a conversation with this many events from the journal.
     pub(crate) fn on_loaded(&self, events: u64, state: &SessionState) {
         self.hub.reset_to(events);
         self.audit.on_loaded(state);
     }
 
-    /// The session's components were built. The audit log emits what it held back until then.
+    /// Passes the session's new components to the audit log, which then emits the entries that it held back.
     pub(crate) fn on_components(&self, redactor: &Redactor, executor: Option<&dyn Executor>) {
         self.audit.set_facts(&self.key, redactor, executor);
     }
 
-    /// Updates the projection from a conversation that is at hand, and wakes the subscribers.
+    /// Derives the projection from this state of the conversation, and wakes the subscribers.
     pub(crate) fn observe(&self, state: &SessionState, events: u64, activity: TurnActivity) {
         self.projection.observe(state, events, activity);
         self.hub.notify();
     }
 
-    /// A task begins to drive the conversation, or returned it.
+    /// Sets whether a task owns the conversation, and wakes the subscribers.
     pub(crate) fn set_turn_activity(&self, activity: TurnActivity) {
         self.projection.set_activity(activity);
         self.hub.notify();
     }
 
-    /// Reports the end of a turn that was held back, if any.
+    /// Reports a turn's end that is held back, if there is one, and reports later ends at once again.
     pub(crate) fn release_turn_end(&self) {
         self.projection.release_turn_end();
         self.hub.release_turn_ends();

@@ -1,43 +1,47 @@
-//! How long the turns of a session take: when somebody whose message found its queue full may try again.
+//! Estimates how long a session's turns take, so that a caller that found the message queue full knows when to try again.
 //!
-//! A place comes free when the turn that runs is over, so the advice is what is left of a usual turn. State: a sliding average and
-//! when the turn under way began, in memory; a crash forgets both, and the next refusal guesses.
+//! A place in the queue becomes free when the running turn ends, so the advice is the remaining time of a usual turn.
+//! State: a moving average and the start of the running turn, in memory. A crash of the process loses both, and the next
+//! advice is a guess.
 
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 
-/// What is told before any turn was measured.
+/// The usual duration, before any turn was measured.
 const FIRST_GUESS: Duration = Duration::from_millis(250);
 
-/// No advice is longer, and no turn is measured beyond it: one that waits for a person takes as long as the person does.
+/// The longest advice, and the longest duration that is measured. A turn that waits for a person takes as long as the
+/// person does.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long turns take.
+/// The estimated duration of a session's turns.
 #[derive(Debug, Default)]
 pub(crate) struct TurnDurationEstimate {
-    /// On a sliding average.
+    /// The moving average of the measured durations.
     usual: Option<Duration>,
-    /// When the turn under way is as old as one is measured.
+    /// The time at which the running turn reaches the age [`LONGEST`].
     aged: Option<Deadline>,
 }
 
 impl TurnDurationEstimate {
-    /// A turn begins.
+    /// Starts the measurement of a turn.
     pub(crate) fn start(&mut self) {
         self.aged = Some(SystemClock.deadline(LONGEST));
     }
 
-    /// The turn is over. One whose beginning was not seen, as another incarnation began it, says nothing.
+    /// Ends the measurement of the turn. Does nothing if its start was not observed, for example because the turn began
+    /// in another process.
     pub(crate) fn finish(&mut self) {
         let Some(aged) = self.aged.take() else { return };
         let took = age(aged);
-        // A quarter of what is new: sessions have few turns, and these differ.
+        // The new duration weighs a quarter: sessions have few turns, and their durations differ.
         self.usual =
             Some(self.usual.map_or(took, |usual| (usual.saturating_mul(3).saturating_add(took)) / 4));
     }
 
-    /// When the turn under way may be over. One that takes longer than usual may take as long again.
+    /// The estimated time until the running turn ends, or a usual turn's duration if none runs. A turn that has run
+    /// longer than usual is expected to run as long again.
     pub(crate) fn retry_after(&self) -> Duration {
         let usual = self.usual.unwrap_or(FIRST_GUESS);
         let ran = self.aged.map(age).unwrap_or_default();
@@ -46,7 +50,7 @@ impl TurnDurationEstimate {
     }
 }
 
-/// How old a turn is that will be [`LONGEST`] old then.
+/// The age of a turn that reaches [`LONGEST`] at this time.
 fn age(aged: Deadline) -> Duration {
     LONGEST.saturating_sub(SystemClock.remaining(aged))
 }

@@ -1,11 +1,16 @@
-//! Recording which files a turn created or changed: behind its end and behind what was brought back, and before anybody hears of it.
+//! Records which files a turn created or changed.
 //!
-//! Only a turn that ran tools is asked for, and only one that produced something, or whose files are not all known, has a further event,
-//! which is told. Each store of the session's parts is asked once ([`OutputStore::turn_outputs`]), within bounds of time. Where one fails,
-//! nothing is recorded, and all are asked again at the next occasion: before the next turn begins, or when the session is revived. What
-//! can be had then is recorded, and that it is not all.
+//! This happens after the turn's end and the copy from the sandbox, and before subscribers see the end. The task asks
+//! for files only after a turn that ran tools. It records an event only if the turn produced files, or if some of its
+//! files may be missing from the list.
 //!
-//! State: what is recorded, and in memory which turn produced nothing. A crash between a turn's end and its files is such an occasion, too.
+//! Each store of the session's components is asked once ([`OutputStore::turn_outputs`]), with a time limit. If one
+//! fails, nothing is recorded, and a later task asks all stores again: before the next turn at the latest, or when the
+//! session is revived. The second attempt records the files that it gets. If a store fails again, the event says that
+//! the list is incomplete.
+//!
+//! State: the recorded events, and in memory the last turn that produced no files. After a crash between a turn's end
+//! and the record of its files, the second attempt follows as after a failure.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -25,23 +30,24 @@ use tokio_util::sync::CancellationToken;
 use super::copy_out::SHUTDOWN_TIMEOUT;
 use crate::session::lifecycle::session_entry::SessionEntry;
 
-/// How long it may take after a turn.
+/// The time limit for listing the files right after a turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// When it is looked.
+/// When the files are listed.
 pub(crate) enum RecordTrigger<'a> {
-    /// The turn has just ended. Cancelled where nobody wants to wait any more.
+    /// The turn has just ended. The token is cancelled when the turn is interrupted or the actor stops. From then on,
+    /// the shorter time limit applies.
     TurnEnded(&'a CancellationToken),
-    /// It was not to be had then.
+    /// An earlier attempt failed, or a crash prevented it.
     Retry,
 }
 
-/// Whether it is to be recorded which files the session's last turn produced.
+/// Whether the files of the session's last turn still have to be recorded.
 pub(crate) fn is_recording_due(state: &SessionState, outputs: &[Arc<dyn OutputStore>]) -> bool {
     !outputs.is_empty() && state.turn().is_none() && state.has_run_tools() && state.files_due().is_some()
 }
 
-/// Records the files of the last turn, where that is due.
+/// Records the files of the last turn, if that is due.
 pub(crate) async fn record_outputs(
     conversation: &mut Conversation,
     entry: &SessionEntry,
@@ -84,7 +90,8 @@ pub(crate) async fn record_outputs(
         }
     }
     if let RecordTrigger::Retry = trigger {
-        // A later listing has less exact dates, so files that an earlier turn left unchanged are skipped.
+        // A later listing has less exact times, so it may contain files of earlier turns. Files that are unchanged since
+        // they were recorded are skipped.
         let is_changed = |file: &SessionFile| {
             file.digest.is_none()
                 || !record.known.iter().any(|known| {
@@ -108,7 +115,7 @@ pub(crate) async fn record_outputs(
     }
 }
 
-/// What each store says; nothing, where it failed, which is logged.
+/// The files from each store; `None` if the store failed, panicked or took too long, which is logged.
 async fn query_stores(
     key: &SessionKey,
     outputs: &[Arc<dyn OutputStore>],

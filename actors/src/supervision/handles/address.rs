@@ -1,8 +1,8 @@
 //! The address of a worker: a bounded queue that stays valid over the worker's restarts.
 //!
-//! The mailboxes of `ractor` are unbounded, so the bound is enforced before: each message carries one of a fixed number
-//! of permits. The permit returns when the message is handled or lost with its receiver. A full queue is an immediate
-//! error.
+//! The mailboxes of `ractor` are unbounded, so the address enforces the bound: each message carries one of a fixed
+//! number of permits. The permit is released when the worker takes the message, or when the message is dropped with its
+//! mailbox. A full queue is an immediate error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ pub(crate) struct WorkerEndpoint<M: Send + 'static> {
 
 /// Sends messages to the running incarnation of a worker. Cheap to clone.
 ///
-/// A message is handled at most once. Messages that wait for an incarnation that ends are lost with it; their callers
-/// get [`CallError::Lost`].
+/// A message is handled at most once. If an incarnation ends, the messages that wait for it are lost. Their callers get
+/// [`CallError::Lost`].
 pub struct Address<M: Send + 'static> {
     endpoint: Arc<WorkerEndpoint<M>>,
 }
 
-/// A message that was not sent; it is returned.
+/// The error for a message that was not sent. It returns the message.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError<M> {
@@ -107,12 +107,12 @@ impl<M: Send + 'static> Address<M> {
         match Arc::clone(&self.endpoint.gauge.room).try_acquire_owned() {
             Ok(permit) => self.deliver(message, permit),
             Err(TryAcquireError::NoPermits) => Err(SendError::Full(message)),
-            // The room is never closed.
+            // The semaphore is never closed.
             Err(TryAcquireError::Closed) => Err(SendError::NotRunning(message)),
         }
     }
 
-    /// Sends a message as soon as there is room. Waiting senders are served in order.
+    /// Sends a message as soon as the queue has room. Waiting senders are served in order.
     ///
     /// # Errors
     /// If no incarnation runs, or there was no room before the deadline. The error returns the message.
@@ -136,15 +136,15 @@ impl<M: Send + 'static> Address<M> {
                 Err(SendError::NotRunning(message))
             }
             Err(error) => {
-                // These are of actors of another type, and an `ActorRef` has the type of its messages.
+                // `ractor` returns other errors only for a wrong message type, and an `ActorRef` excludes that.
                 tracing::error!(actor = %self.endpoint.id, %error, "a message is lost");
                 Ok(())
             }
         }
     }
 
-    /// Sends a message with a [`Reply`], and waits for the answer until the deadline. A later answer is dropped; the
-    /// work may have been done nevertheless.
+    /// Sends a message with a [`Reply`], and waits for the answer until the deadline. Sending itself does not wait. A
+    /// later answer is dropped, but the actor may have done the work.
     ///
     /// # Errors
     /// If the message was not sent, or no answer came.
@@ -178,7 +178,7 @@ impl<M: Send + 'static> Address<M> {
     }
 
     /// Sends one message to `watcher` when the last incarnation is gone; `None` before the first. `message` should only
-    /// create the message. If `watcher` is gone or full by then, the message is dropped.
+    /// create the message. If `watcher` does not run or its queue is full, the message is dropped.
     #[must_use]
     pub fn monitor_into<W: Send + 'static>(
         &self,
@@ -193,7 +193,7 @@ impl<M: Send + 'static> Address<M> {
         }))
     }
 
-    /// Kills the running incarnation, whatever it awaits. Its supervisor treats that as an abnormal exit.
+    /// Kills the running incarnation at its next await. The supervisor treats this as an abnormal exit.
     pub fn kill(&self) {
         if let Some(incarnation) = self.endpoint.slot.incarnation() {
             incarnation.kill();

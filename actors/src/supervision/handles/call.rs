@@ -3,9 +3,9 @@
 use conjure_base::{Clock, Deadline, SystemClock};
 use tokio::sync::oneshot;
 
-/// The reply channel of a call. It travels in the message.
+/// The reply channel of a call. The message carries it to the actor.
 ///
-/// Dropping it without an answer, as the end of an actor does, tells the caller that the call is lost.
+/// If it is dropped without an answer, for example because the actor ends, the caller gets [`CallError::Lost`].
 #[derive(Debug)]
 pub struct Reply<R> {
     answer: oneshot::Sender<R>,

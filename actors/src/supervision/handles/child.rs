@@ -18,7 +18,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// `endpoint` is the child's endpoint, whose type only the owner of an address knows.
+    /// `endpoint` is type-erased, because a supervisor does not know the message types of its children.
     pub(crate) const fn new(
         id: ChildId,
         endpoint: Arc<dyn Any + Send + Sync>,
@@ -45,7 +45,7 @@ impl Child {
         self.incarnation.as_ref().map(Monitor::of)
     }
 
-    /// Kills this incarnation, whatever it awaits. Its supervisor treats that as an abnormal exit.
+    /// Kills this incarnation at its next await. The supervisor treats this as an abnormal exit.
     pub fn kill(&self) {
         if let Some(incarnation) = &self.incarnation {
             incarnation.kill();

@@ -1,9 +1,10 @@
-//! The scope below a worker in which other actors run. They are started when they are first needed, and end with the
-//! worker.
+//! The scope for actors below a worker. The worker starts them when it first needs them, and they end with it.
 //!
-//! They belong to the worker as its joined work does ([`Context::spawn_joined`](crate::supervision::Context::spawn_joined)). They
-//! are stopped after the worker, in order, and the worker counts as gone, and is restarted, only when nothing of them
-//! is left. If the worker was killed, they are killed as well. Nobody restarts them automatically.
+//! They belong to the worker, like its joined work
+//! ([`Context::spawn_joined`](crate::supervision::Context::spawn_joined)):
+//! - They are stopped after the worker, in order. If the worker was killed, they are killed as well.
+//! - The worker counts as gone, and is restarted, only when nothing of them is left.
+//! - No supervisor restarts them.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -24,7 +25,7 @@ use crate::supervision::specs::spec::ChildSpec;
 #[derive(Clone)]
 pub struct ChildScope {
     pub(crate) incarnation: Arc<Incarnation>,
-    /// Weak, because a scope that somebody keeps must not keep the incarnation.
+    /// Weak, so that a stored scope does not keep the incarnation alive.
     pub(crate) guard: Weak<IncarnationGuard>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) background: TaskTracker,
@@ -32,11 +33,12 @@ pub struct ChildScope {
 
 impl ChildScope {
     /// Starts an actor in this scope, and returns when its start has ended. The start continues if the caller stops
-    /// waiting. The caller must ensure that nothing is left of an earlier incarnation.
+    /// waiting. The caller must ensure that nothing of an earlier incarnation of this actor is left.
     ///
     /// # Errors
-    /// [`StartError::Failed`] if it did not start; [`RequestError::NotRunning`] if the worker has ended;
-    /// [`RequestError::DeadlinePassed`] if it took too long and may still start.
+    /// - [`StartError::Failed`] if the actor did not start.
+    /// - [`RequestError::NotRunning`] if the worker has ended.
+    /// - [`RequestError::DeadlinePassed`] if the start took too long. The actor may still start.
     pub async fn start(&self, spec: Arc<ChildSpec>, deadline: Deadline) -> Result<(), StartError> {
         let is_over = || RequestError::NotRunning(self.incarnation.id().clone());
         let guard = self.guard.upgrade().ok_or_else(is_over)?;
@@ -44,7 +46,7 @@ impl ChildScope {
         let (teller, started) = oneshot::channel();
         let child_scope = self.clone();
         let running = async move {
-            // The worker is there for as long.
+            // The guard keeps the worker's incarnation from being gone while the child runs.
             let _guard = guard;
             let parent = &child_scope.incarnation.node;
             let node = Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), Some(parent));

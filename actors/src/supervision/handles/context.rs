@@ -1,4 +1,4 @@
-//! The context of a worker: its identity, and its tracked work.
+//! The context of a worker: its identity and its tracked work.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,17 +26,18 @@ pub struct Context<M: Send + 'static> {
 struct Inner<M: Send + 'static> {
     address: Address<M>,
     incarnation: Arc<Incarnation>,
-    /// Weak, because a context that somebody keeps must not keep the incarnation.
+    /// Weak, so that a stored context does not keep the incarnation alive.
     guard: Weak<IncarnationGuard>,
-    /// Cancelled when the actor has ended, and with it the work that it started.
+    /// Cancelled when the actor has ended. This cancels the work that it started.
     shutdown: CancellationToken,
     jobs: TaskTracker,
-    /// Tracks work that runs as long as the actor does.
+    /// Tracks background work, which does not keep the actor from being idle.
     background: TaskTracker,
     idle_timer: Option<Arc<IdleTimer>>,
 }
 
-/// Tracked work is running: the actor is neither gone nor idle meanwhile.
+/// Held while tracked work runs, so that the incarnation is not gone meanwhile. When the work ends, the actor's idle
+/// time starts again; for background work it does not.
 struct WorkGuard {
     idle_timer: Option<Arc<IdleTimer>>,
     _guard: Arc<IncarnationGuard>,
@@ -50,8 +51,8 @@ impl Drop for WorkGuard {
     }
 }
 
-/// Work that an actor started and follows. Dropping it aborts the work at its next await. Work that blocks a thread
-/// runs to its end.
+/// The handle of tracked work. Dropping it aborts the work at its next await. Work that blocks a thread runs to its
+/// end.
 #[must_use = "dropping it aborts the work"]
 #[derive(Debug)]
 pub struct Job(AbortOnDropHandle<()>);
@@ -70,7 +71,7 @@ impl Job {
 
     /// Waits until the work has ended.
     pub async fn wait(self) {
-        // A failure of the work was reported where it happened.
+        // The task has already reported a panic of the work.
         let _ = self.0.await;
     }
 }
@@ -130,7 +131,7 @@ impl<M: Send + 'static> Context<M> {
         self.inner.incarnation.node.labels.session
     }
 
-    /// Cancelled when the supervisor asks the worker to stop. Slow handlers should watch it.
+    /// A token that is cancelled when the supervisor asks the worker to stop. Slow handlers should watch it.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
         &self.inner.incarnation.stopping
@@ -142,13 +143,14 @@ impl<M: Send + 'static> Context<M> {
         WaitReasonGuard { incarnation: Arc::clone(&self.inner.incarnation) }
     }
 
-    /// Runs `work` beside the actor, which stays responsive. The work reports its result in a message. It is aborted
-    /// when the actor ends, and the actor counts as gone only when it has ended.
+    /// Runs `work` concurrently with the actor, which stays responsive. The work should report its result in a message.
+    /// It is aborted when the actor ends. The actor counts as gone only when the work has ended.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
         self.track(&self.inner.jobs, self.work_guard(), work)
     }
 
-    /// As [`Context::spawn`], for work that runs as long as the actor does. It does not keep the actor from being idle.
+    /// Like [`Context::spawn`], for work that runs as long as the actor does. It does not keep the actor from being
+    /// idle.
     pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
         self.track(&self.inner.background, self.background(), work)
     }
@@ -161,7 +163,7 @@ impl<M: Send + 'static> Context<M> {
     ) -> Job {
         let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
         let task = async move {
-            // Dropped after the work, whatever ends it.
+            // Dropped after the work, however the work ends.
             let Some(_work_guard) = work_guard else { return };
             let work = AssertUnwindSafe(work).catch_unwind();
             tokio::select! {
@@ -177,10 +179,12 @@ impl<M: Send + 'static> Context<M> {
         Job(AbortOnDropHandle::new(tracker.spawn(task)))
     }
 
-    /// Runs `work` beside the actor to its end, whatever ends the actor. The work gets a token that is cancelled when
-    /// the actor has ended; it is not aborted. Until it ends, the actor is neither gone nor restarted. So things that
-    /// must be cleaned up in order, such as a sandbox, are gone before others replace them. The work must limit its own
-    /// time; otherwise only the end of the Tokio runtime ends it.
+    /// Runs `work` concurrently with the actor, and always to its end: it is never aborted.
+    ///
+    /// - The work gets a token that is cancelled when the actor has ended.
+    /// - Until the work ends, the actor is neither gone nor restarted. So a resource such as a sandbox is removed
+    ///   before the next incarnation creates another.
+    /// - The work must limit its own time. Otherwise only the end of the Tokio runtime ends it.
     pub fn spawn_joined<F, Fut>(&self, work: F)
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -189,7 +193,7 @@ impl<M: Send + 'static> Context<M> {
         self.run_joined(&self.inner.jobs, self.work_guard(), work);
     }
 
-    /// As [`Context::spawn_joined`], for work that runs as long as the actor does. It does not keep the actor from
+    /// Like [`Context::spawn_joined`], for work that runs as long as the actor does. It does not keep the actor from
     /// being idle.
     pub fn spawn_joined_background<F, Fut>(&self, work: F)
     where
@@ -206,9 +210,10 @@ impl<M: Send + 'static> Context<M> {
     {
         let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
         let task = async move {
-            // Dropped after the work, whatever ends it.
+            // Dropped after the work, however the work ends.
             let Some(_work_guard) = work_guard else { return };
-            // Its making, too, is the actor's code. Boxed: a future keeps what it was made of beside what it became.
+            // `work` is called inside the future, because a panic of the call must be caught too. The inner future is
+            // boxed: otherwise this one would have room for both the closure and the future that the closure returns.
             let work = AssertUnwindSafe(async move { Box::pin(work(shutdown)).await }).catch_unwind();
             if let Err(payload) = work.await {
                 tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
@@ -217,8 +222,7 @@ impl<M: Send + 'static> Context<M> {
         drop(tracker.spawn(task));
     }
 
-    /// Runs blocking `work` on a thread beside the actor. Nothing can abort it. Until it ends, the actor is neither
-    /// gone nor restarted.
+    /// Runs blocking `work` on a thread. Nothing can abort it. Until it ends, the actor is neither gone nor restarted.
     pub fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> Job {
         let incarnation = Arc::clone(&self.inner.incarnation);
         let work_guard = self.work_guard();
@@ -243,13 +247,13 @@ impl<M: Send + 'static> Context<M> {
         }
     }
 
-    /// Registers work that starts; `None` if the actor has ended.
+    /// The guard of work that starts; `None` if the actor has ended.
     fn work_guard(&self) -> Option<WorkGuard> {
         let guard = self.inner.guard.upgrade()?;
         Some(WorkGuard { idle_timer: self.inner.idle_timer.clone(), _guard: guard })
     }
 
-    /// Registers background work, which does not keep the actor busy.
+    /// The guard of background work, which does not keep the actor busy; `None` if the actor has ended.
     fn background(&self) -> Option<WorkGuard> {
         let guard = self.inner.guard.upgrade()?;
         Some(WorkGuard { idle_timer: None, _guard: guard })

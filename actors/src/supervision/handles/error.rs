@@ -14,8 +14,8 @@ pub enum StartError {
     /// A child with this id exists already.
     #[error("child `{}` is started already", .0.id())]
     AlreadyStarted(Child),
-    /// The child with this id failed too often and is in quarantine. [`crate::supervision::Supervisor::restart_child`] starts it
-    /// again, and terminating it forgets it.
+    /// The child with this id failed too often and is in quarantine. [`crate::supervision::Supervisor::restart_child`]
+    /// starts it again. [`crate::supervision::Supervisor::terminate_child`] removes it.
     #[error("child `{id}` is quarantined ({})", last_exit_text(.exit.as_ref()))]
     Quarantined {
         /// The child.
@@ -23,7 +23,7 @@ pub enum StartError {
         /// Its last exit.
         exit: Option<Exit>,
     },
-    /// The supervisor has as many children as it may. Those that wait for their restart count.
+    /// The supervisor has as many children as its capacity allows. Children that wait for their restart count.
     #[error("the supervisor has {capacity} children, as many as it may")]
     Full {
         /// The maximum number of children.
@@ -66,19 +66,19 @@ impl StartError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// It does not run now.
+    /// The supervisor does not run now.
     #[error("supervisor `{0}` is not running")]
     NotRunning(ChildId),
-    /// It is stopping, or stopped before it answered.
+    /// The supervisor is stopping, or stopped before it answered.
     #[error("supervisor `{0}` is shutting down")]
     ShuttingDown(ChildId),
-    /// Too many requests wait for it.
+    /// Too many requests wait for the supervisor.
     #[error("too many requests wait for supervisor `{0}`")]
     Overloaded(ChildId),
-    /// It did not answer in time. The request may still be carried out.
+    /// The supervisor did not answer in time. It may still carry out the request.
     #[error("supervisor `{0}` did not answer before the deadline")]
     DeadlinePassed(ChildId),
-    /// It has no such child.
+    /// The supervisor has no such child.
     #[error("there is no child `{0}`")]
     NotFound(ChildId),
 }
@@ -95,18 +95,18 @@ impl RequestError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShutdownError {
-    /// The actors that were left at the deadline were killed, and are gone.
+    /// The remaining actors were killed, and have ended.
     #[error("the tree did not stop before the deadline, and was killed:\n{still}")]
     Killed {
-        /// The actors that were left at the deadline.
+        /// The actors that ran at the deadline.
         still: Box<ActorTree>,
     },
-    /// The actors that were left were killed and still exist, because they block a thread.
+    /// The remaining actors were killed, but still exist because they block a thread.
     #[error("the tree was killed, and this is still there after {grace:?}:\n{still}")]
     Stuck {
-        /// The actors that are left.
+        /// The actors that still exist.
         still: Box<ActorTree>,
-        /// How long was waited after the kill.
+        /// How long the shutdown waited after the kill.
         grace: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! The handle of a supervisor, over all its incarnations.
+//! The handle of a supervisor, which stays valid over its restarts.
 
 use std::fmt;
 use std::pin::pin;
@@ -24,7 +24,7 @@ pub(crate) struct SupervisorEndpoint {
     pub(crate) gauge: MailboxGauge,
 }
 
-/// A handle of a supervisor, whichever incarnation runs. Cheap to clone. Dropping it has no effect.
+/// A handle of a supervisor. It stays valid over restarts. Cheap to clone. Dropping it has no effect.
 #[derive(Clone)]
 pub struct Supervisor {
     endpoint: Arc<SupervisorEndpoint>,
@@ -41,33 +41,32 @@ impl Supervisor {
         &self.endpoint.id
     }
 
-    /// Starts a child, and returns when its start has ended. If a child of this id is about to be gone, it waits for
-    /// that.
+    /// Starts a child, and returns when its start has ended. If an earlier child with this id is about to be removed,
+    /// the new child starts once the earlier one is gone.
     ///
-    /// If the caller stops waiting, the child starts nevertheless or fails; the supervisor keeps nothing for the
-    /// caller.
+    /// If the caller stops waiting, the start continues, and its result is dropped.
     ///
     /// # Errors
-    /// Why there is no child, or that one of this id exists.
+    /// Why the child was not started, for example because one with this id exists.
     pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
         let spec = Arc::new(spec);
         self.request(deadline, |reply| Request::Start { spec, reply }).await?
     }
 
-    /// Restarts a finished or quarantined child, and forgets its failures. Returns when its start has ended.
+    /// Restarts a finished or quarantined child, and resets its failure counts. Returns when its start has ended.
     ///
     /// # Errors
-    /// Why it was not restarted. A child whose start fails stays finished or quarantined.
+    /// Why the child was not restarted. If its start fails, it stays finished or quarantined.
     pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
         let id = id.clone();
         self.request(deadline, |reply| Request::Restart { id, reply }).await?
     }
 
-    /// Stops and forgets a child. Returns when nothing of it and below it is left. This cancels a pending restart and
+    /// Stops and removes a child. Returns when nothing of it and below it is left. This cancels a pending restart and
     /// ends a quarantine.
     ///
     /// # Errors
-    /// If there is no such child, or the request did not reach the supervisor.
+    /// If there is no such child, or the supervisor did not answer.
     pub async fn terminate_child(&self, id: &ChildId, deadline: Deadline) -> Result<(), RequestError> {
         let id = id.clone();
         self.request(deadline, |reply| Request::Terminate { id, reply }).await?
@@ -111,14 +110,14 @@ impl Supervisor {
         ChildCounts::of(&self.children())
     }
 
-    /// A child.
+    /// The child with this id.
     #[must_use]
     pub fn child(&self, id: &ChildId) -> Option<ActorInfo> {
         self.node()?.child(id).map(|child| ActorInfo::of(&child))
     }
 
-    /// Waits until a child will not run by itself: it is finished, quarantined, or does not exist (`None`). Asks no
-    /// actor.
+    /// Waits until a child does not run any more and will not be restarted automatically. The child is then finished,
+    /// quarantined, or does not exist (`None`). Asks no actor.
     ///
     /// # Errors
     /// If that did not happen before the deadline, or the supervisor has never run.
@@ -164,7 +163,7 @@ impl Supervisor {
         self.endpoint.slot.incarnation().map(|incarnation| Monitor::of(&incarnation))
     }
 
-    /// Kills the running incarnation and everything below it, in no order.
+    /// Kills the running incarnation and everything below it, in no particular order.
     pub fn kill(&self) {
         if let Some(incarnation) = self.endpoint.slot.incarnation() {
             incarnation.kill();

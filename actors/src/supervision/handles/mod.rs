@@ -1,4 +1,4 @@
-//! What those outside of an actor hold: addresses, handles, monitors, and the context that a worker is given.
+//! The handles of actors: addresses, supervisor handles, monitors, and the context of a worker.
 
 pub(super) mod address;
 pub(super) mod call;

@@ -1,4 +1,4 @@
-//! A monitor reports, once, that an incarnation is gone.
+//! Monitors: each reports once that an incarnation is gone.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use crate::supervision::running::incarnation::Incarnation;
 use crate::supervision::specs::exit::Exit;
 use crate::supervision::specs::id::ChildId;
 
-/// The report that an incarnation is gone, and everything below it.
+/// The report that an incarnation and everything below it are gone.
 #[derive(Debug, Clone)]
 pub struct Down {
     /// The actor.
@@ -22,8 +22,8 @@ pub struct Down {
     pub exit: Exit,
 }
 
-/// A future of the one [`Down`] of an incarnation, also if the incarnation is already gone. Dropping it ends the
-/// monitor.
+/// A future that resolves to the [`Down`] of an incarnation. It also resolves if the incarnation is already gone.
+/// Dropping it ends the monitor.
 #[derive(Debug)]
 #[must_use = "dropping a monitor ends the watch"]
 pub struct Monitor {
@@ -31,8 +31,8 @@ pub struct Monitor {
     end: oneshot::Receiver<Down>,
 }
 
-/// A monitor that sends a message to an actor with the one [`Down`] of an incarnation. Dropping it ends the monitor; a
-/// message on its way still arrives.
+/// A monitor that sends the [`Down`] of an incarnation to an actor, once. Dropping it ends the monitor, but a message
+/// that was sent still arrives.
 #[derive(Debug)]
 #[must_use = "dropping a watch ends it"]
 pub struct MessageMonitor {
@@ -43,7 +43,7 @@ pub struct MessageMonitor {
 impl Monitor {
     pub(crate) fn of(incarnation: &Arc<Incarnation>) -> Self {
         let (teller, end) = oneshot::channel();
-        // The watcher may be gone by now.
+        // The receiver may have been dropped.
         let watch = MessageMonitor::of(incarnation, move |down| drop(teller.send(down)));
         Self { watch, end }
     }
@@ -59,14 +59,15 @@ impl Future for Monitor {
     type Output = Down;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Down> {
-        // The other end is used before it is dropped: by the end of a life that we keep.
+        // The sender is stored in the incarnation, which this monitor holds, and it sends before it is dropped. So an
+        // error is not expected here.
         let told = ready!(Pin::new(&mut self.end).poll(cx));
         Poll::Ready(told.unwrap_or_else(|_| self.watch.down(self.watch.incarnation.exit())))
     }
 }
 
 impl MessageMonitor {
-    /// Calls `tell` with the one [`Down`] when the incarnation is gone; here, if it is already.
+    /// Calls `tell` once with the [`Down`], when the incarnation is gone. If it is already gone, calls `tell` at once.
     pub(crate) fn of(incarnation: &Arc<Incarnation>, tell: impl FnOnce(Down) + Send + 'static) -> Self {
         let mut watch = Self { incarnation: Arc::clone(incarnation), number: None };
         let down = watch.down(Exit::Killed);

@@ -10,40 +10,40 @@ pub(crate) struct Child {
     pub(crate) id: ChildId,
     pub(crate) policy: ChildPolicy,
     pub(crate) phase: Phase,
-    /// How often it was spawned.
+    /// How often it was spawned. This is also the number of its last generation.
     pub(crate) spawned: u64,
-    /// Why it is being started for the first time; `None` after its first successful start.
+    /// Why it is started, if boot or a request started it. `None` after that start succeeded, and for a final child.
     pub(crate) start_cause: Option<StartCause>,
-    /// When the start of this incarnation succeeded.
+    /// When the start of this incarnation succeeded; `None` before.
     pub(crate) up_since: Option<Uptime>,
-    /// Set if it is about to be stopped, with what follows then.
+    /// Set if the child runs but will be stopped: the step that follows its exit.
     pub(crate) marked: Option<AfterExit>,
     /// Failures since it last ran for its healthy time.
     pub(crate) failures: u32,
     /// Failed starts in a row.
     pub(crate) failed_starts: u32,
-    /// Its own restarts, if each child has its own restart limit.
+    /// Its own restarts. Used if each child has its own restart limit.
     pub(crate) window: IntensityWindow,
     /// Callers that wait for its start.
     pub(crate) start_callers: Vec<(RequestId, StartRequester)>,
     /// Callers that wait for its end.
     pub(crate) stop_callers: Vec<RequestId>,
-    /// What takes its id once it is gone.
+    /// The new child that takes its id once it is gone.
     pub(crate) successor: Option<Successor>,
 }
 
-/// Why a child that has not started yet is being started. It decides what follows a failure.
+/// Why boot or a request starts a child. It decides what follows a failed start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartCause {
-    /// It is one of the first children; the supervisor does not start without it.
+    /// It is an initial child. The supervisor does not start without it.
     Boot,
-    /// A caller requested it. The caller gets the error, and the child is forgotten.
+    /// A caller requested the child. The caller gets the error, and the child is removed.
     StartRequest,
-    /// A caller requested its restart. The caller gets the error, and the child stays what it was.
+    /// A caller requested its restart. The caller gets the error, and the child returns to this state.
     RestartRequest(FinalState),
 }
 
-/// The state of a child that neither runs nor will.
+/// The state of a child that does not run and is not restarted automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FinalState {
     Finished(ExitClass),
@@ -52,16 +52,16 @@ pub(crate) enum FinalState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartRequester {
-    /// This request brought the child.
+    /// This request brought the child's spec, or restarts it.
     First,
-    /// This request wanted a child with the same id.
+    /// This request came later, for a child with the same id.
     Later,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Successor {
     pub(crate) policy: ChildPolicy,
-    /// The first of them brought the spec.
+    /// The waiting callers. The first one brought the spec.
     pub(crate) start_callers: Vec<(RequestId, StartRequester)>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Phase {
     Waiting,
     Starting,
     Up,
-    /// Something of it still exists.
+    /// It is stopping or has ended, and something of it still exists.
     Leaving {
         stop_requested: StopRequested,
         after_exit: AfterExit,
@@ -84,16 +84,16 @@ pub(crate) enum Phase {
 /// Whether a child that is leaving was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopRequested {
-    /// It stops by itself.
+    /// It stops or ended by itself.
     No,
-    /// It was stopped, and is killed if a timer expires.
+    /// The supervisor stopped it. It is killed if a timer expires.
     Yes,
 }
 
-/// What follows when a child is gone.
+/// The step that follows when a child is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterExit {
-    /// Its exit decides.
+    /// The child stops by itself, and its exit will decide.
     Undecided,
     Remove,
     Finish(FinalState),
@@ -121,7 +121,7 @@ impl Child {
         }
     }
 
-    /// Whether its actor runs and its end is not decided.
+    /// Whether its actor runs and the next step is not decided.
     pub(crate) const fn is_living(&self) -> bool {
         matches!(
             self.phase,
@@ -135,7 +135,7 @@ impl Child {
         matches!(self.phase, Phase::Leaving { .. })
     }
 
-    /// Whether its later siblings need not wait for it: it runs, or it will not.
+    /// Whether later siblings need not wait for this child: it runs, or it will not be started again.
     pub(crate) const fn is_settled(&self) -> bool {
         match self.phase {
             Phase::Up => self.marked.is_none(),
@@ -148,7 +148,8 @@ impl Child {
         }
     }
 
-    /// Whether it will not or may not come back. Another child can take its id when it is gone.
+    /// Whether the child is leaving and may not come back. A new child can take its id when it is gone. A child that is
+    /// leaving for a restart or for quarantine keeps its id.
     pub(crate) const fn is_departing(&self) -> bool {
         matches!(
             self.phase,
@@ -161,7 +162,7 @@ impl Child {
         )
     }
 
-    /// Forgets its failures.
+    /// Resets its failure counts.
     pub(crate) fn clear_failures(&mut self) {
         self.failures = 0;
         self.failed_starts = 0;

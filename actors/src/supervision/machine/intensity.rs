@@ -12,14 +12,14 @@ pub(crate) enum IntensityCheck {
     Exceeded,
 }
 
-/// The times of the last restarts: never more than the limit plus one.
+/// The times of the last restarts. It holds at most one more than the limit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IntensityWindow {
     restarts: VecDeque<Uptime>,
 }
 
 impl IntensityWindow {
-    /// Counts a restart now.
+    /// Counts a restart at `now`, and checks the limit.
     pub(crate) fn count(&mut self, now: Uptime, intensity: Intensity) -> IntensityCheck {
         while self.restarts.front().is_some_and(|earlier| now.since(*earlier) > intensity.period()) {
             self.restarts.pop_front();

@@ -25,7 +25,8 @@ impl Machine {
         }
     }
 
-    /// The id is taken, by a running child or by one that is leaving. In the second case the request waits.
+    /// Handles a start request for an id that is taken. If the child with this id is departing, the request waits until
+    /// it is gone.
     fn start_existing(&mut self, request: RequestId, key: ChildKey, policy: ChildPolicy) {
         let Some(child) = self.children.get_mut(&key) else { return };
         if child.is_departing() {
@@ -60,7 +61,7 @@ impl Machine {
         };
         let final_state = match child.phase {
             Phase::Final(final_state) => final_state,
-            // Another caller wants it as well, and its start has not ended.
+            // Another caller has requested its start, which has not ended.
             Phase::Waiting | Phase::Starting if child.start_cause.is_some() => {
                 return self.await_start(key, request, StartRequester::Later);
             }
@@ -83,7 +84,7 @@ impl Machine {
         child.stop_callers.push(request);
         let superseded = child.successor.take();
         if child.marked.is_some() {
-            // Its turn to stop comes, in order; after that it is not started again.
+            // It is stopped when its turn in the stop order comes, and is then removed.
             child.marked = Some(AfterExit::Remove);
         } else if child.is_living() {
             self.stop_child(now, key, AfterExit::Remove);
@@ -91,7 +92,7 @@ impl Machine {
             child.phase =
                 Phase::Leaving { stop_requested: StopRequested::Yes, after_exit: AfterExit::Remove };
         } else {
-            // It does not run: a restart that was pending is cancelled with it.
+            // It does not run. A pending restart is cancelled with it.
             self.remove(key, RequestReply::Cancelled);
         }
         for (request, _) in superseded.into_iter().flat_map(|successor| successor.start_callers) {

@@ -1,4 +1,4 @@
-//! The restart decision: what follows when a child has ended by itself.
+//! The restart decision: it selects what follows when a child has ended by itself.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::types::{ChildKey, ChildrenKind, Effect, StopCause, Uptime};
 use crate::supervision::specs::exit::ExitClass;
 use crate::supervision::specs::policy::{AutoShutdown, IntensityScope, OnLimit};
 
-/// What follows the end of a child.
+/// The decision after the end of a child.
 enum RestartDecision {
-    /// This happens to the child, and nothing to the others.
+    /// This step follows for the child. The other children are not affected.
     ChildOnly(AfterExit),
-    /// The child is finished, which may stop the supervisor.
+    /// The child is finished, which may stop the supervisor (automatic shutdown).
     Finished(AfterExit),
     /// The child is restarted, and its group with it.
     Restart { due: Uptime },
@@ -55,7 +55,7 @@ impl Machine {
         };
         let never_up = child.up_since.is_none();
         match child.start_cause.filter(|_| never_up) {
-            // The first start: its caller gets the error, and this is no restart.
+            // A requested or initial start failed. It does not count as a restart, and its callers get the error.
             Some(StartCause::Boot) if self.phase == SupervisorPhase::Starting => {
                 return RestartDecision::GiveUp(StopCause::StartFailed(key));
             }
@@ -67,7 +67,7 @@ impl Machine {
             }
             None => {}
         }
-        // Whatever ended it, an incarnation that did not get through its start did not end well.
+        // An incarnation that ended during its start counts as a failed start, whatever its exit.
         let exit = if never_up { ExitClass::StartFailed } else { exit };
         if child.policy.restart.wants(exit) {
             if never_up {
@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// One more restart, if it is allowed.
+    /// Counts one more restart, and allows it within the limits. Otherwise gives up the child or the supervisor.
     fn try_restart(&mut self, now: Uptime, key: ChildKey, random: u64) -> RestartDecision {
         let Some(child) = self.children.get_mut(&key) else {
             return RestartDecision::ChildOnly(AfterExit::Remove);
@@ -108,7 +108,7 @@ impl Machine {
         }
     }
 
-    /// The child failed too often; its siblings continue.
+    /// Gives up a child that failed too often. Its siblings are not affected.
     fn give_up(&mut self, key: ChildKey) -> RestartDecision {
         match self.policy.children_kind {
             ChildrenKind::Dynamic { on_limit: OnLimit::Remove, .. } => {
@@ -121,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// What is kept of a finished child: nothing of a temporary one, or below a dynamic supervisor.
+    /// What follows for a finished child. It is removed if it is temporary or its supervisor is dynamic.
     fn final_state_of(&self, key: ChildKey, exit: ExitClass) -> AfterExit {
         let is_kept = !self.is_dynamic()
             && self.children.get(&key).is_some_and(|child| !child.policy.restart.is_temporary());
@@ -149,7 +149,7 @@ impl Machine {
     }
 }
 
-/// The delay of the next restart. Counts one more failure.
+/// Returns the delay before the next restart, and counts one more failure.
 fn next_delay(child: &mut Child, now: Uptime, random: u64) -> Duration {
     let backoff = child.policy.backoff;
     if child.up_since.is_some_and(|since| now.since(since) >= backoff.healthy()) {

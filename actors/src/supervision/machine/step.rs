@@ -1,4 +1,4 @@
-//! The state machine: its state, its single entry point, and the meaning of each report of a child.
+//! The state machine: its state, its single entry point, and the handling of each report about a child.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,7 +21,7 @@ pub(crate) struct Machine {
     pub(super) children: BTreeMap<ChildKey, Box<Child>>,
     pub(super) keys: HashMap<ChildId, ChildKey>,
     pub(super) timers: Timers,
-    /// The restarts of all children, if they share a limit.
+    /// The restarts of all children. Used if they share a limit.
     pub(super) window: IntensityWindow,
     pub(super) last_key: u64,
     pub(super) effects: Vec<Effect>,
@@ -64,7 +64,7 @@ impl Machine {
         std::mem::take(&mut self.effects)
     }
 
-    /// When the machine needs an [`Input::Tick`].
+    /// The time at which the machine needs an [`Input::Tick`].
     pub(crate) fn next_timer(&self) -> Option<Uptime> {
         self.timers.next()
     }
@@ -98,12 +98,13 @@ impl Machine {
         }
     }
 
-    /// Whether a report is about the current incarnation. Late reports, and those of unknown children, change nothing.
+    /// Whether a report is about the current incarnation. Late reports, and those about unknown children, change
+    /// nothing.
     pub(crate) fn is_current(&self, key: ChildKey, generation: Generation) -> bool {
         self.children.get(&key).is_some_and(|child| child.spawned == generation.0)
     }
 
-    /// The last spawned incarnation of a child.
+    /// The generation of the last spawned incarnation of a child.
     pub(crate) fn generation(&self, key: ChildKey) -> Option<Generation> {
         self.children.get(&key).map(|child| Generation(child.spawned))
     }
@@ -127,7 +128,7 @@ impl Machine {
         }
     }
 
-    /// A child stops by itself. It has a time limit.
+    /// Handles the report that a child stops by itself. Its shutdown timeout applies.
     fn child_leaving(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get(&key) else { return };
         if child.phase != Phase::Up || child.marked.is_some() {
@@ -143,7 +144,7 @@ impl Machine {
         }
     }
 
-    /// Nothing of a child is left, so the next step follows.
+    /// Handles the report that nothing of a child is left, and takes the decided step.
     fn child_gone(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get_mut(&key) else { return };
         let Phase::Leaving { after_exit, .. } = child.phase else { return };
@@ -176,7 +177,7 @@ impl Machine {
     fn reply_to_start_callers(&self, key: ChildKey) -> RequestReply {
         match (self.phase, self.children.get(&key).map(|child| &**child)) {
             (SupervisorPhase::Stopping(_), _) => RequestReply::ShuttingDown,
-            // It ended by itself: the callers that waited for its start get the error.
+            // It ended by itself, so the callers that wait for its start get the error.
             (_, Some(Child { phase: Phase::Leaving { stop_requested: StopRequested::No, .. }, .. })) => {
                 RequestReply::StartFailed { key }
             }
@@ -189,7 +190,7 @@ impl Machine {
             match self.children.get(&key).map(|child| child.phase) {
                 Some(Phase::Leaving { .. }) => self.effects.push(Effect::Kill { key }),
                 Some(Phase::Pending { .. }) if self.is_dynamic() => self.spawn(key),
-                // In order, its turn is found when all is looked over.
+                // An ordered supervisor starts the child in `advance`, when its turn comes.
                 _ => {}
             }
         }
@@ -223,7 +224,7 @@ impl Machine {
         self.enter(key, Phase::Starting);
     }
 
-    /// Stops a running child by its policy.
+    /// Stops a running child as its shutdown policy says.
     pub(super) fn stop_child(&mut self, now: Uptime, key: ChildKey, after_exit: AfterExit) {
         let Some(child) = self.children.get_mut(&key) else { return };
         child.marked = None;
@@ -240,7 +241,7 @@ impl Machine {
         }
     }
 
-    /// Forgets a child of which nothing is left. Its successor takes its id.
+    /// Removes a child of which nothing is left. Its successor takes its id.
     pub(super) fn remove(&mut self, key: ChildKey, start_reply: RequestReply) {
         let Some(child) = self.children.remove(&key) else { return };
         self.keys.remove(&child.id);
@@ -286,13 +287,13 @@ impl Machine {
         matches!(self.phase, SupervisorPhase::Stopping(_) | SupervisorPhase::Terminated)
     }
 
-    /// Handles the first news of a child's end. What follows is decided once.
+    /// Handles the first report of a child's end. Later ones have no effect, so the next step is decided once.
     fn child_ended(&mut self, now: Uptime, key: ChildKey, exit: ExitClass, random: u64) {
         let Some(child) = self.children.get_mut(&key) else { return };
         if !child.is_living() {
             return;
         }
-        // It was about to be stopped anyway.
+        // It was going to be stopped, so the step that follows is known.
         if let Some(after_exit) = child.marked.take() {
             self.timers.clear(key);
             return self.enter(key, Phase::Leaving { stop_requested: StopRequested::Yes, after_exit });
@@ -301,7 +302,7 @@ impl Machine {
     }
 }
 
-/// The timers, in order.
+/// The timers of all children, ordered by time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timers {
     order: BTreeSet<(Uptime, ChildKey)>,
@@ -309,7 +310,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Sets the only timer of a child.
+    /// Sets the timer of a child, which has at most one.
     pub(crate) fn set(&mut self, key: ChildKey, at: Uptime) {
         self.clear(key);
         self.of.insert(key, at);
@@ -326,7 +327,7 @@ impl Timers {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Takes the first timer that has expired.
+    /// Removes the first timer that has expired, and returns its child.
     pub(crate) fn pop(&mut self, now: Uptime) -> Option<ChildKey> {
         let (at, key) = *self.order.first()?;
         if at > now {

@@ -1,5 +1,5 @@
-//! Actions on several children: the group of a failed child, all of them at the end, and the order in which they stop
-//! and start.
+//! Actions on several children: the restart of a group, the stop of all children, and the order in which they stop and
+//! start.
 
 use super::child::{AfterExit, Phase, StartCause, StopRequested, next_key};
 use super::step::{Machine, SupervisorPhase};
@@ -7,7 +7,8 @@ use super::types::{ChildKey, ChildrenKind, Effect, RequestReply, StopCause, Upti
 use crate::supervision::specs::policy::Strategy;
 
 impl Machine {
-    /// Marks the group of `key`: it stops in reverse order, and all members are restarted at the same time.
+    /// Marks the group of the failed child `key` for a restart. The group stops in reverse order. Its members are
+    /// restarted at `due` or later.
     pub(super) fn mark_group(&mut self, key: ChildKey, due: Uptime) {
         let from = match self.policy.children_kind {
             ChildrenKind::Ordered { strategy: Strategy::OneForAll, .. } => ChildKey(0),
@@ -41,14 +42,15 @@ impl Machine {
                 };
             }
             Phase::Pending { due: before } => self.enter(key, Phase::Pending { due: due.max(before) }),
-            // As in OTP, one that was done is started with its group.
+            // As in OTP, a finished child is started again with its group.
             Phase::Final(_) => self.enter(key, Phase::Pending { due }),
-            // It was not started yet, it is not coming back, or it says by itself what becomes of it.
+            // A waiting child is not started yet. A leaving child will not come back, or its own exit decides.
             Phase::Waiting | Phase::Leaving { .. } => {}
         }
     }
 
-    /// Starts to stop: forgets what does not run, and stops what runs.
+    /// Starts to stop the supervisor. Children that do not run are removed; the others are stopped, or marked if they
+    /// have an order.
     pub(super) fn begin_stop(&mut self, now: Uptime, cause: StopCause) {
         if self.is_stopping() {
             return;
@@ -81,7 +83,8 @@ impl Machine {
         }
     }
 
-    /// Advances everything that has an order: which child stops next, which may start, and whether all are done.
+    /// Advances everything that has an order: which child stops next, which child may start, and whether the supervisor
+    /// has started or ended.
     pub(super) fn advance(&mut self, now: Uptime) {
         if !self.is_dynamic() {
             self.stop_marked(now);
@@ -93,7 +96,8 @@ impl Machine {
             SupervisorPhase::Starting if self.is_booted() => {
                 self.phase = SupervisorPhase::Running;
                 self.effects.push(Effect::Ready);
-                // Those that were asked for meanwhile need not wait for each other.
+                // Under one-for-one, children that callers requested during the start can now start without waiting for
+                // each other.
                 self.advance(now);
             }
             SupervisorPhase::Stopping(cause) if self.children.is_empty() => {
@@ -115,7 +119,7 @@ impl Machine {
         first.all(|child| child.is_settled())
     }
 
-    /// Stops the last marked child, once the stopped children after it are gone.
+    /// Stops the last marked child, once all stopped children after it are gone.
     fn stop_marked(&mut self, now: Uptime) {
         for (key, child) in self.children.iter().rev() {
             match (child.phase, child.marked) {
@@ -129,7 +133,7 @@ impl Machine {
         }
     }
 
-    /// Starts the children whose time and turn have come.
+    /// Starts the children that are due and whose turn it is.
     fn start_next(&mut self, now: Uptime) {
         let ChildrenKind::Ordered { strategy, .. } = self.policy.children_kind else { return };
         let keys: Vec<ChildKey> = self.children.keys().copied().collect();
@@ -157,13 +161,13 @@ impl Machine {
         }
     }
 
-    /// Whether no later sibling is about to stop: a group starts when all of it is gone.
+    /// Whether no later sibling is stopping or will be stopped. A group starts only when all of it is gone.
     fn are_later_siblings_settled(&self, key: ChildKey) -> bool {
         self.children.range(next_key(key)..).all(|(_, child)| child.marked.is_none() && !child.is_leaving())
     }
 }
 
-/// Combines two outcomes of a marked child: removal wins, and of two restarts the later one.
+/// Combines two next steps of a marked child. A removal wins; of two restarts, the later one wins.
 fn stronger(before: Option<AfterExit>, after_exit: AfterExit) -> AfterExit {
     match (before, after_exit) {
         (Some(AfterExit::Restart { due: before }), AfterExit::Restart { due }) => {

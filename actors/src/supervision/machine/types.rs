@@ -10,11 +10,11 @@ use crate::supervision::specs::policy::{
     AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Shutdown, Strategy,
 };
 
-/// The key of a child. Keys increase in the order of the children.
+/// The key of a child. Keys increase in the order of the children, and are not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChildKey(pub(crate) u64);
 
-/// The incarnation of a child, from 1. Reports of earlier ones are late and dropped.
+/// The number of an incarnation of a child, from 1. Reports about earlier incarnations are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Generation(pub(crate) u64);
 
@@ -68,32 +68,33 @@ pub(crate) struct SupervisorPolicy {
 /// An input of the machine.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    /// The supervisor runs. Its first children must be started in this order.
+    /// The supervisor runs. It must start its initial children in this order.
     Boot { children: Vec<(ChildId, ChildPolicy)> },
     /// A caller wants a child started.
     Start { request: RequestId, id: ChildId, policy: ChildPolicy },
     /// A caller wants a finished or quarantined child restarted.
     Restart { request: RequestId, id: ChildId },
-    /// A caller wants a child stopped and forgotten.
+    /// A caller wants a child stopped and removed.
     Terminate { request: RequestId, id: ChildId },
     /// The start of a child succeeded.
     Started { key: ChildKey, generation: Generation },
     /// A child accepts no more messages and will end by itself.
     Leaving { key: ChildKey, generation: Generation },
-    /// A child ended; its subtree may still exist. This input may be missing, because [`Input::Gone`] says the same.
+    /// A child ended; its subtree may still exist. This input may be missing, because [`Input::Gone`] implies it.
     Ended { key: ChildKey, generation: Generation, exit: ExitClass, random: u64 },
     /// A child ended, and nothing of it or below it is left.
     Gone { key: ChildKey, generation: Generation, exit: ExitClass, random: u64 },
-    /// A timer of `Machine::next_timer` expired.
+    /// The timer of [`Machine::next_timer`](super::Machine::next_timer) expired.
     Tick,
     /// The supervisor must stop.
     Stop,
 }
 
-/// An effect to carry out. Effects have an order.
+/// An effect that the driver carries out. Effects must be carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The child that this request brought (for [`Input::Boot`]: at this place) has this key from now on.
+    /// From now on, this key stands for the child that the request brought. Without a request, it is the initial child
+    /// with this id.
     Insert {
         request: Option<RequestId>,
         id: ChildId,
@@ -117,15 +118,15 @@ pub(crate) enum Effect {
         request: RequestId,
         reply: RequestReply,
     },
-    /// This child failed too often and will be forgotten.
+    /// This child failed too often and will be removed.
     GiveUp {
         key: ChildKey,
     },
-    /// Nothing about this child needs to be kept.
+    /// The child is removed. The driver drops everything about it.
     Remove {
         key: ChildKey,
     },
-    /// All first children have started.
+    /// All initial children have started.
     Ready,
     /// The supervisor starts to stop.
     Stopping {
@@ -137,16 +138,16 @@ pub(crate) enum Effect {
     },
 }
 
-/// The status of a child, as others see it.
+/// The status of a child, as callers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChildStatus {
-    /// It was not started yet, because earlier siblings come first.
+    /// It was not started yet, because earlier siblings must start first.
     Waiting,
     Starting,
     Running,
-    /// It was asked to stop, or stops by itself, or has ended and is not completely gone.
+    /// It was asked to stop, stops by itself, or has ended but is not completely gone.
     Stopping,
-    /// It failed, and is restarted at this time, or when the others of its group are gone.
+    /// It failed or belongs to the group of a failed child. It is restarted at this time, or when its group is gone.
     Pending {
         due: Uptime,
     },
@@ -187,6 +188,6 @@ pub(crate) enum StopCause {
     Requested,
     Meltdown,
     Significant,
-    /// This child, one of the first, did not start.
+    /// This initial child did not start.
     StartFailed(ChildKey),
 }

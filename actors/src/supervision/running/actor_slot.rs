@@ -1,4 +1,4 @@
-//! The slot that an actor's incarnations occupy one after another, so that its address stays valid over restarts.
+//! The slot for an actor's incarnations, one after another. It keeps the actor's address valid over restarts.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -7,14 +7,14 @@ use ractor::{ActorRef, Message};
 
 use super::incarnation::Incarnation;
 
-/// The current occupant of a slot, if any.
+/// Holds the incarnation that accepts messages, if any, and the last incarnation.
 pub(crate) struct ActorSlot<T> {
     state: Mutex<SlotState<T>>,
 }
 
 struct SlotState<T> {
     current: Option<ActorRef<T>>,
-    /// The last incarnation in the slot; it may be gone.
+    /// The last incarnation; it may be gone.
     incarnation: Option<Arc<Incarnation>>,
     incarnations: u64,
 }
@@ -41,7 +41,7 @@ impl<T: Message> ActorSlot<T> {
         state.incarnation = Some(Arc::clone(incarnation));
     }
 
-    /// Leaves the slot, unless another incarnation has taken it.
+    /// Stops messages to this incarnation, unless another one has attached.
     pub(crate) fn detach(&self, incarnation: &Arc<Incarnation>) {
         let mut state = self.state();
         if state.incarnation.as_ref().is_some_and(|current| Arc::ptr_eq(current, incarnation)) {
@@ -58,7 +58,7 @@ impl<T: Message> ActorSlot<T> {
     }
 }
 
-/// Leaves the slot when it is dropped.
+/// Detaches its incarnation from the slot when it is dropped.
 pub(crate) struct SlotGuard<T: Message> {
     pub(crate) slot: Arc<ActorSlot<T>>,
     pub(crate) incarnation: Arc<Incarnation>,

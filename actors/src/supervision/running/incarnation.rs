@@ -1,8 +1,8 @@
 //! One incarnation of an actor, and the guard that keeps it from being gone.
 //!
 //! The actor's task, its tracked work and everything below it hold an [`IncarnationGuard`]. When the last guard is
-//! dropped, nothing of the incarnation is left. Only then the supervisor and the monitors are notified, by `Drop`
-//! itself. So no way to end (a panic, a kill, the end of the Tokio runtime) can skip the notification or repeat it. An
+//! dropped, nothing of the incarnation is left. Only then are the supervisor and the monitors notified, by the guard's
+//! `Drop`. So no kind of end (a panic, a kill, the end of the Tokio runtime) can skip or repeat the notification. An
 //! exit that was never recorded is [`Exit::Killed`].
 
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ use crate::supervision::machine::{ChildKey, Generation};
 use crate::supervision::specs::exit::Exit;
 use crate::supervision::specs::id::ChildId;
 
-/// The facts of one incarnation. They outlive it.
+/// The data of one incarnation. It stays readable after the incarnation's end.
 pub(crate) struct Incarnation {
     pub(crate) node: Arc<Node>,
     /// Counted from 1. A restart of the supervisor does not reset it.
     pub(crate) number: u64,
-    /// Cancelled when the supervisor asks it to stop.
+    /// Cancelled when the supervisor asks the actor to stop.
     pub(crate) stopping: CancellationToken,
     pub(crate) cell: OnceLock<ActorCell>,
     end: Mutex<ExitState>,
@@ -65,18 +65,18 @@ impl Incarnation {
         lock(&self.end)
     }
 
-    /// Records the exit. The first record counts.
+    /// Records the exit. Only the first record counts.
     pub(crate) fn record(&self, exit: Exit) {
         self.end().recorded.get_or_insert(exit);
     }
 
-    /// The exit, as far as it is known.
+    /// The recorded exit; [`Exit::Killed`] if none is recorded.
     pub(crate) fn exit(&self) -> Exit {
         self.end().recorded.clone().unwrap_or(Exit::Killed)
     }
 
-    /// Calls `watcher` once with the exit: later, or now if the incarnation is gone. The returned number is for
-    /// [`Incarnation::unwatch`].
+    /// Calls `watcher` once with the exit, when the incarnation is gone. If it is already gone, calls `watcher` at once
+    /// and returns `None`. The returned number is for [`Incarnation::unwatch`].
     pub(crate) fn watch(&self, watcher: Watcher) -> Option<u64> {
         let exit = match &mut self.end().watchers {
             Watchers::Pending { next, list } => {
@@ -96,7 +96,7 @@ impl Incarnation {
         }
     }
 
-    /// Kills it, whatever it awaits.
+    /// Kills the actor at its next await.
     pub(crate) fn kill(&self) {
         if let Some(cell) = self.cell.get() {
             cell.kill();
@@ -111,7 +111,7 @@ impl Incarnation {
         };
         if let Watchers::Pending { list, .. } = watchers {
             for watcher in list.into_values() {
-                // A watcher makes a message of the end, which is its owner's code; the others are told all the same.
+                // A watcher runs code of its owner. If it panics, the other watchers must still be called.
                 if catch_unwind(AssertUnwindSafe(|| watcher(exit.clone()))).is_err() {
                     tracing::error!(actor = %self.node.path, "a monitor of this actor panicked");
                 }
@@ -127,7 +127,7 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// Who is notified of a start and an end.
+/// The receiver of the reports about an incarnation's start and end.
 pub(crate) enum Parent {
     Supervisor {
         supervisor: ActorRef<SupervisorMessage>,
@@ -135,7 +135,7 @@ pub(crate) enum Parent {
         generation: Generation,
         guard: Arc<IncarnationGuard>,
     },
-    /// It is the root; whoever spawned it waits.
+    /// The incarnation is a root. Its spawner waits for `ready`.
     None { ready: Mutex<Option<oneshot::Sender<()>>> },
 }
 
@@ -157,14 +157,14 @@ impl IncarnationGuard {
             Parent::None { ready } => {
                 self.set_root_status(Status::Running);
                 if let Some(ready) = lock(ready).take() {
-                    // The spawner may have gone; then the actor is stopped by that.
+                    // If the spawner has stopped waiting, it has dropped the `Root`, which stops the actor.
                     let _ = ready.send(());
                 }
             }
         }
     }
 
-    /// Sets the status of a root, which no supervisor does.
+    /// Sets the status if this is a root. For other actors, their supervisor does it.
     pub(crate) fn set_root_status(&self, status: Status) {
         if let Parent::None { .. } = self.parent {
             self.incarnation.node.state().status = status;

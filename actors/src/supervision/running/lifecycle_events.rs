@@ -7,7 +7,7 @@ use super::node::{Node, Status};
 use crate::supervision::machine::StopCause;
 use crate::supervision::specs::exit::Exit;
 
-/// Emits an event about a node. `tracing` takes the level only as a literal.
+/// Emits an event about a node. This is a macro because `tracing` takes the level only as a literal.
 macro_rules! lifecycle_event {
     ($level:ident, $node:expr, $incarnation:expr, $what:literal $(, $($fields:tt)+)?) => {{
         let node: &Node = $node;

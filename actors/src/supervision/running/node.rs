@@ -1,7 +1,7 @@
-//! The live tree, which can be read without asking an actor: one node for each child, across its incarnations.
+//! The live tree, readable without asking an actor: one node for each child, over all its incarnations.
 //!
-//! Each supervisor writes the nodes of its children, and each worker writes what it waits for. Locks are held for a few
-//! instructions and never nested, so the tree can be read while everything in it hangs.
+//! Each supervisor writes the nodes of its children. Each worker writes what it waits for. Each lock is held only for a
+//! few instructions, and never while another is held. So the tree can be read even if all actors hang.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::supervision::specs::exit::Exit;
 use crate::supervision::specs::id::ChildId;
 use crate::supervision::specs::policy::Kind;
 
-/// The tenant and session of an actor, for its events. Missing labels are those of its supervisor.
+/// The tenant and session of an actor, for its events. An actor without a label inherits that of its supervisor.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ActorLabels {
     pub(crate) tenant: Option<TenantId>,
@@ -31,7 +31,7 @@ impl ActorLabels {
     }
 }
 
-/// How many messages wait, computed from the permits that they hold.
+/// The number of waiting messages, computed from the permits that they hold.
 #[derive(Debug, Clone)]
 pub(crate) struct MailboxGauge {
     pub(crate) room: Arc<Semaphore>,
@@ -53,7 +53,7 @@ impl MailboxGauge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// It was not started yet, because earlier siblings come first.
+    /// It was not started yet, because earlier siblings must start first.
     Waiting,
     /// It is starting.
     Starting,
@@ -61,7 +61,7 @@ pub enum Status {
     Running,
     /// It is stopping, or has ended and something below it still exists.
     Stopping,
-    /// It failed, and is restarted at this time or when its group is gone.
+    /// It failed or belongs to the group of a failed child. It is restarted at this time, or when its group is gone.
     Restarting {
         /// The time.
         at: Deadline,
@@ -80,7 +80,7 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     pub(crate) labels: ActorLabels,
     pub(crate) gauge: MailboxGauge,
-    /// Notified of each change of the status, and of the removal.
+    /// Notified of each change of the status, and of the node's removal.
     pub(crate) changes: Notify,
     state: Mutex<NodeState>,
     children: Mutex<BTreeMap<ChildKey, Arc<Node>>>,
@@ -90,7 +90,7 @@ pub(crate) struct Node {
 pub(crate) struct NodeState {
     pub(crate) status: Status,
     pub(crate) incarnation: u64,
-    /// How often it was restarted.
+    /// How often its supervisor restarted it.
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<Exit>,
     pub(crate) waiting_for: Option<Cow<'static, str>>,
@@ -126,7 +126,7 @@ impl Node {
         self.table().values().cloned().collect()
     }
 
-    /// The child with this id, without copying the others.
+    /// The child with this id. It does not clone the other entries.
     pub(crate) fn child(&self, id: &ChildId) -> Option<Arc<Self>> {
         self.table().values().find(|child| child.id == *id).cloned()
     }
@@ -150,7 +150,7 @@ impl Node {
         }
     }
 
-    /// Removes all children when a new incarnation of a supervisor starts.
+    /// Removes all children. Called when a new incarnation of a supervisor starts.
     pub(crate) fn remove_children(&self) {
         let removed = std::mem::take(&mut *self.table());
         for child in removed.into_values() {

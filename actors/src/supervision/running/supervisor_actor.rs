@@ -1,9 +1,9 @@
-//! The `ractor` actor of a supervisor. It passes inputs to the machine and carries out its effects.
+//! The `ractor` actor of a supervisor. It passes inputs to the state machine and carries out its effects.
 //!
-//! It awaits nothing but `ractor`'s own spawn of an actor that runs no user code yet, so it is always responsive.
-//! `ractor`'s report of an end (`handle_supervisor_evt`) is only early news, by which siblings are stopped. That an
-//! incarnation is gone comes from its [`IncarnationGuard`]. The state is in the handler, so a killed supervisor drops
-//! it on its own task.
+//! - It awaits only `ractor`'s spawn of an actor, which runs no user code. So it always stays responsive.
+//! - `ractor` reports the end of a child early (`handle_supervisor_evt`). The supervisor uses this only to stop
+//!   siblings sooner. The child's [`IncarnationGuard`] reports that the incarnation is gone.
+//! - The state is stored in the actor struct, so a killed supervisor drops it on its own task.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Actor for SupervisorActor {
     type Arguments = ();
 
     async fn pre_start(&self, myself: ActorRef<SupervisorMessage>, (): ()) -> Result<(), ActorProcessingErr> {
-        // An incarnation is started once.
+        // Cannot fail: an incarnation is started once.
         let _ = self.guard.incarnation.cell.set(myself.get_cell());
         self.slot_guard.slot.attach(myself, &self.guard.incarnation);
         Ok(())
@@ -138,7 +138,7 @@ impl Actor for SupervisorActor {
                 self.state.lock().await.child_ended(cell.get_id())
             }
             SupervisionEvent::ActorStarted(_) => return Ok(()),
-            // A build with more of ractor's features has more events.
+            // With other features enabled, `ractor` has more events.
             _ => None,
         };
         match ended {
@@ -150,7 +150,8 @@ impl Actor for SupervisorActor {
         Ok(())
     }
 
-    /// Called when the last child is gone. The exit was recorded then.
+    /// Called when the actor stops. If its last child is gone, the exit is recorded already, and the record here has no
+    /// effect.
     async fn post_stop(&self, _: ActorRef<SupervisorMessage>, (): &mut ()) -> Result<(), ActorProcessingErr> {
         self.guard.incarnation.record(Exit::Shutdown);
         Ok(())

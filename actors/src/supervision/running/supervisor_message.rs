@@ -15,7 +15,7 @@ use crate::supervision::specs::spec::ChildSpec;
 pub(crate) enum SupervisorMessage {
     /// A report of a child.
     ChildReport { key: ChildKey, generation: Generation, report: ChildReport },
-    /// A request of a caller. The permit limits how many callers wait.
+    /// A request of a caller. The permit limits how many requests wait.
     Request { request: Request, permit: OwnedSemaphorePermit },
     /// The timer expired.
     Tick,

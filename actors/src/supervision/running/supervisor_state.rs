@@ -1,4 +1,4 @@
-//! The state of one incarnation of a supervisor: the machine, and the children behind the machine's keys.
+//! The state of one incarnation of a supervisor: the state machine, and the children that its keys stand for.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,11 +29,11 @@ pub(crate) struct SupervisorState {
     machine: Machine,
     children_kind: ChildrenKind,
     children: HashMap<ChildKey, ChildEntry>,
-    /// The children by their actors, for early news.
+    /// The keys of the children by their actors, to handle the reports of `ractor`.
     actors: HashMap<ActorId, ChildKey>,
     callers: HashMap<RequestId, PendingCaller>,
     last_request: u64,
-    /// The specs of the first children, until the machine has given them keys.
+    /// The specs of the initial children, until the machine has given them keys.
     first: HashMap<ChildId, Arc<ChildSpec>>,
     timer: Option<OneShotTimer>,
     epoch: Deadline,
@@ -51,7 +51,8 @@ struct ChildEntry {
 
 /// A caller that waits for an answer.
 pub(crate) enum PendingCaller {
-    /// The spec that it brought, until the machine has given it a key.
+    /// A caller that waits for a start or restart. `spec` is the spec of a new child, until the machine has given it a
+    /// key.
     Start {
         spec: Option<Arc<ChildSpec>>,
         id: ChildId,
@@ -63,7 +64,7 @@ pub(crate) enum PendingCaller {
     },
 }
 
-/// Random bits for delays. They only spread restarts over time.
+/// Random bits for restart delays. They only spread restarts over time, so they need not be unpredictable.
 struct JitterSource {
     state: RandomState,
     drawn: u64,
@@ -108,7 +109,8 @@ impl SupervisorState {
         request
     }
 
-    /// The input for a child that a caller brings; `None` if it does not fit.
+    /// The input for a request to start a child. If the spec does not fit this supervisor, it sends the error to the
+    /// caller and returns `None`.
     pub(crate) fn admit(&mut self, spec: Arc<ChildSpec>, reply: StartReply) -> Option<Input> {
         let admitted = match self.children_kind {
             ChildrenKind::Ordered { auto_shutdown, .. } => auto_shutdown.check_child(&spec),
@@ -117,7 +119,7 @@ impl SupervisorState {
             }
         };
         if let Err(error) = admitted {
-            // The caller may have gone.
+            // The caller may have stopped waiting.
             let _ = reply.send(Err(error.into()));
             return None;
         }
@@ -134,14 +136,14 @@ impl SupervisorState {
         Some(Input::Ended { key, generation, exit, random: self.jitter.random() })
     }
 
-    /// The generation of the incarnation with this actor, if it is the last.
+    /// The generation of the incarnation with this actor; `None` if it is not the last one.
     fn generation(&self, key: ChildKey, actor: ActorId) -> Option<Generation> {
         let incarnation = self.children.get(&key)?.incarnation.as_ref()?;
         let is_last = incarnation.cell.get().is_some_and(|cell| cell.get_id() == actor);
         is_last.then(|| self.machine.generation(key)).flatten()
     }
 
-    /// The input for a child of which nothing is left.
+    /// The input for a child that is gone.
     pub(crate) fn child_gone(&mut self, key: ChildKey, generation: Generation, exit: Exit) -> Input {
         let class = exit.class();
         if self.machine.is_current(key, generation) {
@@ -183,7 +185,7 @@ impl SupervisorState {
                     lifecycle_events::supervisor_stopping(&self.guard.incarnation, cause);
                 }
                 Effect::Exit { .. } => {
-                    // The first word stands: that of a start that failed.
+                    // If the start of an initial child failed, that exit is recorded already, and this one is ignored.
                     end = Some(Exit::Shutdown);
                 }
             }
@@ -210,7 +212,7 @@ impl SupervisorState {
         if next != self.timer.as_ref().map(OneShotTimer::at) {
             self.timer = next.map(|at| {
                 let myself = myself.clone();
-                // It may be over by then.
+                // The supervisor may have ended by then.
                 OneShotTimer::set(at, move || drop(myself.send_message(SupervisorMessage::Tick)))
             });
         }
@@ -288,7 +290,7 @@ impl SupervisorState {
             ChildStatus::Finished => Status::Finished,
             ChildStatus::Quarantined => Status::Quarantined,
         };
-        // The incarnation that `spawn` is about to count is reported with its new number.
+        // The machine emits `Spawn` before `Starting`, so the event of a start shows the new incarnation's number.
         let (before, last_exit) = {
             let mut state = entry.node.state();
             (std::mem::replace(&mut state.status, status), state.last_exit.clone())
@@ -318,7 +320,8 @@ impl SupervisorState {
         self.guard.incarnation.node.remove_child(key);
     }
 
-    /// Records that a first child did not start. The supervisor ends with that once the other children are gone.
+    /// Records that an initial child did not start. This becomes the supervisor's exit once the other children are
+    /// gone.
     fn record_failed_start(&self, cause: StopCause) {
         if let StopCause::StartFailed(key) = cause
             && let Some(entry) = self.children.get(&key)
@@ -332,7 +335,7 @@ impl SupervisorState {
     fn reply(&mut self, request: RequestId, reply: RequestReply) {
         match self.callers.remove(&request) {
             Some(PendingCaller::Start { id, reply: caller, .. }) => {
-                // The caller may have gone.
+                // The caller may have stopped waiting.
                 let _ = caller.send(self.start_result(id, reply));
             }
             Some(PendingCaller::Terminate { id, reply: caller }) => {
@@ -382,8 +385,8 @@ impl SupervisorState {
     }
 }
 
-/// A killed supervisor kills everything below it. `ractor` does this as well, but skips children that are just
-/// stopping.
+/// Kills all children that are left. So a killed supervisor kills everything below it. `ractor` does this as well, but
+/// skips children that are just stopping.
 impl Drop for SupervisorState {
     fn drop(&mut self) {
         for entry in self.children.values() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock, lock};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// A task that sleeps until its time.
+/// A task that runs a callback at a point in time.
 #[derive(Debug)]
 #[must_use = "an alarm that is dropped does not ring"]
 pub(crate) struct OneShotTimer {
@@ -15,7 +15,7 @@ pub(crate) struct OneShotTimer {
 }
 
 impl OneShotTimer {
-    /// Calls `notify` at `at`. It must only send a message.
+    /// Calls `notify` at `at`. `notify` must only send a message.
     pub(crate) fn set(at: Deadline, notify: impl FnOnce() + Send + 'static) -> Self {
         let sleeper = TaskTracker::new().spawn(async move {
             SystemClock.sleep_until(at).await;
@@ -30,8 +30,8 @@ impl OneShotTimer {
     }
 }
 
-/// Measures how long a worker is idle, with one alarm. An alarm that goes off too early is set again, so a message
-/// costs no timer.
+/// Measures how long a worker is idle, with one timer. A busy worker only moves the time; a timer that expires too
+/// early is set again. So a message does not cost a new timer.
 #[derive(Debug)]
 pub(crate) struct IdleTimer {
     after: Duration,
@@ -49,7 +49,8 @@ impl IdleTimer {
         Self { after, state: Mutex::new(IdleState { passive_at: Deadline::NEVER, timer: None }) }
     }
 
-    /// Records that the worker was busy until now. `notify` sends the message that makes the worker check.
+    /// Records that the worker was busy until now. `notify` sends the message on which the worker checks whether it was
+    /// idle.
     pub(crate) fn touch(&self, notify: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.state);
         state.passive_at = SystemClock.deadline(self.after);
@@ -58,13 +59,15 @@ impl IdleTimer {
         }
     }
 
-    /// Records that the worker's other work was busy until now. The alarm takes this into account when it goes off.
+    /// Records that the worker's tracked work was busy until now. The running timer takes this into account when it
+    /// expires.
     pub(crate) fn postpone(&self) {
         let mut state = lock(&self.state);
         state.passive_at = SystemClock.deadline(self.after);
     }
 
-    /// Whether the worker was idle all the time when the alarm goes off. If not, the alarm is set again.
+    /// Whether the worker was idle for the whole time. Called when the timer expires. If the worker was not idle, the
+    /// timer is set again.
     pub(crate) fn has_elapsed(&self, notify: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.state);
         let has_elapsed = SystemClock.remaining(state.passive_at).is_zero();

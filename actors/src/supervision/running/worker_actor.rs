@@ -1,9 +1,10 @@
 //! The `ractor` actor around each worker.
 //!
-//! It runs the worker's start after it was linked, reports the class of the exit, and ensures that the worker's state
-//! is dropped on the worker's own task. `ractor` sends the state of an ended actor to its supervisor's mailbox; so that
-//! state is empty, and the worker is in the handler. The order of the fields is the order in which an incarnation is
-//! dropped; its [`IncarnationGuard`] comes last.
+//! - It runs the worker's start function after the actor was linked to its supervisor.
+//! - It records the worker's exit.
+//! - It ensures that the worker's state is dropped on the worker's own task. `ractor` moves the state of an ended actor
+//!   to the mailbox of its supervisor. So `ractor`'s state is `()`, and [`WorkerActor`] holds the worker.
+//! - The fields of [`WorkerActor`] are dropped in their order, so the [`IncarnationGuard`] comes last.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -40,11 +41,11 @@ pub(crate) struct WorkerActor<W: Worker> {
     worker: tokio::sync::Mutex<Option<W>>,
     start: Arc<Start<W>>,
     start_timeout: Duration,
-    /// Set when the worker stops by itself.
+    /// Set to `Yes` when the worker stops by itself.
     finished: Mutex<Finished>,
     context: Context<W::Message>,
     slot_guard: SlotGuard<Envelope<W::Message>>,
-    /// Cancels the work that it started.
+    /// Cancels the actor's tracked work when it is dropped.
     _shutdown: DropGuard,
     guard: Arc<IncarnationGuard>,
 }
@@ -74,7 +75,7 @@ impl<W: Worker> WorkerActor<W> {
         }
     }
 
-    /// Starts the actor. It fails only if the supervisor ends.
+    /// Starts the actor. Fails only if the supervisor ends.
     pub(crate) async fn spawn(self, supervisor: Option<ActorCell>) -> Result<(), SpawnErr> {
         match supervisor {
             Some(supervisor) => Actor::spawn_linked(None, self, (), supervisor).await.map(drop),
@@ -86,7 +87,7 @@ impl<W: Worker> WorkerActor<W> {
         &self.guard.incarnation
     }
 
-    /// Ends the actor with this exit, as a failure for `ractor`, so that nothing more of it runs.
+    /// Records the exit, and returns an error. The error makes `ractor` end the actor without running more of it.
     fn fail(&self, exit: Exit) -> Result<(), ActorProcessingErr> {
         self.slot_guard.slot.detach(self.incarnation());
         let text = exit.to_string();
@@ -110,7 +111,7 @@ impl<W: Worker> WorkerActor<W> {
         let outcome = {
             let mut worker = self.worker.lock().await;
             let Some(worker) = worker.as_mut() else { return Ok(()) };
-            // The call itself, too, is the worker's code.
+            // `handle` is called inside the future, because a panic of the call must be caught too.
             AssertUnwindSafe(async { worker.handle(message, &self.context).await }).catch_unwind().await
         };
         match outcome {
@@ -127,7 +128,8 @@ impl<W: Worker> WorkerActor<W> {
         }
     }
 
-    /// Ends the actor after a failure: without `stop`, and after dropping the worker, before anybody is notified.
+    /// Ends the actor after a failure, without `stop`. The worker is dropped first, before the supervisor and the
+    /// monitors are notified.
     async fn abandon(&self, exit: Exit) -> Result<(), ActorProcessingErr> {
         let worker = self.worker.lock().await.take();
         if catch_unwind(AssertUnwindSafe(|| drop(worker))).is_err() {
@@ -143,14 +145,15 @@ impl<W: Worker> WorkerActor<W> {
         }
     }
 
-    /// Stops the worker if it was idle for long enough and nothing is on its way.
+    /// Stops the worker if it was idle for its idle time, no message is on its way, and only background work runs.
     fn check_idle(&self, myself: &ActorRef<Envelope<W::Message>>) {
         let Some(idle_timer) = self.context.idle_timer() else { return };
         if !idle_timer.has_elapsed(idle_message(myself)) {
             return;
         }
         let slot = &self.slot_guard.slot;
-        // No new sender finds this actor; earlier ones hold a permit.
+        // After this, no new sender finds the actor. A sender that found it before holds a permit, which `queue`
+        // counts.
         slot.detach(self.incarnation());
         if self.context.has_jobs() || self.context.address().queue() > 0 {
             slot.attach(myself.clone(), self.incarnation());
@@ -159,7 +162,7 @@ impl<W: Worker> WorkerActor<W> {
         self.stop_self(myself);
     }
 
-    /// Runs the worker's start. Returns the worker, or why the start failed.
+    /// Runs the worker's start function. Returns the worker, or why the start failed.
     async fn start_worker(&self) -> Result<W, Exit> {
         let (start, context) = (&self.start, self.context.clone());
         let making = AssertUnwindSafe(async move { start(context).await }).catch_unwind();
@@ -198,16 +201,16 @@ impl<W: Worker> Actor for WorkerActor<W> {
     type State = ();
     type Arguments = ();
 
-    /// Runs no code of the worker, because the supervisor waits for this and is not linked yet.
+    /// Runs no code of the worker: the supervisor waits for this function, and is not linked to the actor yet.
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, (): ()) -> Result<(), ActorProcessingErr> {
-        // An incarnation is started once.
+        // Cannot fail: an incarnation is started once.
         let _ = self.incarnation().cell.set(myself.get_cell());
         self.slot_guard.slot.attach(myself, self.incarnation());
         Ok(())
     }
 
     async fn post_start(&self, myself: ActorRef<Self::Msg>, (): &mut ()) -> Result<(), ActorProcessingErr> {
-        // Boxed, so that the task of an idle actor stays small.
+        // Boxed to keep the task of an idle actor small.
         match Box::pin(self.start_worker()).await {
             Ok(worker) => {
                 *self.worker.lock().await = Some(worker);
@@ -237,7 +240,8 @@ impl<W: Worker> Actor for WorkerActor<W> {
         }
     }
 
-    /// `ractor` stops an actor when something below it ends, unless this is overridden. Nothing is below a worker.
+    /// Ignores the event. By default, `ractor` stops an actor when a linked actor below it ends. No actor is linked
+    /// below a worker.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<Self::Msg>,
@@ -250,8 +254,8 @@ impl<W: Worker> Actor for WorkerActor<W> {
 
     async fn post_stop(&self, _: ActorRef<Self::Msg>, (): &mut ()) -> Result<(), ActorProcessingErr> {
         self.slot_guard.slot.detach(self.incarnation());
-        // Tasks that were just notified run before `stop` and a drop that may be slow: Tokio keeps the task
-        // that was woken last for this thread, and no other thread takes it.
+        // Yields so that tasks that were just notified run before `stop` and the drop, which may be slow. Tokio keeps
+        // the task that was woken last for this thread, and no other thread takes it.
         tokio::task::yield_now().await;
         let worker = self.worker.lock().await.take();
         if let Some(worker) = worker {
@@ -262,9 +266,9 @@ impl<W: Worker> Actor for WorkerActor<W> {
     }
 }
 
-/// The alarm's message, which makes the worker check whether it is idle.
+/// Sends the message on which the worker checks whether it was idle.
 fn idle_message<M: Send + 'static>(myself: &ActorRef<Envelope<M>>) -> impl FnOnce() + Send + 'static {
     let myself = myself.clone();
-    // It may be over by then.
+    // The actor may have ended by then.
     move || drop(myself.send_message(Envelope::Idle))
 }

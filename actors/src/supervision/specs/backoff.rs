@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// An exponential delay with a cap and full jitter: each child waits a random part of it, so that many children that
+/// An exponential delay with a cap and full jitter: each child waits a random part of the delay. So many children that
 /// failed together do not restart together. A child that ran for the healthy time starts with the first delay again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Backoff {
@@ -22,20 +22,20 @@ impl Backoff {
         Self { first, cap, healthy }
     }
 
-    /// How long a child must run until its failures are forgotten.
+    /// How long a child must run until its failures do not count any more.
     #[must_use]
     pub const fn healthy(self) -> Duration {
         self.healthy
     }
 
-    /// The longest possible delay after this many earlier failures (0: the first).
+    /// The longest possible delay after `failures` earlier failures.
     #[must_use]
     pub fn ceiling(self, failures: u32) -> Duration {
         let doubled = 2_u32.checked_pow(failures).and_then(|factor| self.first.checked_mul(factor));
         doubled.map_or(self.cap, |ceiling| ceiling.min(self.cap))
     }
 
-    /// The delay after this many earlier failures: the part of the ceiling that `random`, 64 random bits, selects.
+    /// The delay after `failures` earlier failures. `random`, 64 random bits, selects a part of the ceiling.
     #[must_use]
     pub fn delay(self, failures: u32, random: u64) -> Duration {
         let ceiling = u64::try_from(self.ceiling(failures).as_nanos()).unwrap_or(u64::MAX);
@@ -45,7 +45,7 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// At most 10 ms, doubling up to 30 s, forgotten after a minute.
+    /// The first delay is at most 10 ms. Delays double up to 30 s. A minute without a failure resets them.
     fn default() -> Self {
         Self::new(Duration::from_millis(10), Duration::from_secs(30), Duration::from_secs(60))
     }

@@ -1,4 +1,4 @@
-//! How an actor ended. Supervisors decide by the class; people read the cause.
+//! How an actor ended. Supervisors decide by the class; the cause is for humans.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::id::ChildId;
 
-/// The error that a worker returns when it cannot continue. It ends with [`Exit::Failed`].
+/// The error that a worker returns when it cannot continue. The worker then ends with [`Exit::Failed`].
 pub type Failure = Box<dyn Error + Send + Sync + 'static>;
 
 /// The error with which a worker failed. The supervisor, its monitors and the tree share it.
@@ -42,7 +42,7 @@ pub enum Exit {
     Normal,
     /// Its supervisor stopped it, or it is a supervisor that gave up.
     Shutdown,
-    /// It was killed: from outside, or because it did not stop in time.
+    /// It was killed: by a caller, by its supervisor, or because it did not stop in time.
     Killed,
     /// It returned an error.
     Failed(Cause),
@@ -65,12 +65,12 @@ pub enum StartFailure {
     /// The start took longer than this.
     #[error("it took longer than {0:?}")]
     TooSlow(Duration),
-    /// It is a supervisor, and this child did not start.
+    /// The actor is a supervisor, and this child did not start.
     #[error("its child `{0}` did not start ({1})")]
     Child(ChildId, Arc<Exit>),
 }
 
-/// The class of an [`Exit`], by which restarts are decided.
+/// The class of an [`Exit`]. Supervisors decide restarts by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExitClass {
     /// [`Exit::Normal`].
@@ -103,8 +103,8 @@ impl Exit {
 }
 
 impl ExitClass {
-    /// Whether a transient child with this exit is restarted. A kill is abnormal; the machine checks before whether it
-    /// was requested.
+    /// Whether a transient child with this exit is restarted. A kill counts as abnormal. The state machine handles
+    /// requested stops before it asks this.
     #[must_use]
     pub const fn is_abnormal(self) -> bool {
         !matches!(self, Self::Normal | Self::Shutdown)

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The name of a child among its siblings: 1 to 128 bytes without control characters and without `/`, which separates
-/// the ids of a path. It is not registered globally.
+/// the ids of a path. Children of other supervisors may have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChildId(Arc<str>);
 
 impl ChildId {
-    /// Checks `text` and makes an id of it.
+    /// Creates an id from `text`.
     ///
     /// # Errors
     /// If `text` is empty, longer than 128 bytes, or contains `/` or a control character.

@@ -1,4 +1,4 @@
-//! Several dynamic supervisors behind one handle, for many children that come and go.
+//! Several dynamic supervisors behind one handle, for many dynamic children.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
@@ -14,19 +14,19 @@ use crate::supervision::handles::error::{RequestError, StartError};
 use crate::supervision::handles::handle::Supervisor;
 use crate::supervision::tree::{ActorInfo, ChildCounts};
 
-/// Dynamic supervisors that divide the children by their ids. A child stays in its partition while the number of
-/// partitions stays the same, so an id is unique.
+/// Dynamic supervisors among which the children are divided by their ids. An id always belongs to the same partition
+/// while the number of partitions stays the same, so ids are unique over all partitions.
 #[derive(Debug, Clone)]
 pub struct Partitions {
     partitions: Vec<Supervisor>,
 }
 
 impl Partitions {
-    /// The spec of a one-for-one supervisor of `count` partitions, and the handle. `partition` makes the spec of each
-    /// partition from its id, which is its number. A capacity applies to each partition.
+    /// The spec of a one-for-one supervisor of `count` partitions, and the handle. `partition` returns the spec of each
+    /// partition for its id, which is the partition's number. A capacity applies to each partition separately.
     ///
     /// # Errors
-    /// If `partition` gave two of them the same id.
+    /// If `partition` gives two partitions the same id, or makes one significant.
     pub fn spec(
         id: ChildId,
         count: NonZeroUsize,
@@ -61,7 +61,7 @@ impl Partitions {
     /// Calls [`Supervisor::start_child`] of the id's partition.
     ///
     /// # Errors
-    /// As for that.
+    /// Those of [`Supervisor::start_child`].
     pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
         self.partition_for(spec.id()).start_child(spec, deadline).await
     }
@@ -69,7 +69,7 @@ impl Partitions {
     /// Calls [`Supervisor::restart_child`] of the id's partition.
     ///
     /// # Errors
-    /// As for that.
+    /// Those of [`Supervisor::restart_child`].
     pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
         self.partition_for(id).restart_child(id, deadline).await
     }
@@ -77,7 +77,7 @@ impl Partitions {
     /// Calls [`Supervisor::terminate_child`] of the id's partition.
     ///
     /// # Errors
-    /// As for that.
+    /// Those of [`Supervisor::terminate_child`].
     pub async fn terminate_child(&self, id: &ChildId, deadline: Deadline) -> Result<(), RequestError> {
         self.partition_for(id).terminate_child(id, deadline).await
     }

@@ -6,7 +6,8 @@ use super::exit::ExitClass;
 
 /// When a child that ended is restarted.
 ///
-/// Only variants that can end for good have a [`Significance`], so a permanent child cannot be significant.
+/// Only the variants of children that can end for good have a [`Significance`]. So a permanent child cannot be
+/// significant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     /// Always.
@@ -20,9 +21,9 @@ pub enum Restart {
 /// Whether the final end of a child can stop its supervisor ([`crate::supervision::AutoShutdown`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Significance {
-    /// It cannot.
+    /// It cannot stop its supervisor.
     Ordinary,
-    /// It can.
+    /// It can stop its supervisor.
     Significant,
 }
 
@@ -55,8 +56,8 @@ impl Restart {
     }
 }
 
-/// How a worker is stopped. Supervisors have no choice: they get the time that their subtree needs, because a killed
-/// supervisor could not stop its children in order.
+/// How a worker is stopped. A supervisor always gets [`Shutdown::Unlimited`], because a killed supervisor cannot stop
+/// its children in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shutdown {
     /// It is killed at once, without being asked to stop.
@@ -100,26 +101,26 @@ pub enum Kind {
 /// How siblings depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// They do not: only the failed child is restarted.
+    /// They are independent: only the failed child is restarted.
     OneForOne,
-    /// Each depends on all others: if one fails, all are stopped and restarted.
+    /// Each child depends on all others: if one fails, all are stopped and restarted.
     OneForAll,
-    /// Each depends on those before it: if one fails, it and those after it are stopped and restarted.
+    /// Each child depends on those before it: if one fails, it and those after it are stopped and restarted.
     RestForOne,
 }
 
 /// Whether the final end of significant children stops their supervisor, with `shutdown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AutoShutdown {
-    /// It does not, and there are no significant children.
+    /// It does not stop the supervisor, and there are no significant children.
     Never,
-    /// The end of the first one does.
+    /// The end of the first significant child stops the supervisor.
     AnySignificant,
-    /// The end of the last one does.
+    /// The supervisor stops when all significant children have ended.
     AllSignificant,
 }
 
-/// The restart limit: more than `restarts` in any span of `period` are too many.
+/// The restart limit: how many restarts are allowed within a sliding period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Intensity {
     restarts: u32,
@@ -127,7 +128,7 @@ pub struct Intensity {
 }
 
 impl Intensity {
-    /// At most `restarts` in any span of `period`. With 0, the first restart is too many.
+    /// Allows at most `restarts` in any span of `period`. With 0, the first restart exceeds the limit.
     #[must_use]
     pub const fn new(restarts: u32, period: Duration) -> Self {
         Self { restarts, period }
@@ -153,7 +154,7 @@ impl Default for Intensity {
     }
 }
 
-/// What is given up when the children of a dynamic supervisor restart too often.
+/// What a dynamic supervisor gives up when its children restart too often: itself or one child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IntensityScope {
     /// Their restarts are counted together. The supervisor stops all of them and exits with `shutdown`.
@@ -162,12 +163,12 @@ pub enum IntensityScope {
     PerChild,
 }
 
-/// What happens to a child of a dynamic supervisor that is given up.
+/// What happens to a child that a dynamic supervisor gives up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnLimit {
-    /// It is kept in quarantine until somebody restarts or terminates it.
+    /// The child is kept in quarantine until a caller restarts or terminates it.
     #[default]
     Quarantine,
-    /// It is forgotten. Whoever wants it again must bring its spec.
+    /// The child is removed. A caller that wants it again must start it with its spec.
     Remove,
 }

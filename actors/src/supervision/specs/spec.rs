@@ -1,4 +1,4 @@
-//! The spec of a child: how it is started and treated.
+//! The spec of a child: how it is started, stopped and restarted.
 
 use std::any::Any;
 use std::fmt;
@@ -23,9 +23,10 @@ use crate::supervision::running::incarnation::{Incarnation, IncarnationGuard};
 use crate::supervision::running::node::{ActorLabels, MailboxGauge};
 use crate::supervision::running::worker_actor::{Start, WorkerActor, WorkerFactory};
 
-/// The spec of one child of any kind. [`WorkerSpec::build`] and [`crate::supervision::SupervisorSpec::build`] make it.
+/// The spec of one child, a worker or a supervisor. [`WorkerSpec::build`] and
+/// [`crate::supervision::SupervisorSpec::build`] create it.
 ///
-/// It is for one place in the tree: the supervisor that gets it uses it for all incarnations there.
+/// A spec belongs to one place in the tree. The supervisor there uses it for all incarnations of the child.
 pub struct ChildSpec {
     pub(crate) id: ChildId,
     pub(crate) kind: Kind,
@@ -67,7 +68,7 @@ pub(crate) trait ChildFactory: Send + Sync {
     ) -> BoxFuture<'static, Result<(), SpawnErr>>;
     /// Asks an incarnation to stop.
     fn stop(&self, incarnation: &Incarnation);
-    /// The endpoint. Only the owner of an address knows its type.
+    /// The child's endpoint. It is type-erased, because a supervisor does not know the message types of its children.
     fn endpoint(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -86,7 +87,8 @@ impl<W: Worker> WorkerSpec<W> {
     /// A permanent worker with 30 s to start, 5 s to stop, and a queue of 1,024 messages.
     ///
     /// `start` creates the worker. It runs for each incarnation on the worker's own task, after the worker was linked
-    /// to its supervisor. It may take until its timeout, and is dropped at an await if the worker must stop.
+    /// to its supervisor. It must end within the start timeout. If the worker must stop, `start` is dropped at an
+    /// await.
     pub fn new<F, Fut>(id: ChildId, start: F) -> Self
     where
         F: Fn(Context<W::Message>) -> Fut + Send + Sync + 'static,
@@ -136,9 +138,10 @@ impl<W: Worker> WorkerSpec<W> {
         self
     }
 
-    /// Passivates the worker: it stops by itself, normally, when no message came and none of its work ran for this
-    /// time. Make it transient or temporary, so that it is not restarted at once. The next sender gets
-    /// [`crate::supervision::SendError::NotRunning`] and starts the worker again.
+    /// Passivates the worker when it was idle for this time: no message came, and no tracked work ran except background
+    /// work. The worker then stops normally by itself. Make it transient or temporary; otherwise its supervisor
+    /// restarts it at once. The next sender gets [`crate::supervision::SendError::NotRunning`], and must start the
+    /// worker again.
     #[must_use]
     pub fn passivate_after(mut self, time: Duration) -> Self {
         self.idle_after = Some(time);
@@ -152,21 +155,21 @@ impl<W: Worker> WorkerSpec<W> {
         self
     }
 
-    /// Sets its tenant, if it is not the supervisor's.
+    /// Sets its tenant. The default is its supervisor's tenant.
     #[must_use]
     pub fn tenant(mut self, tenant: TenantId) -> Self {
         self.labels.tenant = Some(tenant);
         self
     }
 
-    /// Sets its session, if it is not the supervisor's.
+    /// Sets its session. The default is its supervisor's session.
     #[must_use]
     pub fn session(mut self, session: SessionId) -> Self {
         self.labels.session = Some(session);
         self
     }
 
-    /// The spec, and the address of all its incarnations.
+    /// Returns the spec, and an address that is valid for all incarnations.
     #[must_use]
     pub fn build(self) -> (ChildSpec, Address<W::Message>) {
         let gauge = MailboxGauge::new(self.queue);

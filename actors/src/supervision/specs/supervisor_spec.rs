@@ -23,7 +23,7 @@ use crate::supervision::running::supervisor_message::SupervisorMessage;
 /// How many requests may wait for a supervisor.
 const REQUESTS: usize = 16_384;
 
-/// The type of a supervisor whose children have an order: [`SupervisorSpec::ordered`].
+/// Type parameter of a supervisor whose children have an order: [`SupervisorSpec::ordered`].
 #[derive(Debug)]
 pub struct Ordered {
     strategy: Strategy,
@@ -31,7 +31,7 @@ pub struct Ordered {
     children: Vec<Arc<ChildSpec>>,
 }
 
-/// The type of a supervisor whose children come and go by request: [`SupervisorSpec::dynamic`].
+/// Type parameter of a supervisor whose children are started and terminated by requests: [`SupervisorSpec::dynamic`].
 #[derive(Debug)]
 pub struct Dynamic {
     capacity: usize,
@@ -42,8 +42,8 @@ pub struct Dynamic {
 
 /// The spec of a supervisor, before it is built into a [`ChildSpec`] or given to [`crate::supervision::Root::spawn`].
 ///
-/// As a child it is permanent, has the default restart limit and backoff, and always gets the time that its subtree
-/// needs to stop.
+/// As a child, a supervisor is permanent by default, and has the default restart limit and backoff. It always gets the
+/// time that its subtree needs to stop.
 #[derive(Debug)]
 pub struct SupervisorSpec<S> {
     id: ChildId,
@@ -55,22 +55,22 @@ pub struct SupervisorSpec<S> {
 }
 
 impl SupervisorSpec<Ordered> {
-    /// A supervisor that no child can stop.
+    /// A supervisor whose children have an order, without automatic shutdown.
     #[must_use]
     pub fn ordered(id: ChildId, strategy: Strategy) -> Self {
         Self::with_auto_shutdown(id, strategy, AutoShutdown::Never)
     }
 
-    /// A supervisor that its significant children can stop.
+    /// A supervisor whose children have an order. The end of its significant children can stop it.
     #[must_use]
     pub fn with_auto_shutdown(id: ChildId, strategy: Strategy, auto_shutdown: AutoShutdown) -> Self {
         Self::new(id, Ordered { strategy, auto_shutdown, children: Vec::new() })
     }
 
-    /// Adds a child after the others. It is started with the supervisor, which does not start without it.
+    /// Adds a child after the others. The supervisor starts it during its own start, and does not start without it.
     ///
     /// # Errors
-    /// If there is a child of this id, or if it is significant and the supervisor has no automatic shutdown.
+    /// If there is a child with this id, or if the child is significant and the supervisor has no automatic shutdown.
     pub fn child(mut self, child: ChildSpec) -> Result<Self, SpecError> {
         if self.children_kind.children.iter().any(|other| other.id == child.id) {
             return Err(SpecError::DuplicateId { id: child.id });
@@ -80,7 +80,7 @@ impl SupervisorSpec<Ordered> {
         Ok(self)
     }
 
-    /// The spec, and a handle of all its incarnations.
+    /// Returns the spec, and a handle that is valid for all incarnations.
     #[must_use]
     pub fn build(mut self) -> (ChildSpec, Supervisor) {
         let children = std::mem::take(&mut self.children_kind.children);
@@ -99,42 +99,42 @@ impl AutoShutdown {
 }
 
 impl SupervisorSpec<Dynamic> {
-    /// A supervisor without children, which may have any number.
+    /// A supervisor without initial children. Callers start any number of children by requests.
     #[must_use]
     pub fn dynamic(id: ChildId) -> Self {
         let (intensity_scope, on_limit) = (IntensityScope::Shared, OnLimit::default());
         Self::new(id, Dynamic { capacity: usize::MAX, intensity_scope, quarantine_after: None, on_limit })
     }
 
-    /// Sets how many children it may have. Those that wait for their restart and those in quarantine count.
+    /// Sets how many children it may have. Children that wait for their restart and children in quarantine count.
     #[must_use]
     pub fn capacity(mut self, children: usize) -> Self {
         self.children_kind.capacity = children;
         self
     }
 
-    /// Sets what is given up when children restart too often.
+    /// Sets what the supervisor gives up when children restart too often.
     #[must_use]
     pub fn intensity_scope(mut self, intensity_scope: IntensityScope) -> Self {
         self.children_kind.intensity_scope = intensity_scope;
         self
     }
 
-    /// Sets what happens to a child that is given up.
+    /// Sets what happens to a child that the supervisor gives up.
     #[must_use]
     pub fn on_limit(mut self, on_limit: OnLimit) -> Self {
         self.children_kind.on_limit = on_limit;
         self
     }
 
-    /// Gives a child up after this many failed restarts in a row.
+    /// Gives up a child after this many failed restarts in a row.
     #[must_use]
     pub fn quarantine_after(mut self, failed_starts: NonZeroU32) -> Self {
         self.children_kind.quarantine_after = Some(failed_starts);
         self
     }
 
-    /// The spec, and a handle of all its incarnations.
+    /// Returns the spec, and a handle that is valid for all incarnations.
     #[must_use]
     pub fn build(self) -> (ChildSpec, Supervisor) {
         let Dynamic { capacity, intensity_scope, quarantine_after, on_limit } = self.children_kind;
@@ -164,28 +164,28 @@ impl<S> SupervisorSpec<S> {
         self
     }
 
-    /// Sets when it is restarted, as a child.
+    /// Sets when its own supervisor restarts it.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
         self
     }
 
-    /// Sets the delays before its restarts, as a child.
+    /// Sets the delays before its own restarts.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Sets the tenant of it and of everything below it that has none of its own.
+    /// Sets its tenant. Everything below it without a tenant of its own inherits this.
     #[must_use]
     pub fn tenant(mut self, tenant: TenantId) -> Self {
         self.labels.tenant = Some(tenant);
         self
     }
 
-    /// Sets the session of it and of everything below it.
+    /// Sets its session. Everything below it without a session of its own inherits this.
     #[must_use]
     pub fn session(mut self, session: SessionId) -> Self {
         self.labels.session = Some(session);
@@ -205,7 +205,7 @@ impl<S> SupervisorSpec<S> {
             supervisor_policy,
             children: Arc::from(children),
         };
-        // Whatever time it takes: a supervisor that is killed cannot stop its children in order.
+        // No time limit, because a killed supervisor cannot stop its children in order.
         let policy =
             ChildPolicy { restart: self.restart, shutdown: Shutdown::Unlimited, backoff: self.backoff };
         let spec = ChildSpec {
@@ -245,7 +245,7 @@ impl ChildFactory for SupervisorFactory {
     fn stop(&self, incarnation: &Incarnation) {
         incarnation.stopping.cancel();
         if let Some(cell) = incarnation.cell.get() {
-            // It is over.
+            // If the send fails, the actor has ended already.
             let _ = cell.send_message(SupervisorMessage::Stop);
         }
     }

@@ -13,7 +13,9 @@ pub struct CompactionPolicy {
 }
 
 impl CompactionPolicy {
-    /// Compacts before a model call once the input of a response reached `threshold` tokens ([`Usage::total_input`](crate::Usage::total_input)).
+    /// Compacts before a model call once the input of a response reached `threshold` tokens.
+    ///
+    /// The input is that of [`Usage::total_input`](crate::Usage::total_input).
     ///
     /// At least the last six messages stay. The next attempt waits until the input has grown by a quarter of the threshold. A model that
     /// reports no usage is never compacted.
@@ -22,7 +24,8 @@ impl CompactionPolicy {
         Self { threshold, keep: 6, regrowth: threshold / 4 }
     }
 
-    /// Compacts from fewer tokens, and keeps the rest of the policy.
+    /// Sets another, usually lower, threshold. The regrowth is reduced to a quarter of it if it is larger. The kept messages stay
+    /// as they are.
     #[must_use]
     pub const fn with_lower_threshold(mut self, threshold: u64) -> Self {
         self.threshold = threshold;

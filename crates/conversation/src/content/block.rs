@@ -1,4 +1,5 @@
 //! A content block of a message, kept byte for byte.
+//!
 //! A block of the model is sent back unchanged: unknown blocks, signatures, number formats and the order of keys. So a block is its JSON
 //! text, with a parsed view of the parts that the loop needs.
 

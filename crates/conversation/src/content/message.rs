@@ -8,7 +8,7 @@ use crate::content::block::{Block, BlockKind};
 use crate::content::native::NativeContent;
 use crate::tools::tool::ToolCall;
 
-/// Who sends it.
+/// The sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -21,11 +21,11 @@ pub enum Role {
 /// A message of the Messages API. Its blocks serialise byte for byte as they were received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who sends it.
+    /// The sender.
     pub role: Role,
     /// The blocks, in order.
     pub content: Vec<Block>,
-    /// An answer in the form of its service, if that differs from the blocks or has more.
+    /// A response in the form of its service, if that form differs from the blocks or holds more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Arc<NativeContent>>,
 }
@@ -48,7 +48,7 @@ impl Message {
         self.content.iter().filter_map(Block::tool_call)
     }
 
-    /// The text blocks of it, joined by newlines.
+    /// The text blocks, joined by newlines.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self

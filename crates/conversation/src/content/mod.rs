@@ -1,4 +1,4 @@
-//! What messages consist of: content blocks, and what the model's service said in its own form.
+//! The content of messages: content blocks, and responses in the form of their model service.
 
 pub(crate) mod block;
 pub(crate) mod message;

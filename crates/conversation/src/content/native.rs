@@ -1,4 +1,4 @@
-//! The form in which a model service sent an answer, kept so that the same service gets it back unchanged.
+//! The form in which a model service sent a response, kept so that the same service gets it back unchanged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ pub enum ModelApi {
     Gemini,
 }
 
-/// Who wrote an answer. Only the same origin gets the answer back in its native form; any other gets a translation of its blocks.
+/// The origin of a response. Only the same origin gets the response back in its native form. Any other gets a translation of its
+/// blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// The API that was spoken.
+    /// The API through which the response came.
     pub api: ModelApi,
     /// The service: the host of its base URL, with the port where it is not the usual one.
     pub service: String,
@@ -38,20 +39,20 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An answer in the form of its service, beside the canonical blocks: one item for each message, output item or part, in order.
+/// A response in the form of its service, beside the canonical blocks: one item for each message, output item or part, in order.
 ///
-/// It has what the canonical blocks cannot hold: signatures, encrypted reasoning, unknown members.
+/// It holds what the canonical blocks cannot: signatures, encrypted reasoning, unknown members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NativeContent {
-    /// Who wrote it.
+    /// The service and model that wrote it.
     pub origin: Origin,
     /// The items, byte for byte.
     pub items: Vec<NativeItem>,
 }
 
 impl NativeContent {
-    /// The native form of an answer and its continuation. `None` unless both have one, of the same origin: a part of an answer must not
-    /// be sent back as the whole of it.
+    /// The native form of a response and its continuation. `None` unless both have one, of the same origin: a part of a response
+    /// must not be sent back as the whole of it.
     pub(crate) fn join(first: Option<Arc<Self>>, rest: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let (mut first, rest) = (first?, rest?);
         if first.origin != rest.origin {

@@ -1,4 +1,5 @@
 //! Validates the messages of a request by the rules of the service.
+//!
 //! Roles alternate, and the user begins. Every `tool_use` has one result, in order, at the start of the next user message. Ids are
 //! unique, and nothing is empty. Server-side tools are not checked.
 
@@ -27,23 +28,23 @@ pub enum PairingError {
     /// A message has no content.
     #[error("message {message} is empty")]
     EmptyMessage {
-        /// Which.
+        /// The position of the message.
         message: usize,
     },
     /// A text block has nothing but white space.
     #[error("block {block} of message {message} is a blank text")]
     EmptyText {
-        /// Which message.
+        /// The position of the message.
         message: usize,
-        /// Which block.
+        /// The position of the block in the message.
         block: usize,
     },
     /// A `tool_use` of the user, or a `tool_result` of the assistant.
     #[error("block {block} of message {message} is a `{kind}`, which this role cannot send")]
     WrongRole {
-        /// Which message.
+        /// The position of the message.
         message: usize,
-        /// Which block.
+        /// The position of the block in the message.
         block: usize,
         /// Its type.
         kind: &'static str,
@@ -51,7 +52,7 @@ pub enum PairingError {
     /// Two calls have one id.
     #[error("message {message} uses the tool call id `{id}` again")]
     DuplicateId {
-        /// Which message.
+        /// The position of the message.
         message: usize,
         /// The id.
         id: String,
@@ -69,16 +70,17 @@ pub enum PairingError {
         "block {block} of message {message} is a result of `{id}`, which the message before it does not call"
     )]
     Orphan {
-        /// Which message.
+        /// The position of the message.
         message: usize,
-        /// Which block.
+        /// The position of the block in the message.
         block: usize,
         /// The id that it answers.
         id: String,
     },
 }
 
-/// Checks the messages of a request. The last one is the user's, or a paused response to be resumed, which cannot contain a call of ours.
+/// Checks the messages of a request. The last one is the user's, or a paused response to be resumed. Such a response cannot contain
+/// a call that this library runs.
 ///
 /// # Errors
 /// The first error.

@@ -1,4 +1,5 @@
 //! The driver's compaction step: it requests a summary of the first messages before it calls the model.
+//!
 //! It works like a model call: the driver records the intent before and the outcome after, the turn's deadline ends it, and what the
 //! user adds meanwhile is recorded. If it fails, the turn continues with the unchanged history.
 

@@ -1,4 +1,5 @@
 //! A session's state together with its event log. Only this type records events and applies them.
+//!
 //! The event log is the source of truth; the conversation holds a copy of the state. When an append fails, or its future is dropped,
 //! the copy is stale. It is read again from the event log before the next command.
 
@@ -24,8 +25,8 @@ pub trait ConversationObserver: Send + Sync {
     /// The session's artifacts or files have changed; `state` is the new state. It is called right before `on_recorded` for that event.
     fn on_assets_changed(&self, _state: &SessionState) {}
 
-    /// The calls that wait for somebody's action have changed, or the turn was parked or goes on; `state` is the new state. It is called
-    /// right before `on_recorded` for that event.
+    /// The calls that wait for an action from outside have changed, or the turn was parked or resumed; `state` is the new state. It
+    /// is called right before `on_recorded` for that event.
     fn on_actions_changed(&self, _state: &SessionState) {}
 
     /// A turn has ended. It is called right before `on_recorded` for that event.
@@ -34,7 +35,7 @@ pub trait ConversationObserver: Send + Sync {
     /// The model streams a part of its response. This is a preview: only a recorded response counts.
     fn on_preview(&self, _event: &ModelEvent) {}
 
-    /// A tool tells how far a running call is. This is a preview too.
+    /// A tool reports the progress of a running call. This is a preview too.
     fn on_tool_progress(&self, _progress: &ToolProgress) {}
 }
 
@@ -94,7 +95,8 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// Whether the state includes all recorded events. It is stale after an append with an unknown outcome; the next command reads it again.
+    /// Whether the state includes all recorded events. It is stale after an append with an unknown outcome. Then the next command
+    /// reads it again.
     #[must_use]
     pub const fn is_fresh(&self) -> bool {
         matches!(self.cache, StateCache::Fresh)
@@ -184,7 +186,7 @@ impl Conversation {
     }
 }
 
-/// Whether an event changes which calls wait for somebody's action.
+/// Whether an event changes which calls wait for an action from outside.
 const fn changes_actions(kind: &EventKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,5 @@
 //! The inbox of a running turn: each message is acknowledged once.
+//!
 //! A message owns the callback of its sender. However it ends (recorded, rejected, left when the turn ended, lost with a dropped driver),
 //! the sender gets exactly one [`Receipt`].
 
@@ -14,9 +15,9 @@ use crate::state::limits::Limits;
 /// The kind of a message into a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InboxMessageKind {
-    /// A part of the turn that runs: the model reads it after the next results.
+    /// Input for the running turn: the model reads it after the next results.
     Steer,
-    /// A turn of its own, after this one and those that were queued before.
+    /// Input for a turn of its own, after this one and those that were queued before.
     Queue,
     /// A change of the session's artifacts: the next request and the next call see it.
     Artifacts,
@@ -34,7 +35,7 @@ pub enum Receipt {
     },
     /// It waits in the queue.
     Queued {
-        /// Its place in the queue.
+        /// Its id in the queue.
         id: QueueId,
         /// The sequence number of its event.
         seq: u64,
@@ -56,7 +57,7 @@ type OnReceipt = Box<dyn FnOnce(Receipt) + Send>;
 /// A message into a running turn, with the callback that reports its receipt.
 pub struct InboxMessage {
     kind: InboxMessageKind,
-    /// What its turn may consume, should it become one.
+    /// The limits of the message's own turn, if it is queued.
     limits: Option<Limits>,
     /// The longest queue after this message was added.
     max_queued: usize,
@@ -111,14 +112,14 @@ impl InboxMessage {
         self
     }
 
-    /// Sets the bound of the queue, for [`InboxMessageKind::Queue`].
+    /// Sets the maximum length of the queue, for [`InboxMessageKind::Queue`].
     #[must_use]
     pub const fn with_queue_limit(mut self, most: usize) -> Self {
         self.max_queued = most;
         self
     }
 
-    /// What it is to become.
+    /// The kind of the message.
     #[must_use]
     pub const fn kind(&self) -> InboxMessageKind {
         self.kind

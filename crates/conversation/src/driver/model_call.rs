@@ -1,4 +1,4 @@
-//! One model call of a turn: the request, the stream of the response, and what is recorded of it.
+//! One model call of a turn: the request, the stream of the response, and the recorded outcome.
 
 use std::panic::AssertUnwindSafe;
 
@@ -16,7 +16,7 @@ use crate::model::{ApiErrorKind, ModelError, ModelErrorKind, ModelEvent, Request
 
 const CLIENT_CRASHED: &str = "the model's client has crashed";
 
-/// What a model call came to.
+/// The outcome of a model call.
 enum ModelCallResult {
     Answered(Box<Response>),
     Failed(ModelError),
@@ -70,7 +70,7 @@ impl TurnDriver<'_> {
                     let error = error.clone();
                     let reject = CommandKind::RejectBlock { turn, call, error, message, block };
                     match self.conversation.submit(reject).await {
-                        // The block cannot be replaced, or not again: then the call has just failed.
+                        // The block cannot be replaced, or was replaced already. Then the call has failed.
                         Err(SubmitError::Rejected(_)) => {}
                         other => return Ok(other?),
                     }
@@ -110,7 +110,7 @@ impl TurnDriver<'_> {
         let mut over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
         loop {
             let heard = AssertUnwindSafe(answer.next()).catch_unwind();
-            // The turn's end comes first: a model that never stops must not keep a turn from ending.
+            // The turn's end is polled first: a model that never stops must not keep a turn from ending.
             let event = match select(&mut over, select(heard, self.inbox.next())).await {
                 Either::Left(_) => return Ok(ModelCallResult::Interrupted),
                 Either::Right((Either::Right((message, _)), _)) => {

@@ -1,7 +1,8 @@
 //! The driver's step that runs the hook before each model call.
 //!
-//! The artifact upload is such a hook. Its work is part of the turn: meanwhile the driver accepts what is sent to the session, and the
-//! turn's time limits end the work. Its duration counts as the turn's time. A crash loses what was not submitted; the driver asks for it again.
+//! The artifact upload is such a hook. Its work is part of the turn: meanwhile the driver accepts what is sent to the session, and
+//! the turn's time limits end the work. Its duration counts as the turn's time. A crash loses results that were not submitted; the
+//! driver then asks the hook for them again.
 
 use std::time::Duration;
 

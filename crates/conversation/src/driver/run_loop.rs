@@ -24,9 +24,9 @@ use crate::tools::tool_runner::ToolRunner;
 pub struct LoopOptions {
     /// Its limits; 25 model calls by default.
     pub limits: Limits,
-    /// Interrupts it.
+    /// Interrupts the loop when it is cancelled.
     pub cancel: CancellationToken,
-    /// When it must have ended.
+    /// The time by which the loop must have ended.
     pub deadline: Deadline,
     /// How long cancelled tools may take to clean up.
     pub grace: Duration,
@@ -37,7 +37,7 @@ pub struct LoopOptions {
     pub compaction: Option<Compaction>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Is notified of its events.
+    /// The observer of the loop's events.
     pub observer: Arc<dyn ConversationObserver>,
 }
 
@@ -64,7 +64,7 @@ pub struct LoopOutcome {
     pub messages: Vec<Arc<Message>>,
     /// Why it ended.
     pub stop: TurnOutcome,
-    /// What its model calls consumed.
+    /// The usage of its model calls.
     pub usage: Usage,
     /// The conversation itself. Use it to decide on approvals and continue, or to start another turn.
     pub conversation: Conversation,

@@ -1,7 +1,7 @@
-//! The tool calls of one response: all are authorised first, then those run that may.
+//! The tool calls of one response: all calls are authorised first, then the allowed ones run.
 //!
-//! A call that waits for a decision, for input or for its result from outside keeps the others from running only if it is a barrier. When
-//! nothing more can run, the turn is parked.
+//! A call may wait for a decision, for input, or for its result from outside. It keeps the other calls from running only if it is a
+//! barrier. When nothing more can run, the turn is parked.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::tools::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startabl
 use crate::tools::tool_progress::ProgressSink;
 use crate::tools::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits, ToolRunOutcome};
 
-/// A call of the response, and what the runner says about it.
+/// A call of the response, and what the tool runner reports about it.
 struct ResponseCall {
     call: ToolCall,
     traits: CallTraits,
     awaits: Option<AwaitedResult>,
-    /// Whether the policy has allowed it in this pass. The record does not have that.
+    /// Whether the policy has allowed the call in this pass. The recorded events do not show this.
     is_allowed: bool,
 }
 
@@ -39,7 +39,7 @@ impl TurnDriver<'_> {
         if self.is_cancelled_or_expired() || next(self.conversation.state()) != Step::RunTools {
             return Ok(());
         }
-        // What nobody has answered in time ends here, too.
+        // This also ends the calls whose results were not provided in time.
         self.conversation.submit(CommandKind::Recover).await?;
         let waits = !self.conversation.state().pending_actions().is_empty();
         if waits && next(self.conversation.state()) == Step::RunTools {
@@ -48,7 +48,7 @@ impl TurnDriver<'_> {
         Ok(())
     }
 
-    /// The open calls in order; `None` when the turn was interrupted meanwhile.
+    /// Authorises the open calls and returns them in order; `None` when the turn was interrupted meanwhile.
     async fn authorize_all(&mut self) -> Result<Option<Vec<ResponseCall>>, DriveError> {
         let open = self.conversation.state().open_calls().to_vec();
         let view = self.conversation.state().view().clone();

@@ -24,7 +24,8 @@ use crate::summary::Compaction;
 use crate::tools::tool_batch::CANCEL_GRACE;
 use crate::tools::tool_runner::ToolRunner;
 
-/// How long an event log may take to record a turn's end. It counts after the deadline or the cancellation, and after the tools' grace period.
+/// How long an event log may take to record a turn's end. The time counts after the deadline or the cancellation, and after the
+/// tools' grace period.
 const EVENT_LOG_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A hook that runs before each model call.
@@ -56,15 +57,15 @@ pub struct TurnServices<'a> {
 
 /// How a turn may be ended and changed from outside.
 pub struct TurnOptions<'a> {
-    /// Interrupts the turn: the model call is dropped, tools have the grace period to end. A turn that waits for somebody's action keeps waiting;
-    /// to end it, submit [`CommandKind::Interrupt`].
+    /// Interrupts the turn: the model call is dropped, and tools have the grace period to end. A turn that waits for an action from
+    /// outside keeps waiting; to end it, submit [`CommandKind::Interrupt`].
     pub cancel: CancellationToken,
     /// When the turn must have ended. It has the same effect as the cancellation.
     pub deadline: Deadline,
     /// The grace period: how long cancelled tools may take to clean up.
     pub grace: Duration,
-    /// How a long history is compacted; `None`: never. A compaction runs before a model call. It uses the turn's time, tokens and money, but
-    /// does not count as one of its model calls ([`crate::Limits::model_calls`]).
+    /// How a long history is compacted; `None`: never. A compaction runs before a model call. It uses the turn's time, tokens and
+    /// money. It does not count as one of the turn's model calls ([`crate::Limits::model_calls`]).
     pub compaction: Option<Compaction>,
     /// Runs before each model call, within the turn's time.
     pub pre_call_hook: &'a dyn PreCallHook,
@@ -121,7 +122,7 @@ impl From<SubmitError> for DriveError {
     }
 }
 
-/// Drives the running turn until it ends or waits for somebody's action.
+/// Drives the running turn until it ends or waits for an action from outside.
 ///
 /// It first recovers what an earlier driver left unfinished. If the conversation uses the system clock, the future must be polled within
 /// a Tokio runtime with its time driver enabled.
@@ -141,7 +142,7 @@ pub async fn run_turn(
     let state = conversation.state();
     let turn = match (state.turn(), state.last_turn()) {
         (Some(turn), _) => turn,
-        // Only the turn's end was missing.
+        // Only the end of the turn had not been recorded.
         (None, Some(last)) => return Ok(TurnOutcome::Finished(last.stop.clone())),
         (None, None) => return Err(DriveError::NoTurn),
     };
@@ -178,7 +179,7 @@ pub async fn run_turn(
         compaction: options.compaction,
         pre_call_hook: options.pre_call_hook,
         hook_time: Duration::ZERO,
-        // A stream that has ended must not be asked again, nor end a wait.
+        // An ended stream must not be polled again, nor end a wait.
         inbox: options.inbox.chain(stream::pending()).boxed(),
         conversation,
     };
@@ -222,7 +223,7 @@ impl TurnDriver<'_> {
     pub(super) async fn run(mut self) -> Result<TurnOutcome, DriveError> {
         loop {
             let step = next(self.conversation.state());
-            // Waiting for somebody's action is not work that could be interrupted. To end the turn then, submit a command.
+            // Waiting for an action from outside is not work that could be interrupted. To end the turn then, submit a command.
             let is_waiting = step == Step::AwaitAction && !self.is_expired();
             if step != Step::Idle && self.is_cancelled_or_expired() && !is_waiting {
                 self.interrupt().await?;
@@ -275,7 +276,7 @@ impl TurnDriver<'_> {
         Ok(self.conversation.submit(CommandKind::Interrupt { cause }).await?)
     }
 
-    /// Records what the user adds. A rejection is reported to the sender, and does not end the turn.
+    /// Records a message from the inbox. A rejection is reported to the sender, and does not end the turn.
     pub(super) async fn accept_inbox(&mut self, message: Option<InboxMessage>) -> Result<(), DriveError> {
         let Some(message) = message else { return Ok(()) };
         Ok(message.submit(self.conversation).await?)

@@ -1,4 +1,4 @@
-//! What the recorded events say of a tool call: the decision, who provides its result, and how it ended.
+//! The recorded facts about a tool call: the decision, who provides its result, and how it ended.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub enum Decision {
     },
     /// The call may not run; the model reads the reason.
     Deny {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -38,7 +38,7 @@ pub enum CallOutcome {
     Cancelled,
     /// It was running when its driver ended; its effects are not known.
     Unknown,
-    /// Nobody provided its result in time.
+    /// Its result was not provided in time.
     Expired,
 }
 

@@ -1,4 +1,5 @@
 //! The recorded events of a session. They are versioned, and the state is rebuilt from them alone.
+//!
 //! One event is one JSON object `{"version":1,"at":MILLISECONDS,"event":{"KIND":{...}}}`. Message content stays raw in it. The enums are
 //! externally tagged, because any other form buffers and would reformat numbers.
 
@@ -30,11 +31,11 @@ pub const EVENT_FORMAT: u32 = 1;
 pub struct Event {
     /// When it happened, by the wall clock of the process that recorded it.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kind of an event, with its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -68,21 +69,22 @@ pub enum EventKind {
         /// The changed settings.
         change: Box<ProfileChange>,
     },
-    /// The session is a fork: the events before this one are those of another session. Its queue is empty from here on, and what it has at
-    /// the model's service is its own.
+    /// The session is a fork: the events before this one are those of another session. From here on its queue is empty, and it has
+    /// no container and no uploads at the model's service.
     Forked {
         /// The other session.
         #[serde(serialize_with = "SessionId::serialize_stored")]
         from: SessionId,
         /// How many of its events there are here.
         events: u64,
-        /// The note to the model about what it has no more: the container of the model's service, or the former path of the workspace.
+        /// The note to the model about what the fork does not have: the container of the model's service, or the former path of the
+        /// workspace.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<Block>,
     },
     /// A turn started.
     TurnStarted {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
         /// The user's input; empty when the turn retries a message without a response.
         input: Vec<Block>,
@@ -97,7 +99,7 @@ pub enum EventKind {
     },
     /// A model call started.
     ModelCallStarted {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
         /// The number of the call in its turn, from 1.
         call: u32,
@@ -107,34 +109,34 @@ pub enum EventKind {
     },
     /// A model call ended with a response.
     ModelAnswered {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which call of it.
+        /// The number of the call in its turn, from 1.
         call: u32,
         /// The complete response, raw. Only duplicate ids of tool calls were replaced.
         response: Box<Response>,
     },
     /// A model call failed.
     ModelCallFailed {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which call of it.
+        /// The number of the call in its turn, from 1.
         call: u32,
-        /// Why.
+        /// The error.
         error: ModelError,
     },
     /// A model call was running when its driver ended. It is due again.
     ModelCallAbandoned {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which call of it.
+        /// The number of the call in its turn, from 1.
         call: u32,
     },
     /// The container of the service's tools is gone, as a failed call or a response reported. The next call gets a fresh one.
     ContainerLost {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which container.
+        /// The lost container.
         container: ContainerId,
         /// The note to the model. The uploads for the fresh container follow it.
         note: Block,
@@ -142,7 +144,7 @@ pub enum EventKind {
     /// A note to the model was added. It goes with the user's last message, or before the next one.
     #[serde(rename = "model_told")]
     NoteAdded {
-        /// What.
+        /// The note.
         note: Block,
     },
     /// The service refused a block of the history, which was replaced.
@@ -156,7 +158,7 @@ pub enum EventKind {
     },
     /// A compaction started.
     CompactionStarted {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
         /// The number of the compaction in its turn, from 1.
         compaction: u32,
@@ -167,9 +169,9 @@ pub enum EventKind {
     },
     /// A summary replaced the first messages of the history. It is a user message.
     Compacted {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which compaction of it.
+        /// The number of the compaction in its turn, from 1.
         compaction: u32,
         /// How many of the last messages stay.
         kept: usize,
@@ -186,43 +188,43 @@ pub enum EventKind {
     },
     /// A compaction failed. The turn continues with the unchanged history.
     CompactionFailed {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which compaction of it.
+        /// The number of the compaction in its turn, from 1.
         compaction: u32,
-        /// Why.
+        /// The error.
         error: CompactionError,
         /// The usage of the failed attempt.
         usage: Usage,
     },
     /// A compaction was running when its driver ended.
     CompactionAbandoned {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which compaction of it.
+        /// The number of the compaction in its turn, from 1.
         compaction: u32,
     },
     /// An approval was requested for a tool call.
     ApprovalRequested {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// The question to the approver.
         reason: String,
     },
     /// An approver decided on a tool call.
     ApprovalDecided {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
-        /// What.
+        /// The decision.
         decision: Decision,
     },
     /// The result of a tool call was requested from outside of the runtime. Nothing runs for the call until it is provided.
     ResultRequested {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// Who provides the result.
         from: ResultFrom,
-        /// When the call ends with an error if nobody has provided its result; `None`: never.
+        /// The time at which the call ends with an error if its result was not provided; `None`: never.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
     },
@@ -235,7 +237,7 @@ pub enum EventKind {
     },
     /// A running tool call has ended with questions to a person. Nothing runs for the call until they are answered; then it runs again.
     InputRequired {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// How often it has asked, this time included.
         round: u32,
@@ -244,29 +246,29 @@ pub enum EventKind {
     },
     /// The questions of a tool call were answered.
     InputProvided {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
-        /// Which of its rounds.
+        /// The number of the round, from 1.
         round: u32,
         /// The answers. Each question has one.
         answers: InputAnswers,
     },
-    /// Nothing of the turn runs until somebody decides on one of these calls or provides its result. Turns of older versions lack this
-    /// event.
+    /// Nothing of the turn runs until one of these calls gets its decision, its result or its input. Turns of older versions lack
+    /// this event.
     ActionRequired {
         /// The calls that wait, in order.
         calls: Vec<CallId>,
     },
     /// A tool call starts.
     ToolStarted {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// Whether the call can be repeated without a further effect.
         idempotent: bool,
     },
     /// An idempotent tool call was running when its driver ended. It is due again.
     ToolAbandoned {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
     },
     /// A tool call has its result.
@@ -276,23 +278,23 @@ pub enum EventKind {
         /// How the call ended.
         outcome: CallOutcome,
     },
-    /// The user added something while a turn ran.
+    /// The user added input while a turn ran.
     Steered {
-        /// What.
+        /// The input.
         input: Vec<Block>,
     },
-    /// Servers of tools could not be asked, so their tools are missing.
+    /// Some tool servers could not be queried, so their tools are missing.
     ToolServersFailed {
-        /// Which, and why.
+        /// The servers, and the reasons.
         failures: Vec<ToolServerFailure>,
-        /// What the model is told.
+        /// The note to the model.
         note: Block,
     },
     /// The user queued an input for a turn of its own.
     Queued {
         /// Its id in the queue.
         id: QueueId,
-        /// What.
+        /// The input.
         input: Vec<Block>,
         /// The limits of its turn, if the sender set any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -300,26 +302,26 @@ pub enum EventKind {
     },
     /// The user removed an input from the queue.
     Unqueued {
-        /// Which.
+        /// The id of the input.
         id: QueueId,
     },
     /// The turn ended.
     TurnFinished {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Why.
+        /// Why it ended.
         stop: TurnStop,
         /// The usage of its model calls.
         usage: Usage,
     },
     /// An artifact was registered.
     ArtifactRegistered {
-        /// Which.
+        /// The artifact.
         artifact: Box<Artifact>,
     },
     /// An artifact was removed.
     ArtifactUnregistered {
-        /// Which.
+        /// The name of the artifact.
         name: ArtifactName,
     },
     /// An artifact's URL was fetched. Fetches of a tool call are in its result ([`ToolResult::fetched`]).
@@ -334,9 +336,9 @@ pub enum EventKind {
     },
     /// The files that a turn created or changed were recorded.
     FilesProduced {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which files.
+        /// The files.
         files: Vec<SessionFile>,
         /// Whether the list is complete.
         #[serde(default)]
@@ -383,8 +385,7 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// Refuses events of a later library with a message that says so, before their body is looked at: the version
-/// is written first.
+/// Refuses events of a later library with a clear message, before their body is read: the version is written first.
 fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let version = u32::deserialize(deserializer)?;
     if version == 0 || version > EVENT_FORMAT {

@@ -36,6 +36,7 @@ pub enum EventLogError {
 }
 
 /// The append-only event log of one session. Sequence numbers count from 0.
+///
 /// Acknowledged events are never lost. After a failed append, or a dropped future, the events may be recorded or not: the state must be
 /// loaded again.
 pub trait EventLog: Send + Sync {
@@ -46,7 +47,8 @@ pub trait EventLog: Send + Sync {
         events: &'a [Event],
     ) -> BoxFuture<'a, Result<u64, EventLogError>>;
 
-    /// The same, for a log that also stores an overview of the session: its state before the events was `state`.
+    /// Appends as [`EventLog::append`] does, for a log that also stores an overview of the session. `_state` is the state before
+    /// the events.
     fn append_after<'a>(
         &'a self,
         _state: &SessionState,
@@ -90,7 +92,7 @@ pub struct MemoryEventLog {
 }
 
 impl MemoryEventLog {
-    /// An empty one.
+    /// An empty event log.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

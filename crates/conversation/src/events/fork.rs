@@ -1,6 +1,6 @@
 //! A fork: the events of a session up to a message, as the beginning of a session of its own.
 //!
-//! The function is pure. It reads the original's events, and adds one that says where they come from.
+//! The function is pure. It reads the original's events, and adds one that names the original.
 
 use conjure_base::{SessionId, Timestamp};
 
@@ -13,20 +13,20 @@ use crate::state::session_state::SessionState;
 const FRESH_CONTAINER: &str = "[This conversation was copied, and goes on in a fresh container of the service: files that were made in the \
     former one are not in it.]";
 
-/// How many events of a session its fork begins with.
+/// The point of a session at which its fork begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ForkPoint {
-    /// All of them.
+    /// After all events.
     #[default]
     End,
-    /// Those before the last turn that began with a message of the user. The fork may be asked something else instead.
+    /// Before the last turn that began with a message of the user. The fork may then begin with another message.
     BeforeLastMessage,
-    /// Those before the event with this sequence number ([`SessionEvent::seq`](crate::SessionEvent::seq)). No turn may be under way there.
+    /// Before the event with this sequence number ([`SessionEvent::seq`](crate::SessionEvent::seq)). No turn may be running there.
     Before(u64),
 }
 
-/// Why a session cannot be forked there.
+/// Why a session cannot be forked at a point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForkError {
@@ -41,17 +41,17 @@ pub enum ForkError {
         "the session has {events} events, so it can be forked before event 1 to {events}, and not before {at}"
     )]
     OutOfRange {
-        /// The sequence number that was asked for.
+        /// The requested sequence number.
         at: u64,
         /// How many events there are.
         events: u64,
     },
-    /// It lies in the middle of a turn, so a fork would have half an answer.
+    /// The point lies in the middle of a turn, so a fork would have half a response.
     #[error(
         "event {at} is in the middle of a turn; fork before event {start}, where it began, or before event {end}, after its end"
     )]
     WithinTurn {
-        /// The sequence number that was asked for.
+        /// The requested sequence number.
         at: u64,
         /// The sequence number of the turn's first event.
         start: u64,
@@ -60,14 +60,14 @@ pub enum ForkError {
     },
 }
 
-/// The events of a fork of a session with these events: those up to the fork point, and one that says where they come from
+/// The events of a fork of a session with these events: those up to the fork point, and one that names the original
 /// ([`EventKind::Forked`]).
 ///
-/// The fork begins idle, with an empty queue and without a container of the model's service. What it has used so far is what its events
-/// say. Files that the service made, and uploads to it, belong to the original.
+/// The fork begins idle, with an empty queue and without a container of the model's service. Its usage so far is that of its
+/// events. Files that the service made, and uploads to it, belong to the original.
 ///
 /// # Errors
-/// When a turn is under way, or there is no such point.
+/// When a turn is running, or there is no such point.
 pub fn fork_events(
     original: SessionId,
     events: &[Event],
@@ -100,16 +100,16 @@ pub fn fork_events(
     Ok(events)
 }
 
-/// A finished turn of a record.
+/// A finished turn of an event log.
 struct RecordedTurn {
     start: u64,
-    /// After its last event.
+    /// The sequence number after its last event.
     end: u64,
     /// Whether it began with a message.
     has_input: bool,
 }
 
-/// The turns of a record, all of which must be finished.
+/// The turns of an event log, all of which must be finished.
 fn find_turns(events: &[Event]) -> Result<Vec<RecordedTurn>, ForkError> {
     let (mut turns, mut open) = (Vec::new(), None);
     for (seq, event) in (0..).zip(events) {

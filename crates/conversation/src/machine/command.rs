@@ -25,7 +25,7 @@ use crate::tools::tool_server::ToolServerFailure;
 pub struct Command {
     /// When it was given. The events that follow record this time.
     pub at: Timestamp,
-    /// What.
+    /// The kind of the command.
     pub kind: CommandKind,
 }
 
@@ -72,29 +72,29 @@ pub enum CommandKind {
     },
     /// Accept the model's response.
     AcceptResponse {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which call of it.
+        /// The number of the call in its turn, from 1.
         call: u32,
         /// The complete response.
         response: Box<Response>,
     },
     /// End a model call that failed. The turn ends with it.
     FailModelCall {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which call of it.
+        /// The number of the call in its turn, from 1.
         call: u32,
-        /// Why.
+        /// The error.
         error: ModelError,
     },
     /// End a model call that failed because of one block. The block is replaced, so that the call can be repeated.
     RejectBlock {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which call of it.
+        /// The number of the call in its turn, from 1.
         call: u32,
-        /// Why.
+        /// The error.
         error: ModelError,
         /// The index of the message in the request, from 0.
         message: usize,
@@ -108,9 +108,9 @@ pub enum CommandKind {
     },
     /// End a compaction with a summary. It replaces the summarised messages, unless it is not smaller.
     Compact {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which compaction of it.
+        /// The number of the compaction in its turn, from 1.
         compaction: u32,
         /// The summary.
         summary: Summary,
@@ -119,39 +119,39 @@ pub enum CommandKind {
     },
     /// End a compaction that failed. The turn continues with the unchanged history.
     FailCompaction {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which compaction of it.
+        /// The number of the compaction in its turn, from 1.
         compaction: u32,
-        /// Why.
+        /// The error.
         error: ModelError,
     },
     /// Request an approval for this call.
     RequestApproval {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// The question to the approver.
         reason: String,
     },
     /// Record an approver's decision. The same decision may be given again.
     Decide {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
-        /// What.
+        /// The decision.
         decision: Decision,
     },
     /// Request the result of this call from outside.
     RequestResult {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// Who provides it.
         from: ResultFrom,
-        /// When the call ends with an error if nobody has provided it; `None`: never.
+        /// The time at which the call ends with an error if its result was not provided; `None`: never.
         deadline: Option<Timestamp>,
     },
     /// Provide the result of a call that waits for it. The same result may be provided again.
     ProvideResult {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// The content for the model.
         content: Vec<ResultContent>,
@@ -160,32 +160,32 @@ pub enum CommandKind {
     },
     /// End the run of this call with questions to a person. A call that asks too often ends with an error.
     RequireInput {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// The questions.
         request: Box<InputRequest>,
     },
     /// Answer the questions of a call that waits for input. The same answers may be given again.
     ProvideInput {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
-        /// Which of its rounds ([`ActionNeed::Input`](crate::ActionNeed::Input)).
+        /// The number of the round, from 1 ([`ActionNeed::Input`](crate::ActionNeed::Input)).
         round: u32,
         /// The answers. A question without one counts as cancelled.
         answers: InputAnswers,
     },
-    /// Nothing more of the response can run until somebody acts: park the turn.
+    /// Park the turn: nothing more of the response can run until an action from outside.
     AwaitAction,
     /// Deny this call by policy.
     DenyTool {
-        /// Which call.
+        /// The id of the call.
         call: CallId,
         /// Why. The model reads it.
         reason: String,
     },
     /// Start these calls.
     StartTools {
-        /// Which.
+        /// The calls.
         calls: Vec<StartedCall>,
     },
     /// Finish a call with its result.
@@ -197,17 +197,17 @@ pub enum CommandKind {
     },
     /// Add input of the user to the running turn. The model reads it after the next results.
     Steer {
-        /// What.
+        /// The input.
         input: Vec<Block>,
     },
-    /// Record which servers of tools could not be asked. The model is told before its next answer.
+    /// Record which tool servers could not be queried. The model reads that before its next response.
     ReportToolServers {
-        /// Which, and why.
+        /// The servers, and the reasons.
         failures: Vec<ToolServerFailure>,
     },
     /// Queue input for a turn of its own. It may be given at any time.
     Queue {
-        /// What.
+        /// The input.
         input: Vec<Block>,
         /// The limits of its turn, if the sender set any.
         limits: Option<Limits>,
@@ -219,16 +219,16 @@ pub enum CommandKind {
     },
     /// Remove an input from the queue.
     Unqueue {
-        /// Which.
+        /// The id of the input.
         id: QueueId,
     },
     /// End the turn now. Running calls get the result "outcome unknown"; finish those with a known outcome before.
     Interrupt {
-        /// Why.
+        /// The cause.
         cause: InterruptCause,
     },
-    /// Recover after the session's driver has ended: close what it left unfinished. It also ends the calls whose results nobody has provided
-    /// in time.
+    /// Recover after the session's driver has ended: close what it left unfinished. It also ends the calls whose results were not
+    /// provided in time.
     Recover,
     /// Register an artifact. It may be given at any time.
     RegisterArtifact {
@@ -237,7 +237,7 @@ pub enum CommandKind {
     },
     /// Remove an artifact.
     UnregisterArtifact {
-        /// Which.
+        /// The name of the artifact.
         name: ArtifactName,
     },
     /// Remove all artifacts.
@@ -254,9 +254,9 @@ pub enum CommandKind {
     },
     /// Record the files that a turn created or changed. It is given once for each turn, after its end.
     ProduceFiles {
-        /// Which turn.
+        /// The id of the turn.
         turn: TurnId,
-        /// Which files.
+        /// The files.
         files: Vec<SessionFile>,
         /// Whether the list is complete.
         completeness: Completeness,
@@ -266,7 +266,7 @@ pub enum CommandKind {
 /// A call that starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedCall {
-    /// Which.
+    /// The id of the call.
     pub call: CallId,
     /// Whether the call can be repeated without a further effect.
     pub idempotent: bool,
@@ -308,7 +308,7 @@ pub enum Rejection {
     /// The queue is full.
     #[error("the queue is full with {limit} messages; wait for a turn's end, or remove a message")]
     QueueFull {
-        /// The most that may wait.
+        /// The maximum number of queued messages.
         limit: usize,
     },
     /// The queue is empty.
@@ -355,7 +355,7 @@ pub enum Rejection {
         /// Its status.
         status: &'static str,
     },
-    /// The call was decided on, or its result was provided, with another content.
+    /// The call already has another decision, result or input.
     #[error("the tool call `{call}` was answered already, with another answer")]
     AnsweredDifferently {
         /// The id.
@@ -384,10 +384,10 @@ pub enum Rejection {
         /// The name.
         name: ArtifactName,
     },
-    /// The session has the most artifacts that it may have.
+    /// The session has the maximum number of artifacts.
     #[error("the session has {limit} artifacts, the most that it may have; unregister one first")]
     TooManyArtifacts {
-        /// The most that may wait.
+        /// The maximum number of artifacts.
         limit: usize,
     },
     /// The files are not those of the last turn, or were recorded before.

@@ -1,4 +1,4 @@
-//! The pure state machine: what a command leads to, and what is to be done next.
+//! The pure state machine: it decides which events follow from a command, and which step comes next.
 //!
 //! [`decide`] reads the state and never changes it. The events that it returns belong together and are recorded together.
 //! This module has no clock, no randomness and no I/O.

@@ -1,7 +1,7 @@
-//! The commands by which somebody outside answers a tool call: a decision, or a result.
+//! The commands that answer a tool call from outside: with a decision, a result or input.
 //!
-//! An answer may come in any order, and again: the same answer changes nothing, and another one is rejected. A turn in which nothing can run
-//! is parked. After a partial answer it stays parked, unless a call may run now.
+//! Answers may come in any order, and more than once: the same answer changes nothing, and another one is rejected. A turn in which
+//! nothing can run is parked. After a partial answer it stays parked, unless a call may run now.
 
 use conjure_base::{CallId, Digest};
 
@@ -102,7 +102,7 @@ pub(super) fn await_action(state: &SessionState) -> Result<Vec<EventKind>, Rejec
     Ok(vec![EventKind::ActionRequired { calls }])
 }
 
-/// The answer to a call that does not wait for one. The same answer changes nothing.
+/// The outcome of answering a call that does not wait for an answer. The same answer as before changes nothing.
 fn answered_before(
     call: CallId,
     status: Option<&CallStatus>,

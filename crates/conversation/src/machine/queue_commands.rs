@@ -1,4 +1,4 @@
-//! The commands on the queue of a session: what is recorded when an input is queued, started or removed.
+//! The commands on the queue of a session: the events when an input is queued, started or removed.
 
 use super::checks::user_input;
 use crate::content::block::Block;

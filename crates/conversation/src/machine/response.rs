@@ -1,4 +1,4 @@
-//! What a response of the model leads to, and the replacement of a block that the service refused.
+//! The acceptance of a model response, and the replacement of a block that the service refused.
 
 use std::collections::HashSet;
 

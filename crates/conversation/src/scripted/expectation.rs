@@ -13,15 +13,15 @@ use super::request_view::{RequestView, ResultRef, request_digest, shorten};
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Expectation {
-    /// Of the user's last text.
+    /// The expectation of the user's last text.
     user: Option<TextExpectation>,
-    /// Of the instructions, joined.
+    /// The expectation of the instructions, joined.
     system: Option<TextExpectation>,
     /// Tools that must be among those sent.
     tools: OneOrMore,
     /// How many messages are sent.
     messages: Option<usize>,
-    /// Of tool results in the history.
+    /// The expectations of tool results in the history.
     results: Vec<ResultExpectation>,
     /// The container of the request; null expects that there is none.
     #[serde(deserialize_with = "nullable")]

@@ -1,8 +1,8 @@
 //! An expression of a template: a source and its filters.
 //!
-//! `{{SOURCE | FILTER | FILTER}}`. Sources: `system`, `user`, `result:ID`, `result:last`, `skill_location:NAME`,
-//! `skill_dir:NAME`. Filters: `line:N`, `match:REGEX`, `trim`, `json:/POINTER`, `shell`. An argument that holds
-//! `|`, `}}` or outer spaces stands in quotes (`'…'` or `"…"`, a quote within is doubled).
+//! `{{SOURCE | FILTER | FILTER}}`. Sources: `system`, `user`, `result:ID`, `result:last`, `skill_location:NAME`, `skill_dir:NAME`.
+//! Filters: `line:N`, `match:REGEX`, `trim`, `json:/POINTER`, `shell`. An argument that holds `|`, `}}` or outer spaces must be in
+//! quotes (`'…'` or `"…"`). A quote within it is doubled.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::request_view::{RequestView, ResultRef, shorten};
 /// The longest expression, in bytes.
 const MAX_EXPRESSION_BYTES: usize = 4096;
 
-/// The most filters of one expression.
+/// The maximum number of filters of one expression.
 const MAX_FILTERS: usize = 16;
 
 /// The compiled size of one pattern, in bytes. Patterns are compiled when they are used, one at a time.
@@ -47,7 +47,7 @@ enum Source {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Filter {
-    /// From 1; negative ones count from the end.
+    /// Lines count from 1; negative numbers count from the end.
     Line(i64),
     Match(Pattern),
     Trim,
@@ -276,7 +276,7 @@ impl<'t> Cursor<'t> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// A name, and the argument behind its colon.
+    /// A name, and the argument after its colon.
     fn call(&mut self) -> Result<(&'t str, Option<String>), String> {
         self.skip_spaces();
         let rest = self.rest();
@@ -300,7 +300,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// An argument in quotes, a quote within is doubled.
+    /// An argument in quotes. A quote within it is doubled.
     fn quoted(&mut self, quote: char) -> Result<String, String> {
         let mut argument = String::new();
         let mut chars = self.rest().char_indices().skip(1).peekable();

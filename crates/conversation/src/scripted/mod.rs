@@ -1,4 +1,5 @@
 //! A model that answers from a script file, and the recorder that writes such files.
+//!
 //! Demonstrations, tests and benchmarks need a model that is free and deterministic. A *script* is a list of turns, one for each model
 //! call: the content, the stop reason, errors, and what the request must contain. The tools that it calls are real. So texts and tool
 //! inputs may have *expressions* that quote the request (`{{result:last | match:'total: (\d+)'}}`).

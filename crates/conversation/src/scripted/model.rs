@@ -21,6 +21,7 @@ use super::script_turn::StreamEnd;
 use super::template::RenderContext;
 
 /// A model that answers from a script.
+///
 /// Each call takes the next turn when its stream is first polled, also if it fails or is abandoned. The position is in memory only: a
 /// program that revives a session reads from its journal how many calls were made, and sets it with [`ScriptedModel::starting_at`].
 /// Clones share the position, so each session needs its own model.
@@ -46,12 +47,12 @@ pub struct ScriptedModel {
     digests: Digests,
 }
 
-/// What tells which turn is next.
+/// How the next turn is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// The calls that were made.
+    /// By the number of calls that were made.
     Calls,
-    /// The responses in the history of the request.
+    /// By the number of responses in the history of the request.
     History,
 }
 
@@ -90,8 +91,9 @@ impl ScriptedModel {
         self
     }
 
-    /// Plays the script anew for each session: the next turn follows from the number of responses in the history of the request. So one model
-    /// serves many sessions, and goes on after a restart. A compaction removes responses, and so goes back in the script.
+    /// Plays the script anew for each session: the next turn follows from the number of responses in the history of the request. So
+    /// one model serves many sessions, and continues after a restart. A compaction removes responses, and so moves back in the
+    /// script.
     #[must_use]
     pub const fn by_history(mut self) -> Self {
         self.progress = Progress::History;
@@ -195,7 +197,7 @@ impl Model for ScriptedModel {
         Box::pin(stream::once(self.clone().answer(request)).flat_map(stream::iter))
     }
 
-    /// A script may stand for any service.
+    /// A script may imitate any service.
     fn hosted_support(&self) -> HostedSupport {
         HostedSupport::Skills
     }

@@ -1,4 +1,5 @@
 //! Records the responses of a model as a script.
+//!
 //! The recording is in memory and in its file. After each call the file is replaced atomically, so a reader always sees a valid script of
 //! all completed calls. The file is not synced: a power failure may lose the last calls.
 
@@ -27,11 +28,12 @@ use super::redaction::RecordingRedactor;
 use super::script::{MAX_TURNS, ScriptFormat, VERSION};
 use super::script_turn::error_type;
 
-/// The most bytes around the turns of a recording, and between two turns.
+/// The maximum number of bytes around the turns of a recording, and between two turns.
 const FRAME_BYTES: usize = 64;
 const SEPARATOR_BYTES: usize = 2;
 
 /// A model that forwards each call to another model and records the response.
+///
 /// Responses are recorded byte for byte, with the digest of their request, so a replay can be [strict](super::ScriptedModel::strict).
 /// Requests are not recorded. Secrets are redacted ([`Recorder::with_redactor`]). A failed write does not disturb the conversation;
 /// [`Recorder::finish`] reports it.
@@ -156,7 +158,7 @@ impl<M: Model> Model for Recorder<M> {
     }
 }
 
-/// One running call. Dropped before its end, it is recorded as a stream that was truncated there.
+/// One running call. If it is dropped before its end, it is recorded as a stream that was truncated there.
 struct RecordedStream {
     /// Taken at the first poll; a stream that is never polled is not recorded.
     sent: Option<Digest>,

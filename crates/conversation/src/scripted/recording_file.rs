@@ -1,4 +1,5 @@
 //! The file of a recording, and its atomic replacement.
+//!
 //! The staging file has a unique name, so it collides neither with a file of the user nor with another recorder. It is removed when the
 //! rename fails. A crash before the rename leaves it behind.
 

@@ -1,4 +1,5 @@
-//! Redacts recordings: a recording leaves the session, so it must not have secrets.
+//! Redacts recordings: a recording leaves the session, so it must not contain secrets.
+//!
 //! Strings in JSON are unescaped before they are searched. All strings without a secret keep their bytes. A strict replay still works: the
 //! recorded digest is that of the request with the redacted responses, and a replay adds these to the history.
 

@@ -165,7 +165,7 @@ fn unescape(text: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// The most characters of a text in an error.
+/// The maximum length of a text in an error, in characters.
 const MAX_CHARS: usize = 240;
 
 /// Shortens a text for an error message: quoted, on one line, without the middle of a long one.

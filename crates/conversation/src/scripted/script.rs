@@ -18,7 +18,7 @@ use super::script_turn::{ScriptBlock, ScriptTurn};
 /// The largest script, in bytes; the limit of YAML is lower.
 const MAX_BYTES: usize = 8 << 20;
 
-/// The most turns of a script.
+/// The maximum number of turns of a script.
 pub const MAX_TURNS: usize = 10_000;
 
 /// The largest size of a script after its aliases are expanded, in bytes. A short YAML text can expand to a huge one.

@@ -18,10 +18,10 @@ use crate::state::limits::Limit;
 use super::expectation::{Expectation, nullable};
 use super::template::{RenderContext, Template, TemplateValue};
 
-/// The most blocks in one turn.
+/// The maximum number of blocks in one turn.
 const MAX_BLOCKS: usize = 1000;
 
-/// The most pieces that a text is streamed in.
+/// The maximum number of pieces in which a text is streamed.
 const MAX_PIECES: usize = 10_000;
 
 /// The default number of pieces.
@@ -57,14 +57,14 @@ pub(super) enum StreamEnd {
     Complete,
     /// Truncated after a number of pieces.
     Truncated {
-        /// How many.
+        /// The number of pieces.
         after_pieces: usize,
     },
     /// With an error before the response starts.
     Failed(ModelError),
     /// With an error after a number of pieces.
     FailedMidway {
-        /// How many.
+        /// The number of pieces.
         after_pieces: usize,
         /// The error.
         error: ModelError,

@@ -1,4 +1,5 @@
 //! Texts with expressions, and JSON values with such texts.
+//!
 //! `{{` opens an expression; `\{{` is a literal `{{`. Before `{{`, `\\` is one backslash; anywhere else a backslash is literal. Single
 //! braces and a lone `}}` are ordinary text.
 

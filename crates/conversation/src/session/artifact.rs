@@ -1,4 +1,5 @@
-//! The artifacts of a session: named files and data that it is given (ADR-0018).
+//! The artifacts of a session: the named files and data given to it (ADR-0018).
+//!
 //! Events record the metadata of artifacts, not their bytes. The bytes are in a store under their digest, or at a URL. Only recorded
 //! events change artifacts, so a revived session has the same ones.
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::content::block::Block;
 
-/// The most artifacts of a session.
+/// The maximum number of artifacts of a session.
 pub const ARTIFACT_LIMIT: usize = 1_000;
 
 /// The name of an artifact: a valid file name of at most 128 bytes, without control characters.
@@ -42,7 +43,7 @@ pub enum ArtifactNameError {
     /// It has more bytes than a name may have.
     #[error("the name of an artifact has {length} bytes, more than {}", ArtifactName::MAX_BYTES)]
     TooLong {
-        /// How many.
+        /// The number of bytes.
         length: usize,
     },
     /// It has a character that is not allowed.
@@ -50,7 +51,7 @@ pub enum ArtifactNameError {
         "the name of an artifact has the character {character:?}; use letters, digits, `.`, `-`, `_` and spaces"
     )]
     Character {
-        /// Which.
+        /// The character.
         character: char,
     },
     /// It is `.` or `..`, or begins or ends with a space.
@@ -59,13 +60,13 @@ pub enum ArtifactNameError {
 }
 
 impl ArtifactName {
-    /// The most bytes of a name.
+    /// The maximum length of a name, in bytes.
     pub const MAX_BYTES: usize = 128;
 
     /// Checks a name.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the name is not valid.
     pub fn new(name: impl Into<String>) -> Result<Self, ArtifactNameError> {
         let name = name.into();
         if name.is_empty() {
@@ -94,8 +95,8 @@ impl ArtifactName {
         &self.0
     }
 
-    /// The environment variable with its path, unless another artifact has it: `ARTIFACT_` and the name in capitals, with `_` for all
-    /// characters except ASCII letters and digits.
+    /// The environment variable for the artifact's path, unless another artifact has this variable: `ARTIFACT_` and the name in
+    /// capitals, with `_` for all characters except ASCII letters and digits.
     #[must_use]
     pub fn variable(&self) -> String {
         let letter = |character: char| match character {
@@ -162,7 +163,7 @@ pub struct Artifact {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentTypeOrigin {
-    /// It follows from the name, the bytes or the URL's server. Better knowledge replaces it.
+    /// It was derived from the name, the bytes or the URL's server. A better source replaces it.
     #[default]
     Guessed,
     /// The caller of the registration declared it. Nothing replaces it.
@@ -207,7 +208,7 @@ pub struct ArtifactContent {
 /// The fetched content of an artifact's URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchedArtifact {
-    /// Which artifact.
+    /// The name of the artifact.
     pub name: ArtifactName,
     /// The URL that was fetched. An artifact that has another URL by now does not change.
     pub url: String,
@@ -220,7 +221,7 @@ pub struct FetchedArtifact {
 /// An artifact that was uploaded to the model's service for its containers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadedArtifact {
-    /// Which artifact.
+    /// The name of the artifact.
     pub name: ArtifactName,
     /// The digest of the uploaded content. An artifact with other content is uploaded again.
     pub digest: Digest,

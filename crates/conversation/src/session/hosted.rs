@@ -1,4 +1,5 @@
 //! Hosted skills: skills that the model's service runs in its own containers.
+//!
 //! A call with such a skill may have side effects at the service. So a call with an unknown outcome is never repeated automatically.
 
 use std::any::Any;

@@ -1,4 +1,4 @@
-//! What a session has besides its messages: settings, skills, artifacts, files, the queue.
+//! The parts of a session besides its messages: settings, skills, artifacts, files, the queue.
 
 pub(crate) mod artifact;
 pub(crate) mod hosted;

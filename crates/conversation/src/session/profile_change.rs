@@ -15,20 +15,20 @@ pub struct ProfileChange {
     /// Its title; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Data of the embedder, all of it.
+    /// The new metadata of the embedder. It replaces all of the old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
     /// The default limits of a turn. A turn that runs keeps its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// What all model calls of the session may cost together, in millionths of a dollar; `u64::MAX`: unlimited. It holds from the next
-    /// model call on.
+    /// The maximum cost of all model calls of the session together, in millionths of a dollar; `u64::MAX`: unlimited. It applies
+    /// from the next model call on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_micros: Option<u64>,
     /// The embedder's instructions. They cannot change while a turn runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_prompt: Option<String>,
-    /// The tools whose results the client provides, all of them. They cannot change while a turn runs.
+    /// The tools whose results the client provides. They replace all of the old, and cannot change while a turn runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_tools: Option<Vec<ToolDefinition>>,
 }

@@ -1,4 +1,5 @@
 //! The durable queue of a session: inputs of the user that wait for a turn of their own, first in, first out.
+//!
 //! The queue is part of the state, so it survives a restart. The event that starts a turn removes the turn's input from the queue. The
 //! queue is bounded: an input that does not fit is rejected.
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::block::Block;
 use crate::state::limits::Limits;
 
-/// The most inputs that may wait for their turn.
+/// The maximum number of inputs that wait for a turn.
 pub const QUEUE_LIMIT: usize = 64;
 
 /// The id of a queued input. Ids count from 1 and are never reused.
@@ -39,11 +40,11 @@ impl fmt::Display for QueueId {
 /// An input that waits for its turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuedInput {
-    /// Which.
+    /// The id of the input.
     pub id: QueueId,
     /// When it was queued.
     pub at: Timestamp,
-    /// What the user said.
+    /// The user's input.
     pub input: Vec<Block>,
     /// The limits of its turn, if the sender set any.
     pub limits: Option<Limits>,

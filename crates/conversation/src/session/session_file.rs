@@ -9,7 +9,7 @@ use std::fmt;
 use conjure_base::{Digest, TurnId};
 use serde::{Deserialize, Serialize};
 
-/// The most files that a session's state lists. When there are more, those of the oldest turns are dropped.
+/// The maximum number of files that a session's state lists. When there are more, those of the oldest turns are dropped.
 pub const FILE_LIMIT: usize = 10_000;
 
 /// A file that a turn of a session created or changed.

@@ -1,7 +1,7 @@
 //! The overview of a session for lists: a projection of its events that is stored with each append.
 //!
-//! It is computed before the events are recorded, so from the state before them and the events. The history plays no part, so the work does
-//! not depend on its length.
+//! It is computed before the events are recorded, from the earlier state and the events. It needs the history only for the rare
+//! events that change old messages. Otherwise the work does not depend on the history's length.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use crate::state::session_state::SessionState;
 /// The longest text of an overview, in characters.
 const MAX_TEXT_CHARS: usize = 512;
 
-/// What a session does.
+/// The status of a session in its overview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverviewStatus {
     /// It waits for an input.
     #[default]
     Idle,
-    /// A turn is under way, or an input in the queue may begin one. If nothing drives it, it must be resumed.
+    /// A turn is running, or an input in the queue may start one. If no process drives it, it must be resumed.
     Running,
-    /// Its turn waits for somebody's action.
+    /// Its turn waits for an action from outside.
     AwaitingAction,
 }
 
 /// The overview of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionOverview {
-    /// What it does.
+    /// Its status.
     pub status: OverviewStatus,
     /// The running turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub struct SessionOverview {
     /// The beginning of the text of the last response.
     #[serde(default)]
     pub last_text: TextHead,
-    /// What all model calls consumed.
+    /// The usage of all model calls.
     pub usage: Usage,
     /// The name of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ impl SessionOverview {
     pub fn of(state: &SessionState) -> Self {
         let (turn, last, profile) = (state.turn(), state.last_turn(), state.profile());
         let turns = turn.map(|turn| turn.id()).or(last.map(|last| last.turn)).map_or(0, TurnId::number);
-        // Nobody knows what the service did in the last turn, so somebody must look before the next input is taken.
+        // What the service did in the last turn is not known. So a person must look before the next input is taken.
         let is_held = matches!(last.map(|last| &last.stop), Some(TurnStop::ModelFailed(error))
             if error.kind == ModelErrorKind::OutcomeUnknown);
         Self {
@@ -116,7 +116,7 @@ impl SessionOverview {
     /// The overview of a session that was in this state before these events.
     #[must_use]
     pub fn after(state: &SessionState, events: &[Event]) -> Self {
-        // These name messages by their place, and are rare.
+        // These events name messages by their position, so they need the history. They are rare.
         let changes_history = |event: &Event| {
             matches!(event.kind, EventKind::BlockReplaced { .. } | EventKind::Compacted { .. })
         };
@@ -129,7 +129,7 @@ impl SessionOverview {
     }
 }
 
-/// The state without what an overview does not show. Of the history it has the last response and the last message.
+/// The state without what an overview does not show. Of the history it keeps only the last response and the last message.
 fn without_history(state: &SessionState) -> SessionState {
     let SessionState { messages, queue, turn, .. } = state;
     let last = messages.last();

@@ -1,6 +1,7 @@
 //! The recorded settings of a session, from which another process revives it.
-//! The profile only names things. The process that revives the session finds the model, the skills and the sandbox by these names, or
-//! reports what is missing.
+//!
+//! The profile holds only names. The process that revives the session finds the model, the skills and the sandbox by these names,
+//! or reports what is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -37,16 +38,16 @@ pub struct SessionProfile {
     pub hosted: Vec<HostedSkill>,
     /// The default limits of a turn.
     pub limits: Limits,
-    /// What all model calls of the session may cost together, in millionths of a dollar; `None`: unlimited.
+    /// The maximum cost of all model calls of the session together, in millionths of a dollar; `None`: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_micros: Option<u64>,
     /// The model's name in the embedder's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How hard the model works on each call, such as `high`, where its service can be told.
+    /// How hard the model works on each call, such as `high`, if its service has this setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
-    /// Whether the service generates output faster, at a higher price, where it has the choice.
+    /// Whether the service generates output faster, at a higher price, if it offers that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fast: bool,
     /// The sandbox's name in the embedder's configuration.
@@ -58,13 +59,13 @@ pub struct SessionProfile {
     /// The workspace directory that the embedder named; `None`: a private one. The path must be UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
-    /// Directories of the workspace that commands also have at another path: that path, and the directory relative to the workspace.
+    /// Directories of the workspace that commands also see at another path: that path, and the directory relative to the workspace.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub workspace_mounts: BTreeMap<String, String>,
     /// The hosts that the session may reach, of those that the embedder's configuration permits. `None`: all of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_hosts: Option<Vec<String>>,
-    /// Python packages that its sandboxes have, with versions where they are wanted: `pandas`, `requests>=2.31`.
+    /// Python packages that its sandboxes have, with version requirements where needed: `pandas`, `requests>=2.31`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub python_packages: Vec<String>,
     /// Environment variables of its commands.
@@ -85,7 +86,8 @@ pub struct SessionProfile {
     /// The MCP servers that the session's creator named by their addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remote_servers: Vec<RemoteToolServer>,
-    /// The vaults with the credentials for its remote servers, by their ids. The first one that has a credential for a server counts.
+    /// The vaults with the credentials for its remote servers, by their ids. The first one that has a credential for a server is
+    /// used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vaults: Vec<String>,
     /// The tools whose results the client provides.

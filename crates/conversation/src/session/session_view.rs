@@ -54,7 +54,8 @@ impl SessionView {
 
     /// The skills that were active when the last response arrived, before any of its calls ran.
     ///
-    /// All calls of a response are authorised by these. What an earlier call of it loads or unloads shows in [`Self::active_skills`] only.
+    /// All calls of a response are authorised by these. If one of the calls loads or unloads a skill, only [`Self::active_skills`]
+    /// shows it.
     #[must_use]
     pub fn skills_at_response(&self) -> &[PinnedSkill] {
         &self.active_at_response

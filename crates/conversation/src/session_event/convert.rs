@@ -1,4 +1,4 @@
-//! The conversion of recorded events that need no other event, and of blocks.
+//! Converts message content, and recorded events that can be converted without other events.
 
 use conjure_base::{CallId, SessionId};
 
@@ -14,7 +14,7 @@ use crate::session::session_file::Completeness;
 use crate::tools::tool::{ToolCall, ToolResult};
 use crate::tools::tool_server::ToolServerFailure;
 
-/// The kinds of the session events of a recorded event that needs no other event.
+/// The kinds of the session events of a recorded event that can be converted without other events.
 pub(super) fn stateless_event(session: SessionId, event: &EventKind) -> Vec<SessionEventKind> {
     use SessionEventKind as Kind;
     match event {
@@ -125,7 +125,7 @@ fn user_message(input: &[Block]) -> Option<SessionEventKind> {
     (!input.is_empty()).then(|| SessionEventKind::UserMessage { content: input.to_vec(), queue_id: None })
 }
 
-/// The kinds of an imported message; those of a tool call with its id.
+/// The kinds of the session events of an imported message. A tool call comes with its id.
 pub(super) fn imported_events(
     session: SessionId,
     message: &Message,
@@ -185,15 +185,15 @@ pub(super) fn tool_result(
     }
 }
 
-/// A part of what the model said.
+/// A part of a response's content.
 pub(super) enum Said {
-    /// A message or thinking, and its first block.
+    /// A message or thinking, and the index of its first block.
     Words { block: usize, kind: SessionEventKind },
     /// A tool call.
     Call(ToolCall),
 }
 
-/// What the model said, in order. Adjacent blocks that are neither thinking nor calls form one message.
+/// The parts of a response's content, in order. Adjacent blocks that are neither thinking nor calls form one message.
 pub(super) fn said(content: &[Block]) -> Vec<Said> {
     use SessionEventKind as Kind;
     let mut parts: Vec<Said> = Vec::new();

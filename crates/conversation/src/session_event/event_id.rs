@@ -1,7 +1,7 @@
 //! The ids of session events.
 //!
-//! An id follows from what is recorded, without a look at other events. So it is the same for ever: live, in a list, after a restart. What is
-//! announced later names its event in the same way, for instance the result of a tool call.
+//! An id is computed from one recorded event alone. So it never changes: it is the same live, in a list, and after a restart. A
+//! later event can name an earlier one in the same way. For instance, the result of a tool call names the event of the call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,9 +17,9 @@ const PREFIX: &str = "sevt_";
 /// The prefix of the ids of schema 1. Such an id names no session.
 const OLD_PREFIX: &str = "evt_";
 
-/// The id of a session event. No two events of all sessions have the same.
+/// The id of a session event. It is unique among the events of all sessions.
 ///
-/// Its text begins with `sevt_`; what follows is not for others to read.
+/// Its text begins with `sevt_`. The rest is opaque to readers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct EventId {
     /// `None`: an id of schema 1.
@@ -27,18 +27,18 @@ pub struct EventId {
     key: EventKey,
 }
 
-/// What an id names within its session.
+/// The event that an id names within its session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum EventKey {
-    /// An event of the record, and the place among those that follow from it.
+    /// A recorded event, and the position among the session events that are derived from it.
     Recorded { seq: u64, place: usize },
-    /// The change of the status with a recorded event.
+    /// The change of the status that a recorded event causes.
     Status { seq: u64 },
     /// A message that was queued.
     Queued { queue: u64 },
     /// The start of a model call.
     ModelCall { turn: u64, call: u32 },
-    /// What the model said from this block of its response on.
+    /// The message or thinking that begins with this block of a response.
     Block { turn: u64, call: u32, block: usize },
     /// A tool call.
     ToolUse(CallId),
@@ -85,7 +85,7 @@ impl EventId {
         Self::new(session, EventKey::Input { call, round })
     }
 
-    /// The tool call and its round, if this is the id of the event of its questions in this session.
+    /// The tool call and its round, if this is the id of an `agent.input_request` event of this session.
     #[must_use]
     pub fn input_in(&self, session: SessionId) -> Option<(&CallId, u32)> {
         match &self.key {
@@ -104,8 +104,8 @@ impl EventId {
     }
 
     /// The id of the message or the thinking that begins with this block of a response, if this is the id of the
-    /// `span.model_request_start` event of its call. Blocks count from 0. A message goes on over adjacent blocks until thinking or a tool
-    /// call, so its id is that of its first block.
+    /// `span.model_request_start` event of its call. Blocks count from 0. A message spans adjacent blocks up to the next thinking
+    /// or tool call, so its id is that of its first block.
     #[must_use]
     pub const fn response_block(&self, block: usize) -> Option<Self> {
         match (self.session, &self.key) {
@@ -212,7 +212,7 @@ fn number<N: FromStr + fmt::Display>(text: &str) -> Option<N> {
     (number.to_string() == text).then_some(number)
 }
 
-/// The text with each byte that ids of calls do not usually have as `.` and two hex digits.
+/// The text, with each byte that is unusual in call ids written as `.` and two hex digits.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -225,7 +225,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The text that [`escaped`] wrote like this.
+/// The text that [`escaped`] writes like this; `None` if there is none.
 fn unescaped(written: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(written.len());
     let mut rest = written.bytes();

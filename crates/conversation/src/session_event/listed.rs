@@ -1,14 +1,14 @@
-//! The events of a list, in which each event stands once.
+//! Merges a list of events, so that each event appears once.
 
 use std::collections::HashMap;
 
 use super::event_id::EventId;
 use super::types::{SessionEvent, SessionEventKind};
 
-/// Leaves each event once: a queued message that was taken stands where it was queued, with its `processed_at`.
+/// Keeps each event once: a queued message whose turn has started appears where it was queued, with its `processed_at`.
 ///
-/// The events are those of a [`EventProjection`](super::EventProjection), in order. If they begin after a message was queued, the message
-/// stands where it was taken.
+/// The events are those of an [`EventProjection`](super::EventProjection), in order. If they begin after a message was queued, the
+/// message appears where its turn started.
 #[must_use]
 pub fn merge_events(events: Vec<SessionEvent>) -> Vec<SessionEvent> {
     let mut waiting: HashMap<EventId, usize> = HashMap::new();

@@ -1,7 +1,7 @@
-//! Session events: what the embedder and its users see of a session.
+//! Session events: the events of a session that the embedder and its users see.
 //!
-//! They are derived from the recorded events alone, so a replay shows what the live session showed. Each is one line of
-//! JSON ([`SessionEvent::to_line`]), in which content blocks stay raw.
+//! They are derived from the recorded events alone, so a replay shows the same events as the live session. Each is one line of JSON
+//! ([`SessionEvent::to_line`]), in which content blocks stay raw.
 
 mod convert;
 mod event_id;

@@ -1,8 +1,9 @@
 //! The projection of a session's recorded events to session events.
 //!
-//! State: the calls of the last response that have no result yet, and whether the session waits for an action. An event from which on the
-//! projection needs none of the events before is a start ([`EventProjection::is_start`]). A reader that begins elsewhere goes back to the last
-//! start before; there is at least one for each response of the model.
+//! State: the calls of the last response that have no result yet, and whether the session waits for an action.
+//!
+//! A start is an event at which a projection may begin without the events before it ([`EventProjection::is_start`]). A reader that
+//! begins elsewhere goes back to the last start before. There is at least one start for each response of the model.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::state::open_call::ActionNeed;
 use crate::tools::tool::ToolCall;
 use crate::tools::tool::ToolResult;
 
-/// Derives the session events of recorded events, which it is given in order.
+/// Derives session events from recorded events. The caller passes the recorded events in order.
 #[derive(Debug, Clone)]
 pub struct EventProjection {
     session: SessionId,
@@ -35,7 +36,7 @@ pub struct EventProjection {
 #[derive(Debug, Clone)]
 struct OpenCall {
     call: ToolCall,
-    /// Whether its event was told.
+    /// Whether the event of the call was emitted.
     is_told: bool,
     is_running: bool,
     need: Option<ActionNeed>,
@@ -123,7 +124,7 @@ impl EventProjection {
             }
             EventKind::ApprovalDecided { call, decision } => {
                 if !self.is_waiting && !self.calls.iter().any(|open| open.is_running) {
-                    // Records of older versions do not say that the turn waits.
+                    // Recorded events of older versions do not say that the turn waits.
                     self.wait(output);
                 }
                 self.set_need(call, None);
@@ -244,7 +245,7 @@ impl EventProjection {
         }
     }
 
-    /// Forgets a call that has its result, and returns its tool's name.
+    /// Removes a call that has its result, and returns its tool's name.
     fn take_call(&mut self, call: &CallId) -> Option<String> {
         let place = self.calls.iter().position(|open| open.call.id == *call)?;
         Some(self.calls.remove(place).call.name)
@@ -271,7 +272,7 @@ impl EventProjection {
         }
     }
 
-    /// Tells the event of a call, once.
+    /// Emits the event of a call, once.
     fn tell_call(
         &mut self,
         call: &CallId,
@@ -312,7 +313,7 @@ impl EventProjection {
         }
     }
 
-    /// Tells that the session waits for all pending actions.
+    /// Emits that the session waits for all pending actions.
     fn wait(&mut self, output: &mut Output) {
         self.is_waiting = true;
         let actions: Vec<RequiredAction> = self
@@ -332,7 +333,7 @@ impl EventProjection {
         output.push_status(Kind::SessionStatusIdle { stop_reason, usage: None });
     }
 
-    /// Tells that the session runs again, if it has waited.
+    /// Emits that the session runs again, if it has waited.
     fn resume(&mut self, output: &mut Output) {
         if std::mem::take(&mut self.is_waiting) {
             output.push_status(Kind::SessionStatusRunning {});
@@ -341,7 +342,7 @@ impl EventProjection {
 }
 
 impl Output {
-    /// Adds an event; without an id of its own it has that of its place.
+    /// Adds an event. An event without an id of its own gets one from its position.
     fn push(&mut self, id: Option<EventId>, kind: Kind) {
         let id = id.unwrap_or_else(|| {
             let id = EventId::recorded(self.session, self.seq, self.place);

@@ -22,7 +22,7 @@ use crate::tools::input_request::InputQuestion;
 pub enum SessionStopReason {
     /// The model ended its turn.
     EndTurn,
-    /// These calls wait for an approval or a result. Each may be answered by somebody else, in any order.
+    /// These calls wait for an approval or a result. Each may be answered by a different person or program, in any order.
     RequiresAction {
         /// The ids of the calls' events.
         event_ids: Vec<EventId>,
@@ -35,7 +35,7 @@ pub enum SessionStopReason {
     OutcomeUnknown,
     /// A limit was reached.
     BudgetReached {
-        /// Which.
+        /// The limit.
         limit: Limit,
     },
     /// The model refused.
@@ -77,7 +77,7 @@ pub enum RequiredNeed {
     Result {
         /// Who provides it.
         from: ResultFrom,
-        /// When the call ends with an error if nobody has provided it, in RFC 3339; null: never.
+        /// The time at which the call ends with an error if its result was not provided, in RFC 3339; null: never.
         #[serde(serialize_with = "rfc_3339_or_null")]
         deadline: Option<Timestamp>,
     },
@@ -92,7 +92,7 @@ pub enum RequiredNeed {
     },
 }
 
-/// Whether a tool call may run, as the policy says.
+/// Whether the policy allows a tool call to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvaluatedPermission {

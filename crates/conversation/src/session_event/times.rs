@@ -1,4 +1,4 @@
-//! How times are written in session events.
+//! Serialises the times of session events.
 
 use conjure_base::Timestamp;
 use serde::Serializer;

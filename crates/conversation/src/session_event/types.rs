@@ -32,35 +32,35 @@ pub const SESSION_EVENT_SCHEMA: u32 = 2;
 pub struct SessionEvent {
     /// The version of this schema.
     pub schema: u32,
-    /// Unique among the events of all sessions, and the same for ever. A stream tells an event a second time, with the same id, when its
-    /// `processed_at` fills in.
+    /// Unique among the events of all sessions; it never changes. A stream sends an event a second time, with the same id, when its
+    /// `processed_at` is set.
     pub id: EventId,
     /// The sequence number of the recorded event that it was derived from. Several session events can share one. A reader that has seen all
     /// of a `seq` continues with the next.
     pub seq: u64,
-    /// When, in RFC 3339.
+    /// When it happened, in RFC 3339.
     #[serde(serialize_with = "rfc_3339")]
     pub created_at: Timestamp,
-    /// When the session took it up, in RFC 3339; null for a message that waits in the queue.
+    /// When the session began to process it, in RFC 3339; null for a message that waits in the queue.
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub processed_at: Option<Timestamp>,
-    /// Which session.
+    /// The session.
     pub session_id: SessionId,
-    /// What happened; its name is the field `type`.
+    /// What happened. The name of the kind is the field `type`.
     #[serde(flatten)]
     pub kind: SessionEventKind,
 }
 
-/// What happened.
+/// The kind of a session event, with its data.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum SessionEventKind {
-    /// The user sent a message. While it waits in the queue, `processed_at` is null. When its turn starts, a stream tells it again, with the
-    /// same `id` and with `processed_at`; a list has it once.
+    /// The user sent a message. While it waits in the queue, `processed_at` is null. When its turn starts, a stream sends it again,
+    /// with the same `id` and with `processed_at`; a list has it once.
     #[serde(rename = "user.message")]
     UserMessage {
-        /// What.
+        /// The content.
         content: Vec<Block>,
         /// Its id in the queue, if it was queued.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ pub enum SessionEventKind {
     /// The model sent its thinking.
     #[serde(rename = "agent.thinking")]
     AgentThinking {
-        /// What.
+        /// The text of the thinking.
         thinking: String,
     },
     /// The model called a tool, and it is known whether the call may run. Confirmations and results name this event's `id`.
@@ -138,7 +138,7 @@ pub enum SessionEventKind {
         name: String,
         /// The input, raw.
         input: Arc<RawValue>,
-        /// Whether the call may run; absent if nobody was asked, because it ended before.
+        /// Whether the call may run; absent if the policy was not asked, because the call ended before.
         #[serde(skip_serializing_if = "Option::is_none")]
         evaluated_permission: Option<EvaluatedPermission>,
     },
@@ -162,7 +162,7 @@ pub enum SessionEventKind {
         /// The questions by their ids.
         questions: BTreeMap<String, InputQuestion>,
     },
-    /// A person answered what a tool asks. The tool runs again with the answers.
+    /// A person answered the questions of a tool. The tool runs again with the answers.
     #[serde(rename = "user.input_response")]
     UserInputResponse {
         /// The `id` of the `agent.input_request` event.
@@ -179,7 +179,7 @@ pub enum SessionEventKind {
         tool_use_id: EventId,
         /// The model's id of the call.
         call_id: CallId,
-        /// The tool's name, where the call is known. It is not written: the call's event has it.
+        /// The tool's name, if the call is known. It is not serialised: the call's event has it.
         #[serde(skip)]
         name: Option<String>,
         /// The result, as a `tool_result` block.
@@ -236,8 +236,8 @@ pub enum SessionEventKind {
         /// Its size in bytes.
         size: u64,
     },
-    /// The session uses another model from now on. What the service of the former model said goes to another service as text, tool calls
-    /// and results. Signatures and encrypted reasoning stay recorded, and are not sent to it.
+    /// The session uses another model from now on. Another service gets the former model's responses as text, tool calls and
+    /// results. Signatures and encrypted reasoning stay recorded, but are not sent to it.
     #[serde(rename = "session.model_changed")]
     SessionModelChanged {
         /// The model before, by its name in the configuration; absent if the session named none.
@@ -266,7 +266,7 @@ pub enum SessionEventKind {
     /// The files that the last turn created or changed were recorded.
     #[serde(rename = "session.files_produced")]
     SessionFilesProduced {
-        /// Which.
+        /// The files.
         files: Vec<SessionFile>,
         /// Whether the list is complete.
         completeness: Completeness,
@@ -277,22 +277,22 @@ pub enum SessionEventKind {
     /// The session is idle: it waits for its user.
     #[serde(rename = "session.status_idle")]
     SessionStatusIdle {
-        /// Why.
+        /// Why it is idle.
         stop_reason: SessionStopReason,
-        /// The usage of the turn's model calls; absent while a call waits for somebody's action.
+        /// The usage of the turn's model calls; absent while a call waits for an action from outside.
         #[serde(skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
     /// A model call failed.
     #[serde(rename = "session.error")]
     SessionError {
-        /// What.
+        /// The error.
         error: ModelError,
     },
-    /// A server of tools could not be asked, so the model does not have its tools. The turn goes on without them.
+    /// A tool server could not be queried, so the model does not have its tools. The turn continues without them.
     #[serde(rename = "session.tool_server_failed")]
     ToolServerFailed {
-        /// Which, and why.
+        /// The server, and the reason.
         #[serde(flatten)]
         failure: ToolServerFailure,
     },
@@ -333,7 +333,7 @@ pub enum SessionEventKind {
     /// The container of the service's tools is gone; a fresh one replaces it.
     #[serde(rename = "session.container_lost")]
     SessionContainerLost {
-        /// Which.
+        /// The lost container.
         container_id: ContainerId,
     },
     /// A model call started.

@@ -108,7 +108,7 @@ pub fn apply(state: &mut SessionState, event: &Event) {
                 state.steering.splice(0..0, blocks);
                 return;
             }
-            // The paused response was using it.
+            // The paused response was using the container.
             state.replace_unfinished(ITS_CONTAINER_EXPIRED);
             state.last_message = LastMessage::Complete;
             state.push_user(blocks);
@@ -252,8 +252,8 @@ fn apply_model_change(state: &mut SessionState, model: &str, container: Option<&
     }
 }
 
-/// Leaves to the original what waits in the queue, and what lies at the model's service. Artifacts are uploaded again when they are
-/// needed.
+/// Removes from a fork what belongs to the original: the queue, and the uploads and the container at the model's service. Artifacts
+/// are uploaded again when they are needed.
 fn apply_fork(state: &mut SessionState, note: Option<&Block>) {
     state.queue.clear();
     state.uploaded.clear();
@@ -270,7 +270,7 @@ fn effects_of_old_record(state: &SessionState) -> SideEffects {
     if state.container.is_some() || has_skills { SideEffects::Possible } else { SideEffects::None }
 }
 
-/// Adds what the model reads after the next results.
+/// Adds input that the model reads after the next results.
 fn add_input(state: &mut SessionState, input: &[Block]) {
     state.steering.extend_from_slice(input);
     if matches!(state.turn, Some(RunningTurn { phase: TurnPhase::CallModel, .. })) {
@@ -278,7 +278,7 @@ fn add_input(state: &mut SessionState, input: &[Block]) {
     }
 }
 
-/// The turn goes on: somebody has acted, or a call runs or has ended.
+/// Ends the waiting of a parked turn: an action came from outside, or a call runs or has ended.
 const fn unpark(state: &mut SessionState) {
     if let Some(turn) = &mut state.turn {
         turn.is_parked = false;
@@ -303,7 +303,7 @@ fn apply_input_required(state: &mut SessionState, call: &CallId, round: u32, req
     }
 }
 
-/// The call may run again, with the answers.
+/// Lets the call run again, with the answers.
 fn apply_input(state: &mut SessionState, call: &CallId, round: u32, answers: &InputAnswers) {
     unpark(state);
     let Some(open) = open_call_mut(state, call) else { return };

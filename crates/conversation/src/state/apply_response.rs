@@ -15,13 +15,13 @@ use crate::state::session_state::{LastMessage, SessionState, is_sendable};
 use crate::tools::server_tools::{NOT_AWAITED, is_server_tool_call};
 use crate::tools::tool::{ToolCall, ToolResult};
 
-/// What a response leads to. It is decided before the response is applied.
+/// The consequence of a response. It is decided before the response is applied.
 pub(crate) enum ResponseEffect {
     /// Run its tool calls.
     RunTools,
     /// Send it back unchanged.
     Resume,
-    /// It is complete, but the user has added something meanwhile.
+    /// It is complete, but the user has added input meanwhile.
     Continue,
     /// It ends the turn.
     Stop(TurnStop),
@@ -30,8 +30,8 @@ pub(crate) enum ResponseEffect {
 pub(crate) fn response_effect(state: &SessionState, response: &Response) -> ResponseEffect {
     let has_calls = response.content.iter().any(|block| block.tool_call().is_some());
     match response.stop_reason.after_response() {
-        // A paused answer with calls of ours cannot be resumed before they are answered: the service refuses
-        // a call without a result. The answer is whole so far, so they run, and their results resume it.
+        // A paused response cannot be resumed before its tool calls have results: the service refuses a call without a result. The
+        // response is complete so far, so the calls run, and their results resume it.
         AfterResponse::RunTools | AfterResponse::Resume if has_calls => ResponseEffect::RunTools,
         AfterResponse::Resume => ResponseEffect::Resume,
         AfterResponse::RunTools | AfterResponse::Stop if state.steering.is_empty() => {
@@ -53,7 +53,7 @@ pub(crate) fn skip_reason(reason: &StopReason) -> String {
     }
 }
 
-/// Adds the response to the history, and sets what is due next.
+/// Adds the response to the history, and sets the turn's next phase.
 pub(crate) fn apply_response(state: &mut SessionState, response: &Response) {
     let consequence = response_effect(state, response);
     let is_cut = response.stop_reason.after_response() == AfterResponse::StopWithoutTools;
@@ -67,7 +67,7 @@ pub(crate) fn apply_response(state: &mut SessionState, response: &Response) {
         state.container.clone_from(&response.container);
     }
     state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
-    // A native form that says more than the blocks that are kept must not be sent back.
+    // A native form that holds more than the kept blocks must not be sent back.
     let native = response.native.clone().filter(|_| !is_cut && content.len() == response.content.len());
     state.push_assistant(content, native);
     // An empty response adds no message, so the last message is not the assistant's.

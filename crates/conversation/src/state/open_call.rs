@@ -17,7 +17,7 @@ pub struct OpenCall {
     pub status: CallStatus,
     /// How often it has asked for input.
     pub(crate) rounds: u32,
-    /// What it gets when it runs again.
+    /// The answers and the state that the call gets when it runs again.
     pub(crate) provided_input: Option<ProvidedInput>,
 }
 
@@ -28,7 +28,7 @@ pub enum CallStatus {
     New,
     /// It waits for an approval.
     AwaitingApproval {
-        /// What the person is asked.
+        /// The question to the person.
         reason: String,
     },
     /// It may run; the policy is not asked again.
@@ -37,7 +37,7 @@ pub enum CallStatus {
     AwaitingResult {
         /// Who provides it.
         from: ResultFrom,
-        /// When the call ends with an error if nobody has provided it; `None`: never.
+        /// The time at which the call ends with an error if its result was not provided; `None`: never.
         deadline: Option<Timestamp>,
     },
     /// It has asked a person, and runs again when it has the answers.
@@ -61,11 +61,11 @@ pub enum CallStatus {
 pub struct Approval {
     /// The call.
     pub call: ToolCall,
-    /// What the person is asked.
+    /// The question to the person.
     pub reason: String,
 }
 
-/// A tool call that waits for somebody's action.
+/// A tool call that waits for an action from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingAction {
     /// The call.
@@ -80,14 +80,14 @@ pub struct PendingAction {
 pub enum ActionNeed {
     /// A decision whether it may run.
     Approval {
-        /// What the person is asked.
+        /// The question to the person.
         reason: String,
     },
     /// Its result, from outside.
     Result {
         /// Who provides it.
         from: ResultFrom,
-        /// When the call ends with an error if nobody has provided it; `None`: never.
+        /// The time at which the call ends with an error if its result was not provided; `None`: never.
         deadline: Option<Timestamp>,
     },
     /// Answers of a person.
@@ -100,7 +100,7 @@ pub enum ActionNeed {
 }
 
 impl CallStatus {
-    /// Whether the call waits for somebody's action.
+    /// Whether the call waits for an action from outside.
     pub(crate) const fn is_waiting(&self) -> bool {
         matches!(
             self,

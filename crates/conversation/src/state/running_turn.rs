@@ -24,7 +24,7 @@ pub struct RunningTurn {
     /// How long it has worked up to its last event, in milliseconds.
     pub(crate) elapsed_ms: u64,
     pub(crate) last_event_at: Timestamp,
-    /// Whether nothing of it runs until somebody acts.
+    /// Whether nothing of the turn runs until an action from outside.
     pub(crate) is_parked: bool,
     /// The calls of the last response with tools, and in how many consecutive responses each was made.
     pub(crate) repeats: BTreeMap<Digest, u32>,
@@ -48,14 +48,14 @@ pub(crate) enum TurnPhase {
     Compacting(RunningCompaction),
     /// The calls of the last response, in order, until all have their result.
     Tools(Vec<OpenCall>),
-    /// The last response ends the turn; only the event of the end is missing.
+    /// The last response ends the turn; only the event of the turn's end is not recorded yet.
     Finishing(TurnStop),
 }
 
 /// How the last turn ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedTurn {
-    /// Which turn.
+    /// The id of the turn.
     pub turn: TurnId,
     /// Why it ended.
     pub stop: TurnStop,
@@ -65,24 +65,24 @@ pub struct FinishedTurn {
     pub pauses: u32,
     /// Its limits.
     pub limits: Limits,
-    /// What its model calls consumed.
+    /// The usage of its model calls.
     pub usage: Usage,
 }
 
 impl RunningTurn {
-    /// Which turn.
+    /// The id of the turn.
     #[must_use]
     pub const fn id(&self) -> TurnId {
         self.id
     }
 
-    /// What it may consume.
+    /// The limits of the turn.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What its model calls have consumed so far.
+    /// The usage of its model calls so far.
     #[must_use]
     pub const fn usage(&self) -> &Usage {
         &self.usage
@@ -102,8 +102,8 @@ impl RunningTurn {
 
     /// How long its model and its tools have worked at `now`.
     ///
-    /// Other waits do not count: for an approval, for a driver, or for a process that was down. When a driver ended in the middle of a
-    /// call, only the time up to the last event before is known, and counts.
+    /// Other waits do not count: for an approval, for a driver, or for a process that was down. When a driver ended in the middle
+    /// of a call, only the time up to the last earlier event is known, and counts.
     #[must_use]
     pub fn elapsed(&self, now: Timestamp) -> std::time::Duration {
         let under_way = if self.is_active() { millis(now.duration_since(self.last_event_at)) } else { 0 };

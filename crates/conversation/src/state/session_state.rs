@@ -1,4 +1,5 @@
 //! The state of a session's conversation, as its events define it.
+//!
 //! Only [`apply`](crate::apply) changes it, one event at a time. The work per event does not depend on the length of the history. The
 //! state is not stored: the same events rebuild an equal one.
 
@@ -26,11 +27,11 @@ use crate::tools::server_tools::{NOT_AWAITED, replace_unfinished};
 /// The state of a session. Start with [`SessionState::default`] and apply every recorded event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
-    /// What the session was opened with.
+    /// The recorded settings.
     pub(crate) profile: Option<Arc<SessionProfile>>,
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) last_message: LastMessage,
-    /// What the user added while a turn ran and the model has not read yet.
+    /// The input that the user added while a turn ran, and that the model has not read yet.
     pub(crate) steering: Vec<Block>,
     /// The inputs that wait for a turn of their own.
     pub(crate) queue: VecDeque<QueuedInput>,
@@ -40,7 +41,7 @@ pub struct SessionState {
     pub(crate) usage: Usage,
     /// All ids of tool calls so far: the service requires unique ones.
     pub(crate) call_ids: HashSet<CallId>,
-    /// The decisions on calls and the results that were provided from outside, as digests: a repeated one is recognised.
+    /// The digests of the decisions, results and input that came from outside. With them a repeated answer is recognised.
     pub(crate) answers: HashMap<CallId, CallAnswers>,
     /// The replaced blocks, by message and block. Each is replaced only once.
     pub(crate) replaced: BTreeSet<(usize, usize)>,
@@ -106,7 +107,7 @@ impl SessionState {
         self.last.as_ref()
     }
 
-    /// What all model calls of the session consumed.
+    /// The usage of all model calls of the session.
     #[must_use]
     pub const fn usage(&self) -> &Usage {
         &self.usage
@@ -148,7 +149,7 @@ impl SessionState {
         self.files.values()
     }
 
-    /// The same as a shared snapshot.
+    /// The files of [`SessionState::files`], as a shared snapshot.
     #[must_use]
     pub fn shared_files(&self) -> Arc<BTreeMap<(FileSource, String), SessionFile>> {
         Arc::clone(&self.files)
@@ -225,7 +226,7 @@ impl SessionState {
             .collect()
     }
 
-    /// The earliest time at which a call ends because nobody has provided its result.
+    /// The earliest time at which a call ends because its result was not provided.
     #[must_use]
     pub fn result_deadline(&self) -> Option<Timestamp> {
         self.open_calls()
@@ -293,7 +294,7 @@ impl SessionState {
         }
     }
 
-    /// Moves what the user added into the history, unless a paused response must be resumed without it.
+    /// Moves the input that the user added into the history, unless a paused response must be resumed without it.
     pub(crate) fn flush_steering(&mut self) {
         if self.last_message == LastMessage::Complete {
             let steering = std::mem::take(&mut self.steering);

@@ -51,14 +51,14 @@ impl ToolsetTool {
     }
 }
 
-/// Whether calls of a tool run at once.
+/// Whether each call of a tool needs a person's decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionPolicy {
-    /// They do, unless the embedder's approver decides otherwise.
+    /// Calls run without one, unless the embedder's approver decides otherwise.
     #[default]
     AlwaysAllow,
-    /// Each waits for a person's decision.
+    /// Each call waits for a person's decision.
     AlwaysAsk,
 }
 
@@ -81,7 +81,7 @@ pub struct AgentToolset {
 }
 
 impl AgentToolset {
-    /// All tools, and all their calls run at once.
+    /// All tools, each with [`PermissionPolicy::AlwaysAllow`].
     #[must_use]
     pub fn all() -> Self {
         Self { tools: ToolsetTool::ALL.map(|tool| (tool, PermissionPolicy::default())).into() }

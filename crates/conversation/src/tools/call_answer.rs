@@ -1,4 +1,4 @@
-//! What was answered for a tool call from outside, in a form that recognises a repeated answer.
+//! The answers to a tool call from outside, as digests that recognise a repeated answer.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::events::call_outcome::Decision;
 use crate::tools::input_request::{InputAnswer, InputAnswers};
 use crate::tools::tool::ResultContent;
 
-/// The digests of what was answered for a call.
+/// The digests of the answers to a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallAnswers {
     pub(crate) decision: Option<Digest>,
     pub(crate) result: Option<Digest>,
-    /// By the round in which the call asked.
+    /// By the round in which the call asked for input.
     pub(crate) inputs: BTreeMap<u32, Digest>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn result_digest(content: &[ResultContent], is_error: bool) -> Digest
     digest_of(&(content, is_error))
 }
 
-/// Of what was answered: a question without an answer is a cancelled one.
+/// The digest of answers. A question without an answer counts as cancelled, so cancelled ones are left out.
 pub(crate) fn input_digest(answers: &InputAnswers) -> Digest {
     let given = answers.iter().filter(|(_, answer)| **answer != InputAnswer::Cancel);
     digest_of(&given.collect::<Vec<_>>())

@@ -1,7 +1,7 @@
-//! What a tool asks of a person in the middle of a call, and the answer (the "elicitation" of MCP).
+//! The questions of a tool to a person during a call, and the answers (the "elicitation" of MCP).
 //!
-//! A call that asks ends its run. The questions are recorded, and nothing runs for the call until they are answered. Then the tool runs again,
-//! with the answers and the state that it left with its questions.
+//! A call that asks ends its run. The questions are recorded, and nothing runs for the call until they are answered. Then the tool
+//! runs again, with the answers and the state that it left with its questions.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ pub struct InputRequest {
     pub asked_by: String,
     /// The questions by their ids.
     pub questions: BTreeMap<String, InputQuestion>,
-    /// What the tool gets back with the answers. It is in no session event, and the model does not see it.
+    /// The state that the tool gets back with the answers. It is in no session event, and the model does not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
 
-/// One question to a person. Its texts are those of the tool, and not to be trusted.
+/// One question to a person. Its texts come from the tool, so they are not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputQuestion {
-    /// What the person is asked.
+    /// The text of the question.
     pub message: String,
     /// How the person answers.
     #[serde(flatten)]
@@ -43,7 +43,7 @@ pub enum InputForm {
         /// A JSON Schema of an object of simple values: the fields.
         requested_schema: Value,
     },
-    /// On a page. The person opens it, and what is entered there goes to the tool's server alone.
+    /// On a web page. The person opens it, and what is entered there goes to the tool's server alone.
     Url {
         /// The address.
         url: String,
@@ -62,7 +62,7 @@ pub enum InputAnswer {
     },
     /// The person does not want to answer.
     Decline,
-    /// The person has not decided. A question that is not answered counts as cancelled.
+    /// The person has not decided. A question without an answer counts as cancelled.
     Cancel,
 }
 

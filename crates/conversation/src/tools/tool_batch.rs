@@ -25,9 +25,9 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the calls of one response and returns their results in call order (specification 5.10).
 ///
-/// Each call is authorised first. Nobody can be asked here, so a call that needs an approval is denied, and one that asks for input fails.
-/// After the context's deadline or cancellation no call is authorised or started any more, and running tools have [`CANCEL_GRACE`] to end.
-/// A call that did not run or end by then gets a result that says so.
+/// Each call is authorised first. No person can be asked here, so a call that needs an approval is denied, and one that asks for
+/// input fails. After the context's deadline or cancellation no call is authorised or started any more, and running tools have
+/// [`CANCEL_GRACE`] to end. A call that did not run or end by then gets a result that says so.
 ///
 /// Must be polled within a Tokio runtime whose time driver is enabled.
 pub async fn execute_tool_calls(
@@ -39,7 +39,7 @@ pub async fn execute_tool_calls(
     let mut allowed: Vec<(usize, &ToolCall, CallTraits)> = Vec::new();
     let mut over = Box::pin(cancelled_or_expired(&context, &SystemClock));
     for (place, call) in calls.iter().enumerate() {
-        // The deadline comes first: an authorization that never returns must not keep the calls from ending.
+        // The deadline is polled first: an authorization that never returns must not keep the calls from ending.
         let Either::Right((authorization, _)) =
             select(&mut over, Box::pin(authorize(runner, call, &context.view))).await
         else {
@@ -112,8 +112,8 @@ pub(crate) enum CallPhase {
 
 /// The calls of a response that may start now, in order.
 ///
-/// Shared calls run together. An exclusive call runs alone: it starts when the calls before it have ended, and the calls after it wait for its
-/// end, also while it waits for a decision. A shared call that waits for a decision holds back no other call.
+/// Shared calls run together. A shared call that waits for a decision holds back no other call. An exclusive call runs alone: it
+/// starts when the calls before it have ended. The calls after it wait for its end, also while it waits for a decision.
 pub(crate) fn startable(calls: &[CallPhase]) -> Vec<usize> {
     let mut places = Vec::new();
     if calls.contains(&CallPhase::Running(CallConcurrency::Exclusive)) {
@@ -278,7 +278,7 @@ async fn run_one(
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = call.name,
         gen_ai.tool.call.id = call.id.as_str(),
-        // For a tool that runs a program to record.
+        // A tool that runs a program records its exit code here.
         process.exit.code = tracing::field::Empty,
         error.type = tracing::field::Empty,
     );

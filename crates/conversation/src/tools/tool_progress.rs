@@ -1,20 +1,20 @@
-//! How far a running call is, as its tool tells it. A preview: it is not recorded, and some of it may be lost.
+//! The progress of a running call, as its tool reports it. It is a preview: it is not recorded, and some of it may be lost.
 
 use std::fmt;
 use std::sync::Arc;
 
 use conjure_base::CallId;
 
-/// How far a running call is.
+/// The progress of a running call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolProgress {
     /// The call.
     pub call_id: CallId,
-    /// What is done, in the tool's own unit.
+    /// The completed amount, in the tool's own unit.
     pub done: f64,
-    /// What there is to do, in the same unit; `None` if it is not known.
+    /// The total amount, in the same unit; `None` if it is not known.
     pub total: Option<f64>,
-    /// What the tool says, in a few words; may be empty. They are the tool's words, and not to be trusted.
+    /// A short message of the tool; may be empty. It comes from the tool, so it is not trusted.
     pub message: String,
 }
 
@@ -31,23 +31,23 @@ impl fmt::Display for ToolProgress {
     }
 }
 
-/// A number in few digits.
+/// Formats a number with few digits.
 fn number(value: f64) -> String {
     if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") }
 }
 
-/// Where a tool tells how far a call is. The default tells nobody.
+/// Receives the progress reports of a tool. The default discards them.
 #[derive(Clone, Default)]
 pub struct ProgressSink(Option<Arc<dyn Fn(ToolProgress) + Send + Sync>>);
 
 impl ProgressSink {
-    /// A sink that hands everything to a function, which must not block.
+    /// A sink that passes each report to a function, which must not block.
     #[must_use]
     pub fn new(report: impl Fn(ToolProgress) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(report)))
     }
 
-    /// Tells how far the call is.
+    /// Reports the progress of the call.
     pub fn report(&self, progress: ToolProgress) {
         if let Some(report) = &self.0 {
             report(progress);

@@ -38,12 +38,12 @@ pub enum Authorization {
     Allow,
     /// It may not run; the model reads the reason.
     Deny {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// It needs an approval. The turn waits for it, also across a restart.
     Ask {
-        /// What the person is asked.
+        /// The question to the person.
         reason: String,
     },
 }
@@ -60,7 +60,7 @@ pub struct AwaitedResult {
 /// The context of a running call.
 #[derive(Debug, Clone)]
 pub struct CallContext {
-    /// When the turn must have ended. A tool may have its own, earlier deadline.
+    /// The time by which the turn must have ended. A tool may have its own, earlier deadline.
     pub deadline: Deadline,
     /// Cancelled when the turn is. A tool then cleans up and returns soon, or it is dropped.
     pub cancel: CancellationToken,
@@ -68,7 +68,7 @@ pub struct CallContext {
     pub view: SessionView,
     /// The answers to the questions with which the call's last run ended; `None` in its first run.
     pub provided_input: Option<ProvidedInput>,
-    /// Where the tool tells how far the call is.
+    /// Receives the progress reports of the tool.
     pub progress: ProgressSink,
 }
 
@@ -82,7 +82,7 @@ pub enum ToolRunOutcome {
 }
 
 impl ToolRunOutcome {
-    /// The result where nobody can be asked: questions become an error.
+    /// The result where no person can be asked: questions become an error.
     #[must_use]
     pub fn without_input(self, call: &CallId) -> ToolResult {
         match self {
@@ -116,6 +116,7 @@ impl Default for CallContext {
 }
 
 /// Runs the model's tool calls. `conjure-toolbox` implements it.
+///
 /// The driver schedules the calls, records the intent before each and the outcome after it, and catches panics. The runner does the work
 /// and gives each call its own deadline.
 pub trait ToolRunner: Send + Sync {
@@ -125,19 +126,19 @@ pub trait ToolRunner: Send + Sync {
     /// Decides whether this call may run for this view of the session.
     fn authorize<'a>(&'a self, call: &'a ToolCall, view: &'a SessionView) -> BoxFuture<'a, Authorization>;
 
-    /// Who provides the result of this call, if the runner does not run it. The driver records such a call as waiting, once it is authorised,
-    /// and nothing runs for it. Its traits do not matter.
+    /// Returns who provides the result of this call, if the runner does not run it. Once such a call is authorised, the driver
+    /// records it as waiting, and nothing runs for it. Its traits do not matter.
     fn awaits(&self, _call: &ToolCall) -> Option<AwaitedResult> {
         None
     }
 
     /// Runs one call. Every failure is a result with `is_error`. The result is final: truncated and redacted.
     ///
-    /// A run that needs a person's input ends with its questions. They are recorded, also across a restart, and the call runs again with the
-    /// answers ([`CallContext::provided_input`]).
+    /// A run that needs a person's input ends with its questions. They are recorded and survive a restart. The call runs again with
+    /// the answers ([`CallContext::provided_input`]).
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome>;
 
-    /// Runs one call where nobody can be asked: questions to a person become an error.
+    /// Runs one call where no person can be asked: questions become an error.
     fn run_without_input<'a>(
         &'a self,
         call: &'a ToolCall,

@@ -1,4 +1,4 @@
-//! Servers that tools come from: those of a session by address, and why one could not be asked.
+//! Tool servers: those that a session names by address, and the failures of those that could not be queried.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ pub struct RemoteToolServer {
     pub name: String,
     /// Its address.
     pub url: String,
-    /// What holds for tools without a rule of their own.
+    /// The rule for tools without a rule of their own.
     pub default: ToolRule,
-    /// The rules of single tools, by the server's names of them.
+    /// The rules of single tools, by their names on the server.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolRule>,
 }
@@ -29,24 +29,24 @@ pub struct ToolRule {
     pub permission: PermissionPolicy,
 }
 
-/// A server of tools that could not be asked for its tools.
+/// A tool server that could not be queried for its tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolServerFailure {
     /// Its name.
     pub server: String,
     /// Why, for people.
     pub reason: String,
-    /// Whether the server wants to know who asks, and did not accept what it was sent.
+    /// Whether the server requires authorisation, and did not accept the credentials of the request, if there were any.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_authorization: bool,
 }
 
-/// What the model is told of servers that failed. A reason that several share is told once.
+/// The note to the model about servers that failed. A reason that several servers share appears once.
 #[must_use]
 pub fn tool_servers_note(failures: &[ToolServerFailure]) -> String {
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for ToolServerFailure { server, reason, .. } in failures {
-        // The same cause has the same text but for the name.
+        // Failures with the same cause differ only in the server's name.
         let name = format!("`{server}`");
         reasons.entry(reason.replace(&name, "…")).or_default().push(name);
     }

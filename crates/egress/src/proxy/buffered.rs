@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> BufferedStream<S> {
         Self { reader: ReadBuffer::new(reader, buffer_bytes), writer }
     }
 
-    /// The first unused byte, which is waited for; `None` at the end of the stream.
+    /// Waits for the first unused byte, and returns it; `None` at the end of the stream.
     pub(crate) async fn first_byte(&mut self) -> io::Result<Option<u8>> {
         if self.reader.data().is_empty() && self.reader.fill().await? == 0 {
             return Ok(None);

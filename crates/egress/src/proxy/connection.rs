@@ -1,7 +1,7 @@
-//! A client connection, from its first byte to the protocol that this byte decides.
+//! A client connection: its first byte decides the protocol.
 //!
-//! A connection first takes a permit, so that waiting connections need no memory and make no requests. The permit is released when
-//! the connection ends or is dropped.
+//! A connection first takes a permit, so that waiting connections need no memory and make no requests. The permit is
+//! released when the connection ends or is dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::target::Target;
 pub(crate) enum ConnectionEnd {
     /// Refused. The client has not been answered yet.
     Refused(RefusalReason, Option<Target>),
-    /// Refused after a part of a response was sent, so that only closing the connection is left.
+    /// Refused after a part of a response was sent. The connection can only be closed.
     RefusedAfterResponse(RefusalReason, Option<Target>),
     /// The connection to the client or the server failed.
     Io(io::Error),
@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ProxyConnection<'_, S> {
         let deadline = clock.deadline(limits.request_timeout);
         let first = match with_deadline(clock, deadline, self.client.first_byte()).await {
             Ok(Ok(Some(first))) => first,
-            // A client that closes at once has asked for nothing.
+            // The client closed the connection before it sent a request.
             Ok(Ok(None) | Err(_)) => return,
             Err(_) => {
                 self.egress
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ProxyConnection<'_, S> {
             }
             (4, _) => {
                 self.egress.report_refusal(RefusalReason::SocksVersion { version: 4 }, None);
-                // "Request rejected or failed", in SOCKS4.
+                // The SOCKS4 reply "request rejected or failed".
                 self.close_with(&[0, 91, 0, 0, 0, 0, 0, 0]).await;
             }
             (first, _) => {
@@ -108,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ProxyConnection<'_, S> {
             self.client.send(last).await?;
             self.client.close_and_drain().await
         };
-        // A client that is gone or does not read misses them.
+        // A client that has disconnected or does not read misses these bytes.
         let _ = with_deadline(clock, deadline, said).await;
     }
 }

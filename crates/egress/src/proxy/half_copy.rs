@@ -37,7 +37,7 @@ pub(crate) enum CopyError {
 }
 
 impl HalfCopy {
-    /// A copy that starts with the bytes `held` and reads at most `buffer_bytes` at once.
+    /// Creates a copy that starts with the bytes `held` and reads at most `buffer_bytes` at once.
     pub(crate) fn new(held: Vec<u8>, buffer_bytes: usize) -> Self {
         let end = held.len();
         let mut buffer = held;
@@ -84,7 +84,7 @@ impl HalfCopy {
                 Poll::Ready(()) if room.filled().is_empty() => self.state = CopyState::Ending,
                 Poll::Ready(()) => self.end = room.filled().len(),
                 Poll::Pending => {
-                    // No more data for now: written bytes must not wait for it.
+                    // No more data is available now, and written bytes must not wait for it.
                     if self.state == CopyState::Unflushed {
                         ready!(Pin::new(&mut *writer).poll_flush(context)).map_err(CopyError::Write)?;
                         self.state = CopyState::Open;

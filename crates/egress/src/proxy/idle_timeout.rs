@@ -1,6 +1,6 @@
 //! The idle timeout of a connection, shared by both directions and both ends.
 //!
-//! Each read or write that moves data puts the deadline off. State: that deadline, which ends with the connection.
+//! Each read or write that moves data extends the deadline. State: that deadline, which ends with the connection.
 
 use std::fmt;
 use std::io;

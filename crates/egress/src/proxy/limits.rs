@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// The limits of each connection through the proxy.
 ///
-/// A connection needs memory for one head or one handshake, and for two buffers. While a request and its response are both read,
-/// it is two heads. With the defaults a relaying connection needs about 50 KiB, however much data it relays.
+/// A connection needs memory for one head or one handshake, and for two buffers. While a request and its response are
+/// both read, it needs memory for two heads. With the defaults a relaying connection needs about 50 KiB, however much
+/// data it relays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProxyLimits {

@@ -1,8 +1,8 @@
 //! Parser of the first message of a TLS handshake, the ClientHello (RFC 8446, section 4.1.2), up to its server name.
 //!
-//! The message may be split over any number of records and reads. Everything that a server might understand differently is
-//! malformed: two server names, an empty record, bytes after the message in its record. Unknown extensions and ciphers (GREASE
-//! among them) are ignored. With an encrypted ClientHello the server name is the outer one.
+//! The message may be split over any number of records and reads. Input that a server might understand differently
+//! counts as malformed: two server names, an empty record, bytes after the message in its record. Unknown extensions
+//! and ciphers (GREASE among them) are ignored. With an encrypted ClientHello the server name is the outer one.
 //!
 //! State: the message while it is incomplete, up to a maximum length.
 

@@ -48,7 +48,7 @@ where
         BufferedStream::new(origin, connection.idle_timeout, connection.egress.limits().buffer_bytes);
     match relay(connection, &mut origin, &target).await {
         Err(ConnectionEnd::Refused(reason, _)) => {
-            // The server must not wait for data that will not come.
+            // Closes the connection to the server, so that the server does not wait for data that will never come.
             drop(origin);
             let refusal = connection.egress.report_refusal(reason, Some(&target));
             match tls_alert(&refusal.reason) {
@@ -92,7 +92,7 @@ where
         if !up_has_ended {
             match up.poll(context, from_client, &mut origin.writer) {
                 Poll::Pending => {}
-                // A server that reads no more may still send data.
+                // A server that has stopped reading may still send data.
                 Poll::Ready(Ok(()) | Err(CopyError::Write(_))) => up_has_ended = true,
                 Poll::Ready(Err(CopyError::Read(error))) => return Poll::Ready(Err(error)),
             }
@@ -132,7 +132,7 @@ where
 {
     let limited = egress.policy().is_limited();
     if buffer.data().is_empty() && buffer.fill().await? == 0 {
-        // The client only reads.
+        // The client sends nothing and only reads.
         return Ok(());
     }
     if buffer.data()[0] != HANDSHAKE {
@@ -178,7 +178,7 @@ async fn read_hello<R: AsyncRead + Unpin>(
     }
 }
 
-/// The rows of the table about TLS.
+/// Checks the TLS rows of the table of [`crate::EgressPolicy`].
 fn check_server_name(hello: &ClientHello, target: &Target, limited: bool) -> Result<(), RefusalReason> {
     let named = match (hello, target.host()) {
         (ClientHello::Sni(name), _) => name,
@@ -205,6 +205,6 @@ fn tls_alert(reason: &RefusalReason) -> Option<[u8; 7]> {
         RefusalReason::HandshakeTooLong { .. } | RefusalReason::HandshakeTimedOut { .. } => HANDSHAKE_FAILURE,
         _ => return None,
     };
-    // Type alert, version TLS 1.2, two bytes: fatal, and what.
+    // Record type alert, version TLS 1.2, length two: the level (fatal) and the description.
     Some([21, 3, 3, 0, 2, 2, description])
 }

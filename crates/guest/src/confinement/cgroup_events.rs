@@ -70,8 +70,8 @@ impl CgroupEvents {
         EventCounts { kills: current(&self.kills, KILLS), refusals: current(&self.refusals, REFUSALS) }
     }
 
-    /// Returns the limits that were reached since `mark`. `is_killed`: whether the program was killed. Only then
-    /// is the machine's counter read.
+    /// Returns the limits that were reached since `before`. `is_killed` tells whether the program was killed. The
+    /// machine's counter is read only then.
     pub(crate) fn delta_since(&mut self, before: EventCounts, is_killed: bool) -> ReachedLimits {
         let now = self.counts();
         let mut memory = now.kills > before.kills;

@@ -50,7 +50,7 @@ const SCOPE_ABSTRACT_SOCKETS: u64 = 1;
 /// which breaks too many programs.
 const ABI_MIN: u32 = 2;
 
-/// All rights that are known here. Creating devices is handled and granted to no one.
+/// All rights that are known here. The ruleset handles the creation of devices and grants it to no process.
 const ALL: u64 = WRITE | MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV;
 
 /// The rights that a version handles. Rights that are not handled are not refused.
@@ -59,7 +59,8 @@ fn handled(abi: u32) -> u64 {
     later.iter().filter(|(version, _)| abi < *version).fold(ALL, |rights, (_, unknown)| rights & !unknown)
 }
 
-/// What is scoped. Signals are not: a later command must be able to end the leftovers of an earlier one.
+/// The actions that are scoped. Signals are not: a later command must be able to end leftover processes of an earlier
+/// one.
 fn scoped(abi: u32) -> u64 {
     if abi >= 6 { SCOPE_ABSTRACT_SOCKETS } else { 0 }
 }
@@ -73,10 +74,10 @@ pub(super) struct LandlockResult {
     pub(super) for_commands: Option<OwnedFd>,
 }
 
-/// Restricts this process and its children to the files of `rules`, the folders `roots` (path, and whether they
-/// are writable), and the folders `own`, which the guest writes. Programs cannot be started or supervised without
-/// the names in `/` and without `/proc`, so these are readable, too. Fails with the reason when Landlock is not
-/// available.
+/// Restricts this process and its children to these files: those of `rules`, the folders `roots` (path, and whether
+/// they are writable), and the folders `own`, which the guest writes. The guest cannot start or supervise programs
+/// without the names in `/` and without `/proc`, so these are readable, too. Fails with the reason when Landlock is
+/// not available.
 pub(super) fn apply_ruleset<'a>(
     rules: &'a FileRules,
     roots: impl Iterator<Item = (&'a str, bool)> + Clone,

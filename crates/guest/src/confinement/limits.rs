@@ -26,7 +26,7 @@ pub(crate) fn program_limits(limits: &ProcessLimits, open_files: Rlimit) -> Vec<
     unasked.into_iter().chain(asked).collect()
 }
 
-/// Returns a limit of `most`, or the current one if that is lower.
+/// Returns a limit of at most `most`: the current one if that is lower.
 fn lowered(resource: Resource, most: u64, current: Rlimit) -> Rlimit {
     let capped = |value: u64| Some(current.maximum.map_or(value, |maximum| maximum.min(value)));
     // At the soft limit, a program gets a signal. At the hard limit, one second later, it is killed.

@@ -64,7 +64,7 @@ const NOT_PERMITTED: &[c_long] = &[
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
     libc::SYS_migrate_pages,
-    // Keys: they belong to the host's user.
+    // Keys. They belong to the host's user.
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
@@ -201,8 +201,9 @@ fn by_argument(guest: u32, preallocation: Preallocation) -> Vec<(c_long, Syscall
         otherwise: Box::new(refuse.clone()),
     };
 
-    // A set-user-ID file in the workspace is one on the host, too, where its owner is the host's user. A file that
-    // is created so may keep the bit: an access control list can grant its group the right to execute it.
+    // A set-user-ID file in the workspace has the same effect on the host, if its owner is the host's user. A file
+    // that is created with the bit may keep it: an access control list can grant the file's group the right to
+    // execute it.
     let no_other_user = |mode: u8| SyscallDecision::If {
         half: ArgHalf::Low(mode),
         mask: OTHER_USER,
@@ -270,16 +271,16 @@ fn by_argument(guest: u32, preallocation: Preallocation) -> Vec<(c_long, Syscall
         (libc::SYS_tgkill, not_the_guest.clone().unless(second, &[guest], &refuse)),
         (libc::SYS_rt_sigqueueinfo, not_the_guest.clone()),
         (libc::SYS_rt_tgsigqueueinfo, not_the_guest.unless(second, &[guest], &refuse)),
-        // With a siginfo, which the sender makes up, and which the kernel drops when too many signals are queued.
-        // Then a signal could not be told from one of the host. Also to a process group: the guest's group
-        // contains its processes.
+        // Signals with a `siginfo`: the sender chooses its content, and the kernel drops it when too many signals are
+        // queued. Then the guest could not tell such a signal from one of the host. The same applies to a process
+        // group, because the guest belongs to its own group.
         (
             libc::SYS_pidfd_send_signal,
             refuse.clone().unless(third, &[0], &refuse.clone().unless(ArgHalf::High(2), &[0], &to_one)),
         ),
         // Plain Linux with 32-bit addresses off. Other flags weaken the process.
         (libc::SYS_personality, refuse.clone().unless(first, PERSONALITIES, &allow)),
-        // Injecting terminal input, and loading a line discipline into the kernel.
+        // These inject terminal input, and load a line discipline into the kernel.
         (
             libc::SYS_ioctl,
             allow.clone().unless(second, TERMINAL_TRICKS, &refuse).unless(second, FILE_SPACE, &file_space),

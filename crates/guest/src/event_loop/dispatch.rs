@@ -100,7 +100,7 @@ impl EventLoop {
         if self.channels.len() >= CHANNELS_MAX {
             return Err(too_many(self.channels.len()));
         }
-        // Only a guest after the handshake gets here.
+        // Requests are handled only after the handshake.
         let Some(session) = &mut self.config else { return Ok(()) };
         let now = clock::now();
         let has_output = self.channels.values().any(|channel| !channel.job.lives_between_calls());

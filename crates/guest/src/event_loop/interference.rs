@@ -21,7 +21,7 @@ impl EventLoop {
     /// Resumes children that were stopped. The guest itself never stops its children.
     pub(super) fn resume_children(&mut self, stopped: &[Pid]) {
         for pid in stopped.iter().filter(|pid| self.children.contains_key(pid)) {
-            // It was not reaped, so it exists.
+            // The child was not reaped, so it exists.
             let _ = rustix::process::kill_process(*pid, Signal::CONT);
             if self.interference.add(STOPPED) {
                 return self.kill_suspects();

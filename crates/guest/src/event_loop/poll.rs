@@ -1,4 +1,4 @@
-//! Builds the poll set, and waits for it. It owns no state.
+//! Builds the poll set, and waits until a descriptor is ready. It owns no state.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

@@ -15,7 +15,7 @@ use crate::{clock, process_tree, sys};
 /// The interval at which the reaper looks for processes that lost their shim.
 const ORPHAN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long the reaper kills them. A process that survives this long cannot be killed by the guest.
+/// How long the reaper keeps killing such processes. The guest cannot kill a process that survives this long.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long children may run after SIGTERM when the guest exits.
@@ -30,8 +30,8 @@ const _: () = assert!(
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl EventLoop {
-    /// Reaps all children that exited. A child that is no shim or worker has lost its shim; so have the processes
-    /// below a shim that was killed. Children that commands stopped are resumed.
+    /// Reaps all children that exited. A child that is neither shim nor worker has lost its shim. The processes below
+    /// a killed shim have lost it, too. Children that commands stopped are resumed.
     pub(super) fn reap(&mut self) {
         let mut stopped = Vec::new();
         loop {

@@ -1,4 +1,5 @@
-//! The set of channel numbers that were ever used, in little memory: hosts number channels roughly in order.
+//! The set of channel numbers that were ever used. It needs little memory, because hosts number channels roughly in
+//! order.
 
 use std::collections::BTreeMap;
 

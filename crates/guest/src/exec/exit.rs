@@ -29,7 +29,7 @@ impl ExecJob {
     /// the pipes are quiet for a while. After a longer time it stops in any case.
     pub(super) fn is_drained(&mut self, end: ExecEnd, cx: &mut JobContext<'_>) -> bool {
         let Phase::Draining { since, last, .. } = self.phase else { return true };
-        // The next program needs the free processes.
+        // The leftover processes must end first: the next program needs their process slots.
         if self.is_ending_leftovers(cx.now) {
             return false;
         }
@@ -38,7 +38,7 @@ impl ExecJob {
             return true;
         }
         if is_cancelled {
-            // The host wants no more than it has room for.
+            // The host gets as much output as its credit allows. The rest is dropped.
             for output in &mut self.outputs {
                 output.read(u64::MAX, cx);
                 output.discard(cx.scratch);
@@ -46,7 +46,7 @@ impl ExecJob {
             return true;
         }
         if cx.now >= last + DRAIN {
-            // The guest may have been busy, so it reads once more what is there now.
+            // The guest may have been busy. So it reads once more before it decides.
             let mut moved = false;
             for output in &mut self.outputs {
                 moved |= output.read(u64::MAX, cx);

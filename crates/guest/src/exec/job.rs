@@ -30,11 +30,12 @@ use super::shim::{self, ShimLaunch};
 use super::shim_pool::{MemoryFootprint, Shim, ShimPool};
 use super::shim_protocol::{LaunchRequest, Leftovers, ShimExit, ShimReport, channel};
 
-/// After the program's exit, the call ends when its output was quiet for this long, even if a process still holds
+/// After the program has exited, the call ends once its output was quiet for this long, even if a process still holds
 /// the pipe.
 pub(super) const DRAIN: Duration = Duration::from_millis(100);
 
-/// The call ends at the latest this long after the exit, when a leftover process keeps writing.
+/// After the program has exited, the call ends after this time at the latest, even if a leftover process keeps
+/// writing.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// What all programs of this sandbox have in common.
@@ -343,7 +344,7 @@ impl ExecJob {
                 // The shim's children become the guest's children, and the reaper kills them.
                 self.shim.inspect(|shim| kill(*shim));
             }
-            // A process that cannot be killed does not delay the reply for ever.
+            // A process that cannot be killed must not delay the reply endlessly.
             let is_over =
                 self.shim.is_none() && !cx.is_killing_orphans || cx.now >= since + 2 * KILL_RETRY_DELAY;
             if is_over {

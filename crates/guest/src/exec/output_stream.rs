@@ -25,12 +25,13 @@ pub(super) struct OutputStream {
     sent_tail: u64,
     /// After the program's exit: how many bytes it had written that were not read yet.
     pending: u64,
-    /// How many bytes in the pipe may be read before the other stream is looked at again. See [`read_output`].
+    /// How many bytes of this pipe may be read before the other stream is checked again. See [`read_output`].
     turn: u64,
 }
 
-/// Reads what a stream has, and returns whether there was anything. Streamed standard error waits for what standard
-/// output held before: a reader that knows from standard error that something is over has all output of it.
+/// Reads from a stream, and returns whether it read anything. Streamed standard error waits for the bytes that were
+/// in standard output's pipe before it. So when a reader learns from standard error that something has ended, it
+/// already has the output from before.
 pub(super) fn read_output(
     outputs: &mut [OutputStream; 2],
     stream: StreamId,
@@ -44,13 +45,14 @@ pub(super) fn read_output(
         return stderr.read(u64::MAX, cx);
     }
     if stderr.turn == 0 {
-        // In this order: what was written to standard output before these bytes is in its pipe now.
+        // The order matters: standard error is measured first, so everything that was written to standard output
+        // before these bytes is in its pipe now.
         stderr.turn = stderr.in_pipe();
         stdout.turn = stdout.in_pipe();
     }
     let mut moved = stdout.turn > 0 && stdout.read(stdout.turn, cx);
     if stdout.turn == 0 || stdout.is_closed() {
-        // Where there is nothing, the stream may have ended.
+        // With nothing to read, the stream may have ended, so at least one byte is tried.
         moved |= stderr.read(stderr.turn.max(1), cx);
     }
     moved

@@ -82,7 +82,7 @@ pub(super) fn run(launch: &ShimLaunch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
     while next == ShimNext::AwaitRequest {
         let Some((request, descriptors)) = next_request(&channel, &mut buffer) else { return 0 };
         if let Ok(processors) = &processors {
-            // Where this is refused, commands could not change the affinity either.
+            // Where the system refuses this call, commands could not change the affinity either.
             let _ = rustix::thread::sched_setaffinity(None, processors);
         }
         next = serve(&ShimLaunch { request: &request, ..*launch }, descriptors.into(), &channel);
@@ -105,9 +105,9 @@ fn next_request(channel: &OwnedFd, buffer: &mut [u8]) -> Option<(LaunchRequest<'
 /// Runs a program, and reports its exit.
 fn serve(launch: &ShimLaunch<'_>, descriptors: Vec<OwnedFd>, channel: &OwnedFd) -> ShimNext {
     let started = start(launch);
-    // The program has them now. This process must not hold the pipes open.
+    // The program has them now. The shim must not hold the program's pipes open.
     drop(descriptors);
-    // Do not keep the folder busy.
+    // The shim must not keep the working directory in use.
     let _ = rustix::process::chdir("/");
     match started {
         Ok(program) => supervise(program, channel),

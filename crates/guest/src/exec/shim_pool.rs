@@ -17,7 +17,7 @@ pub(crate) struct Shim {
     pub(super) footprint: MemoryFootprint,
 }
 
-/// How much of the guest's memory a shim holds: what there was when it was forked.
+/// How much of the guest's memory a shim holds: a copy of what the guest held at the fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryFootprint {
     /// Little.

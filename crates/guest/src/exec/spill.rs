@@ -134,7 +134,7 @@ impl Spill {
         let (Self::Open { file, name, written, limit }, Some(folder)) = (&mut *self, folder) else { return };
         let room = (*limit - *written).min(folder.remaining());
         if room < bytes.len() as u64 {
-            // No later bytes may follow a gap.
+            // The file has a gap here, so no later bytes may be appended.
             *limit = *written + room;
         }
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());

@@ -1,5 +1,5 @@
-//! Installs and removes content. New content is prepared in a staging directory where commands do not look, and
-//! appears by one rename. Removing does the same in reverse.
+//! Installs and removes content. New content is prepared in a staging directory that commands do not read, and
+//! appears by one rename. A removal first renames the content into a staging directory.
 //!
 //! State: a staging directory beside the content directories. It is removed after a failure, an abort or a crash
 //! of the guest. Only when the worker itself is killed does it remain, until the sandbox is removed.
@@ -108,8 +108,8 @@ struct StagingDir<'a> {
 impl<'a> StagingDir<'a> {
     fn make(content_root: &'a OwnedFd, what: &'a str) -> Result<Self, GuestError> {
         let refuse = |errno| file_error(errno, what, DOING);
-        // No two living workers have the same pid. A directory that a killed worker left does not matter, since
-        // the loop tries other names.
+        // No two living workers have the same pid. A killed worker may have left a directory of this name; then the
+        // loop tries the next name.
         let own = rustix::process::getpid().as_raw_nonzero();
         for attempt in 0..100 {
             let name = format!(".draft-{own}-{attempt}");

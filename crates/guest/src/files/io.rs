@@ -1,4 +1,4 @@
-//! Reading and writing in chunks, and the errors of it.
+//! Reads and writes in chunks, and converts I/O errors.
 
 use std::io::{self, Read, Write};
 

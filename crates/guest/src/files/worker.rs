@@ -84,7 +84,7 @@ impl FileRequest<'_> {
                 | Request::Remove { .. }
         );
         if !is_change {
-            // These leave nothing behind wherever they are ended.
+            // These operations leave nothing behind, wherever they are ended.
             sys::allow_termination();
         }
         match self.request {

@@ -251,7 +251,7 @@ impl<'a> WriteTarget<'a> {
         Err(failed(Errno::EXIST))
     }
 
-    /// Checks that the quota allows a file of `size` bytes. `draft` is the staged file so far.
+    /// Checks that the quota allows a file of `size` bytes. `staged` is the staged file as written so far.
     fn check_room(&self, size: u64, staged: Option<&File>) -> Result<(), GuestError> {
         let Some(budget) = self.budget else { return Ok(()) };
         let so_far = || {
@@ -303,7 +303,7 @@ fn make_folders(
             Err(Errno::NOENT) => {
                 roots.check_writable(path_in_root, &folder)?;
                 if let Some(budget) = path_in_root.budget {
-                    // Never exceed the quota, not even shortly: other programs would be ended for it.
+                    // The quota must not be exceeded even for a moment: the guest would end all programs.
                     let whole = estimate_usage(0, made.len() as u64 + 1);
                     let failed = |excess| quota_error(&excess, path_in_root.given, doing);
                     budget.check(whole, || usage_of(made, None)).map_err(failed)?;

@@ -24,7 +24,7 @@ pub(super) fn become_user(user: u32) -> SetupResult<()> {
     rustix::thread::set_thread_groups(&[]).map_err(failed)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed)?;
-    // Usually there are none left. There may be some when the host was started with unusual security bits.
+    // Usually no capabilities are left. Some may be left when the host was started with unusual security bits.
     rustix::thread::set_capabilities(None, NO_CAPABILITIES).map_err(failed)?;
     // A process that changed its user may not write its ID maps unless it is dumpable.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(failed)

@@ -17,7 +17,7 @@ use super::rootfs::RootfsBuilder;
 use super::setup_error::{SetupResult, setup_error, with_reason};
 use super::{identity, user_limits};
 
-/// What the set-up of the jail leaves to the guest.
+/// What the set-up of the jail prepared for the guest.
 #[derive(Debug)]
 pub(crate) struct InitEnv {
     /// For the handshake.

@@ -1,8 +1,7 @@
 //! Builds the root file system of a jail: an in-memory file system to which mounts are attached.
 //!
-//! Every path is resolved beneath the new root, including links. So nothing of the old root is changed, whatever
-//! the jail contains.
-//! lies in the jail.
+//! Every path is resolved beneath the new root, including links. So nothing of the old root is changed, whatever the
+//! jail contains.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,7 +21,7 @@ use crate::sys::{self, MountChange, MountDepth};
 use super::mount_sources::DetachedMount;
 use super::setup_error::{SetupResult, from_io_error, setup_error, with_reason};
 
-/// Enough for folders, links and some small files.
+/// The size of the root file system: enough for folders, links and some small files.
 const ROOT_BYTES: &str = "1048576";
 const ROOT_INODES: &str = "2048";
 
@@ -103,7 +102,7 @@ impl RootfsBuilder {
                     SetupStep::Proc,
                     format!("mount the process file system at `{path}`"),
                 ))?;
-                // Otherwise commands could lower their own out-of-memory score.
+                // `/proc` becomes read-only at the end. Otherwise commands could lower their own out-of-memory score.
                 self.unsealed.push(mount);
                 Ok(())
             }

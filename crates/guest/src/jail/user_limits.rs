@@ -1,7 +1,7 @@
 //! Per-user kernel limits of the jail's user namespace. They keep a jail from using up what the host's user, or
 //! another jail of the same user, needs.
 //!
-//! Where they cannot be set, only this protection is missing: they are not below what commands may use.
+//! Where they cannot be set, only this protection is missing. The limits of commands do not depend on them.
 
 use std::fs;
 

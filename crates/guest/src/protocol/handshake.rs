@@ -1,8 +1,9 @@
 //! The first frames: [`Hello`] from the host, [`Welcome`] from the guest.
 //!
-//! A guest that was started as `conjure-guest connect PATH` connects to the Unix socket at that path first, and uses it instead
-//! of its standard streams. Some runtimes and security modules forbid the connection. The guest then writes [`CONNECT_FAILED`]
-//! to its standard output and uses the standard streams. So the host knows which stream to use before it sends anything.
+//! A guest that was started as `conjure-guest connect PATH` first connects to the Unix socket at that path. It uses
+//! the socket instead of its standard streams. Some runtimes and security modules forbid the connection. The guest
+//! then writes [`CONNECT_FAILED`] to its standard output and uses the standard streams. So the host knows which
+//! stream to use before it sends anything.
 
 use std::collections::BTreeMap;
 

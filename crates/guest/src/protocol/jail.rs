@@ -168,9 +168,9 @@ pub enum OwnerMapping {
     /// The same as on the host.
     #[serde(rename = "kept")]
     Unchanged,
-    /// Files of this user and group of the host belong to the jail's user inside, and files that the jail creates
-    /// belong to them on the host. Needs a guest that was started by root. Where the file system supports no ID
-    /// mapping, the guest changes the owner of files in writable folders, and reports this in the handshake.
+    /// Inside, files of this user and group of the host belong to the jail's user. Files that the jail creates belong
+    /// to this user and group on the host. Needs a guest that was started by root. Where the file system supports no
+    /// ID mapping, the guest changes the owner of files in writable folders, and reports this in the handshake.
     Mapped {
         /// The user id on the host.
         uid: u32,

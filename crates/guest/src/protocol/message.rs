@@ -8,9 +8,9 @@ use super::content_archive::ArchiveKind;
 use super::exec::{ExecReply, ExecRequest};
 use super::files::{FileEntry, LineRange, UnlistedEntry, ViewReply};
 
-/// How long a healthy guest takes at most to end an operation after its timeout or cancellation, and to end all
-/// commands after its stream was closed. A host must wait longer before it takes the guest for dead and kills it.
-/// Both sides check their timeouts against this constant at compile time.
+/// The maximum time in which a healthy guest ends an operation after its timeout or cancellation. It also applies to
+/// ending all commands after its stream was closed. A host must wait longer before it takes the guest for dead and
+/// kills it. Both sides check their timeouts against this constant at compile time.
 pub const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A new operation.
@@ -120,8 +120,8 @@ pub enum Request {
     },
     /// Stops all processes that programs left running, and programs that live between calls, until
     /// [`Request::Resume`], the next program or the next input of a program. They keep their memory and open files.
-    /// File operations remain possible. Refused while a program runs that is one call. After a
-    /// failure, all processes run. A repeated request stops what was resumed since. Replies [`Reply::Pause`].
+    /// File operations remain possible. Refused while a program with the lifetime of one call runs. After a failure,
+    /// all processes run. A repeated request stops processes that were resumed since. Replies [`Reply::Pause`].
     Pause,
     /// Resumes the processes that [`Request::Pause`] stopped, but not those that were stopped before. Replies
     /// [`Reply::Resume`].

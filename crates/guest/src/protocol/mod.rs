@@ -1,8 +1,8 @@
 //! The frame protocol between a host and the guest in a sandbox, over any byte stream.
 //!
-//! Each side sends frames: a header of nine bytes (payload length, kind, channel; little endian) and a payload.
-//! The host opens a *channel* for each operation. Both sides may send data on it, within the *credit* that the
-//! other side has granted. The guest ends the channel with exactly one `Done`. So a channel that nobody reads does
+//! Each side sends frames: a header of nine bytes (payload length, kind, channel; little endian) and a payload. The
+//! host opens a *channel* for each operation. Both sides may send data on it, within the *credit* that the other side
+//! has granted. The guest ends the channel with exactly one `Done`. So a channel whose receiver does not read does
 //! not block other channels. Each side must hold at most the sum of the credits that it granted.
 //!
 //! ```text

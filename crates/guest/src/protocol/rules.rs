@@ -36,8 +36,12 @@ pub enum SyscallRule {
     /// All system calls.
     #[default]
     Open,
-    /// All, except calls that administer the machine, create namespaces, inspect, limit or reschedule other
-    /// processes, signal the guest, or open a part of the kernel that programs do not need.
+    /// All, except calls that do one of the following:
+    /// - administer the machine
+    /// - create namespaces
+    /// - inspect, limit or reschedule other processes
+    /// - signal the guest
+    /// - open a part of the kernel that programs do not need
     Guarded,
 }
 

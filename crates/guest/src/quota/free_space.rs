@@ -1,8 +1,8 @@
 //! The free space of the file system, and what it says about files that the measurement cannot see.
 //!
-//! What others use of the file system does not change much. So when the file system lost space that no file accounts for, a
-//! process of the sandbox may hide it. Others may also have taken the space. So hidden usage counts only when several
-//! measurements in a row could not see everything.
+//! Usually, other users of the file system change their usage little. So when the file system lost space that no
+//! visible file uses, a process of the sandbox may hide a deleted file. But other users may also have taken the
+//! space. So hidden usage counts only when several measurements in a row were incomplete.
 
 use std::os::fd::OwnedFd;
 
@@ -21,7 +21,7 @@ pub(super) struct FreeSpace {
     pub(super) bytes: u64,
     /// `None` where the file system creates inodes as it needs them.
     pub(super) inodes: Option<u64>,
-    /// Bytes and inodes that are not free.
+    /// Used bytes and inodes.
     taken: DiskUsage,
 }
 
@@ -37,7 +37,7 @@ impl FreeSpace {
         Some(Self { bytes: stat.f_bfree.saturating_mul(stat.f_frsize), inodes, taken })
     }
 
-    /// What is taken besides `used`.
+    /// The used space, without `used`.
     const fn used_by_others(&self, used: DiskUsage) -> DiskUsage {
         minus(self.taken, used)
     }
@@ -47,19 +47,19 @@ impl FreeSpace {
 #[derive(Debug, Default)]
 pub(super) struct HiddenUsage {
     incomplete_in_a_row: u32,
-    /// What others use of the file system: the least since a measurement was complete.
+    /// The usage of others on the file system: the lowest value since the last complete measurement.
     used_by_others: Option<DiskUsage>,
 }
 
 impl HiddenUsage {
-    /// Records that no program runs: what was hidden went with its last user. A program that starts now makes its first
-    /// measurement incomplete, and no program before it counts for that.
+    /// Records that no program runs. When a program ends, the kernel frees its hidden files, so incomplete
+    /// measurements are counted anew. A program that starts now can only make its own measurements incomplete.
     pub(super) const fn no_program_runs(&mut self) {
         self.incomplete_in_a_row = 0;
     }
 
-    /// Takes the result of a measurement, and returns the hidden usage. `free_before` is the free space when the measurement
-    /// began, `free_now` when it ended.
+    /// Processes the result of a measurement, and returns the hidden usage. `free_before` is the free space when the
+    /// measurement began, `free_now` when it ended.
     pub(super) fn update(
         &mut self,
         found: Measurement,
@@ -68,7 +68,8 @@ impl HiddenUsage {
     ) -> DiskUsage {
         if found.is_complete {
             self.incomplete_in_a_row = 0;
-            // The measurement counted what was written meanwhile, or not. The later value favours the writer.
+            // The measurement may or may not have counted what was written meanwhile. The later value favours the
+            // writer.
             self.used_by_others = free_now.map(|free| free.used_by_others(found.used));
             return DiskUsage::default();
         }

@@ -91,7 +91,7 @@ struct Level {
     identity: (u64, u64),
     /// Its former permissions, if they were changed to read it.
     mode: Option<Mode>,
-    /// The subfolders that were not entered yet.
+    /// The subfolders that the walk has not entered yet.
     folders: Vec<CString>,
 }
 
@@ -110,7 +110,7 @@ impl UsageCounter {
         let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
         let mut way = vec![self.level(&at, CString::default(), None)?];
         while let Some(level) = way.last_mut() {
-            // A worker that is to end checks this itself.
+            // A worker blocks SIGTERM, so it checks here whether it must end.
             if sys::is_termination_pending() {
                 return Err(Errno::INTR);
             }

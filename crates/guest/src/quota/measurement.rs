@@ -31,7 +31,7 @@ pub(super) struct RunningMeasurement {
 }
 
 impl RunningMeasurement {
-    /// Starts a child that measures `folder`. `None` when no process or pipe can be had.
+    /// Starts a child that measures `folder`. `None` when no process or pipe can be created.
     pub(super) fn start(
         folder: &OwnedFd,
         path: &str,

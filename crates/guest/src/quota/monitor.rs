@@ -53,7 +53,7 @@ const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(20);
 const TOLERANCE_SHARE: u64 = 16;
 const TOLERANCE_MAX: DiskUsage = DiskUsage { bytes: 64 << 20, inodes: 4096 };
 
-/// Watches over the quota of one folder.
+/// Monitors the quota of one folder.
 #[derive(Debug)]
 pub(crate) struct QuotaMonitor {
     quota: Quota,
@@ -396,8 +396,7 @@ impl QuotaMonitor {
             && !used.is_within(&allowed)
             && used.is_within(&plus(allowed, uncertainty))
         {
-            // The excess may not be real, so no program is ended. The folder counts as full, and is measured
-            // again.
+            // The excess may not be real, so no program is ended. The folder counts as full, and is measured again.
             let max =
                 DiskUsage { bytes: used.bytes.min(allowed.bytes), inodes: used.inodes.min(allowed.inodes) };
             self.used = Some(max);

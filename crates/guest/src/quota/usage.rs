@@ -1,9 +1,9 @@
-//! Arithmetic on disk usage, and the usage above which nothing runs any more.
+//! Arithmetic on disk usage, and the hard limit above which no program may run.
 
 use conjure_guest::protocol::{DiskUsage, ErrorCode, GuestError, QuotaExcess};
 
-/// The hard limit is twice the quota, or the quota plus this margin. Programs are ended long before, but each
-/// program can add a little until then.
+/// The hard limit is twice the quota, or the quota plus this margin. Programs are ended long before they reach it,
+/// but each one can add a little until it has ended.
 const HARD_LIMIT_MARGIN: DiskUsage = DiskUsage { bytes: 1 << 30, inodes: 100_000 };
 
 /// Returns the maximum usage with which programs may run.

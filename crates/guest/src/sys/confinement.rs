@@ -1,4 +1,4 @@
-//! Calls by which a process confines itself: a system call filter, Landlock, a keyring of its own. None can be
+//! Calls by which a process confines itself: a system call filter, Landlock, and its own keyring. None of them can be
 //! undone.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -44,14 +44,14 @@ pub(crate) fn filter_syscalls(program: &[Instruction]) -> Result<(), Errno> {
 /// Returns the version of Landlock.
 pub(crate) fn landlock_abi() -> Result<u32, Errno> {
     let attributes: *const RulesetAttributes = ptr::null();
-    // SAFETY: asks for a number; no attributes are given, and their size is said to be 0.
+    // SAFETY: the call only asks for a number. It gets no attributes, and their size is given as 0.
     let result = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, attributes, 0_usize, CREATE_RULESET_VERSION)
     };
     check(result).map(|version| u32::try_from(version).unwrap_or(0))
 }
 
-/// `struct landlock_ruleset_attr`, of which old kernels know less.
+/// `struct landlock_ruleset_attr`. Old kernels know only its first fields.
 #[repr(C)]
 struct RulesetAttributes {
     handled_files: u64,
@@ -69,8 +69,8 @@ struct PathBeneath {
 /// Creates a ruleset that refuses the `handled` file rights, and what is `scoped`.
 pub(crate) fn landlock_ruleset(handled: u64, scoped: u64) -> Result<OwnedFd, Errno> {
     let attributes = RulesetAttributes { handled_files: handled, handled_network: 0, scoped };
-    // A kernel refuses what it does not know only where it is not zero.
-    // SAFETY: the attributes live until after the call, and their size is the one given.
+    // A kernel ignores fields that it does not know if they are zero, and refuses other values.
+    // SAFETY: the attributes live until after the call, and their real size is passed.
     let result = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -80,7 +80,7 @@ pub(crate) fn landlock_ruleset(handled: u64, scoped: u64) -> Result<OwnedFd, Err
         )
     };
     let fd = libc::c_int::try_from(check(result)?).map_err(|_| Errno::BADF)?;
-    // SAFETY: the descriptor was opened just now and is owned by nobody else.
+    // SAFETY: the descriptor was opened just now and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn landlock_allow(
     allowed: u64,
 ) -> Result<(), Errno> {
     let rule = PathBeneath { allowed, parent: beneath.as_raw_fd() };
-    // SAFETY: the rule lives until after the call, and is of the kind that is named.
+    // SAFETY: the rule lives until after the call, and has the type that is passed.
     let result = unsafe {
         libc::syscall(
             libc::SYS_landlock_add_rule,
@@ -106,7 +106,7 @@ pub(crate) fn landlock_allow(
 
 /// Applies the ruleset to this process and its future children. It must have set `no_new_privs`.
 pub(crate) fn landlock_restrict(ruleset: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: takes a descriptor and touches no memory.
+    // SAFETY: the call takes a descriptor and touches no memory.
     let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0_u32) };
     check(result).map(drop)
 }
@@ -114,7 +114,7 @@ pub(crate) fn landlock_restrict(ruleset: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Replaces the inherited session keyring by a new, empty one.
 pub(crate) fn join_new_keyring() -> Result<(), Errno> {
     let name: *const libc::c_char = ptr::null();
-    // SAFETY: no name is given, so no memory is touched.
+    // SAFETY: no name is passed, so the call touches no memory.
     check(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, name) }).map(drop)
 }
 

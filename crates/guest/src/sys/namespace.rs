@@ -13,7 +13,7 @@ use super::process::last_errno;
 
 /// Moves this process, or its next children, into new namespaces.
 pub(crate) fn unshare(namespaces: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: the flags that are unsafe take apart what threads share, and the program has one thread.
+    // SAFETY: the unsafe flags unshare state between threads, and the program has one thread.
     unsafe { rustix::thread::unshare_unsafe(namespaces) }
 }
 
@@ -22,8 +22,9 @@ pub(crate) fn unshare(namespaces: UnshareFlags) -> Result<(), Errno> {
 pub(crate) fn fork_user_namespace() -> Result<Pid, Errno> {
     let parent = rustix::process::getpid();
     let flags = libc::c_ulong::from((libc::CLONE_NEWUSER | libc::SIGCHLD).cast_unsigned());
-    // SAFETY: a fork, as no memory is shared and no stack is given; the child makes system calls only. glibc is not
-    // told of it and keeps its idea of who this process is, which the child does not ask for.
+    // SAFETY: this is a fork: no memory is shared and no stack is given. The child makes only system calls. glibc
+    // does not learn of the fork, so its idea of the current process is wrong in the child. The child does not use
+    // it.
     let forked = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if forked < 0 {
         return Err(last_errno());
@@ -31,7 +32,8 @@ pub(crate) fn fork_user_namespace() -> Result<Pid, Errno> {
     if let Some(pid) = i32::try_from(forked).ok().and_then(Pid::from_raw) {
         return Ok(pid);
     }
-    // SAFETY: system calls without memory. The parent may have died before the first of them.
+    // SAFETY: system calls that touch no memory. The parent may have died before the first of them; the loop checks
+    // that.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         while libc::getppid() == parent.as_raw_nonzero().get() {
@@ -71,7 +73,7 @@ pub(crate) fn change_mount(
         userns_fd: change.owners.map_or(0, |owners| u64::from(owners.as_raw_fd().unsigned_abs())),
     };
     let recursive = if depth == MountDepth::Recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the path is an empty string and the structure lives until after the call, with its size given.
+    // SAFETY: the path is an empty string. The structure lives until after the call, and its size is passed.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -87,7 +89,7 @@ pub(crate) fn change_mount(
 
 /// Enables the loopback interface of this network namespace.
 pub(crate) fn switch_loopback_on() -> Result<(), Errno> {
-    // SAFETY: opens a descriptor, which is checked and owned by nobody else.
+    // SAFETY: the call opens a descriptor, which is checked and has no other owner.
     let socket = unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         if socket < 0 {
@@ -95,13 +97,13 @@ pub(crate) fn switch_loopback_on() -> Result<(), Errno> {
         }
         OwnedFd::from_raw_fd(socket)
     };
-    // SAFETY: all zeros are a valid value of this structure of integers; its name ends in a zero.
+    // SAFETY: all zeros are a valid value of this structure of integers. Its name ends in a zero.
     let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
         *to = from.cast_signed();
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: the structure is what this request takes, and lives until after the call.
+    // SAFETY: the structure has the type of this request, and lives until after the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
     if result < 0 { Err(last_errno()) } else { Ok(()) }
 }
@@ -123,10 +125,10 @@ pub(crate) fn clear_bounding_set() -> Result<(), Errno> {
 
 /// Closes all descriptors from `first` on, whoever owns them.
 ///
-/// Only for the very start, where these descriptors were left open by the parent process, or when nothing is
-/// opened or used any more.
+/// Call it only in two situations. At the very start, the parent process left these descriptors open. At the end,
+/// nothing is opened or used any more.
 pub(crate) fn close_from(first: u32) {
-    // SAFETY: nothing of this program owns a descriptor there, or what does is never used again (see above).
+    // SAFETY: nothing in this program owns a descriptor in this range, or its owner is never used again (see above).
     if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } < 0 {
         // Kernels before 5.9 lack this call. They cannot run a jail anyway, because they lack `mount_setattr`.
     }

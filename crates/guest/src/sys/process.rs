@@ -33,8 +33,8 @@ pub(crate) fn fork(
 
 /// Forks this process. The child has all of its descriptors, runs `child` and exits with its result.
 pub(crate) fn fork_whole(child: impl FnOnce() -> u8) -> Result<Pid, Errno> {
-    // SAFETY: the program has one thread, so the child's memory is a consistent copy, with no lock held by a
-    // thread that does not exist in it; it may allocate and run any code.
+    // SAFETY: the program has one thread, so the child's memory is a consistent copy. No lock in it is held by a
+    // thread that does not exist. So the child may allocate and run any code.
     let forked = unsafe { libc::fork() };
     if forked < 0 {
         return Err(last_errno());
@@ -57,7 +57,7 @@ fn keep_only(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Errno> {
     let mut sources = Vec::with_capacity(descriptors.len());
     for (target, descriptor) in (0..).zip(descriptors) {
         let source = descriptor.as_raw_fd();
-        // A source that lies where another is to be put is moved first.
+        // A source descriptor whose number is the target of another one is moved first.
         if source < count && source != target {
             sources.push(check(
                 // SAFETY: duplicating a descriptor touches no memory.
@@ -71,8 +71,8 @@ fn keep_only(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Errno> {
     for (target, source) in (0..).zip(sources) {
         if source != target {
             let flags = if target > 2 { libc::O_CLOEXEC } else { 0 };
-            // SAFETY: `target` is below `count`, so what is replaced is no source still to be used; its owner
-            // is never dropped in this process (see above).
+            // SAFETY: `target` is below `count`, so it replaces no source that is still needed. Its owner is never
+            // dropped in this process (see above).
             check(unsafe { libc::dup3(source, target, flags) })?;
         } else if target <= 2 {
             // SAFETY: changing a descriptor's flags touches no memory.
@@ -84,7 +84,7 @@ fn keep_only(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Errno> {
     let first = u32::try_from(count).map_err(|_| Errno::MFILE)?;
     // SAFETY: closes descriptors whose owners are never dropped in this process (see above).
     if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } < 0 {
-        // Kernels before 5.9. The limit is at most a few thousand in a sandbox.
+        // Kernels before 5.9 lack the call. The limit is at most a few thousand in a sandbox.
         // SAFETY: reads a limit of this process.
         let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
         for fd in count..RawFd::try_from(limit).unwrap_or(1024) {
@@ -142,8 +142,8 @@ pub(crate) fn spawn(
     let mut stack = vec![MaybeUninit::<u128>::uninit(); START_STACK / size_of::<u128>()];
     // Like `vfork`: nothing is copied, and this process waits until the program runs.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the new process runs `begin` on a stack of its own, which is aligned and grows downwards from its end;
-    // stack, strings and limits live until it has another memory or is gone, since this process waits for that.
+    // SAFETY: the new process runs `begin` on its own stack, which is aligned and grows downwards from its end. This
+    // process waits until the new one has its own memory or has ended. So stack, strings and limits live long enough.
     let pid = unsafe {
         let top = stack.as_mut_ptr_range().end;
         libc::clone(begin, top.cast(), flags, (&raw mut start).cast())
@@ -151,7 +151,8 @@ pub(crate) fn spawn(
     if pid < 0 {
         return Err(SpawnError::Program(last_errno()));
     }
-    // SAFETY: `begin` wrote to it in memory that is shared, before this process went on; no reference was held.
+    // SAFETY: `begin` wrote to this field in shared memory before this process continued. No reference to it was
+    // held.
     let failed = unsafe { (&raw const start.failed).read_volatile() };
     match (failed, Pid::from_raw(pid)) {
         (None, Some(pid)) => Ok(pid),
@@ -168,7 +169,7 @@ pub(crate) fn spawn(
 /// Rust.
 extern "C" fn begin(start: *mut c_void) -> c_int {
     let start: *mut Start = start.cast();
-    // SAFETY: `start` is that of `spawn`, in which nothing runs meanwhile. All calls take pointers that live there.
+    // SAFETY: `start` is the value of `spawn`, which waits meanwhile. All calls take pointers that are valid there.
     unsafe {
         let error = prepare(&*start).err().unwrap_or_else(|| {
             libc::execve((*start).path, (*start).argv.cast(), (*start).env.cast());
@@ -182,7 +183,7 @@ extern "C" fn begin(start: *mut c_void) -> c_int {
 /// Prepares what the program inherits: a session, limits, no blocked signals.
 fn prepare(start: &Start) -> Result<(), SpawnError> {
     rustix::process::setsid().map_err(SpawnError::Program)?;
-    // SAFETY: they are those of `spawn`, which waits.
+    // SAFETY: pointer and length are those of the limits in `spawn`, which waits meanwhile.
     let limits = unsafe { std::slice::from_raw_parts(start.limits, start.limits_length) };
     for (resource, limit) in limits {
         rustix::process::setrlimit(*resource, *limit).map_err(|errno| SpawnError::Limit(*resource, errno))?;
@@ -192,7 +193,7 @@ fn prepare(start: &Start) -> Result<(), SpawnError> {
 }
 
 fn exit_now(status: c_int) -> ! {
-    // SAFETY: ends the process; nothing of it is used afterwards.
+    // SAFETY: ends the process, so nothing of it is used afterwards.
     unsafe { libc::_exit(status) }
 }
 

@@ -12,8 +12,9 @@ use rustix::process::Signal;
 /// the host ignores.
 pub(crate) fn block_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is initialised before it is used; the program has one thread, whose mask this is. No handler of
-    // ours runs, and the runtime's, for overflows of the stack, only make their message better.
+    // SAFETY: the set is initialised before it is used. The program has one thread, which has this mask. The program
+    // has no signal handlers of its own. The Rust runtime's handlers for stack overflows only improve an error
+    // message, so they may be removed.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
@@ -26,7 +27,7 @@ pub(crate) fn block_signals() {
 /// Unblocks all signals, in a process that is about to execute a program.
 pub(super) fn unblock_all() {
     let none = set_of(&[]);
-    // SAFETY: the set is initialised; this process does nothing but run a program.
+    // SAFETY: the set is initialised. This process only executes a program afterwards.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) };
 }
 
@@ -45,7 +46,7 @@ fn set_of(signals: &[Signal]) -> libc::sigset_t {
 /// Lets SIGTERM end this process at once. For a worker that leaves nothing behind.
 pub(crate) fn allow_termination() {
     let set = set_of(&[Signal::TERM]);
-    // SAFETY: gives the signal its default action and takes it out of this thread's mask; no handler of ours
+    // SAFETY: sets the signal's default action and removes it from this thread's mask. No handler of this program
     // runs.
     unsafe {
         libc::signal(libc::SIGTERM, libc::SIG_DFL);
@@ -56,7 +57,7 @@ pub(crate) fn allow_termination() {
 /// Blocks SIGTERM again, so that it stays pending.
 pub(crate) fn block_termination() {
     let set = set_of(&[Signal::TERM]);
-    // SAFETY: the set is initialised; the program has one thread, whose mask this is.
+    // SAFETY: the set is initialised. The program has one thread, which has this mask.
     unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn is_other_pending(except: &[Signal]) -> bool {
 
 fn is_any_pending(numbers: impl IntoIterator<Item = i32>) -> bool {
     let mut set = set_of(&[]);
-    // SAFETY: it gets an initialised set.
+    // SAFETY: the call gets an initialised set.
     let is_known = unsafe { libc::sigpending(&raw mut set) } == 0;
     // SAFETY: the set is initialised.
     is_known && numbers.into_iter().any(|number| unsafe { libc::sigismember(&raw const set, number) } == 1)
@@ -87,8 +88,7 @@ pub(crate) fn wait_for_signal(signals: &[Signal], timeout: Option<Duration>) -> 
         tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
     });
     let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the set is initialised, the limit is null or lives until after the call, and no details are
-    // asked for.
+    // SAFETY: the set is initialised. The limit is null or lives until after the call. No details are requested.
     let taken = unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), limit) };
     Signal::from_named_raw(taken)
 }
@@ -106,7 +106,7 @@ impl SignalFd {
         if fd < 0 {
             return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
         }
-        // SAFETY: the descriptor was opened just now and is owned by nobody else.
+        // SAFETY: the descriptor was opened just now and has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -114,11 +114,11 @@ impl SignalFd {
     pub(crate) fn take(&self) -> Option<(Signal, SignalSender)> {
         let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
         let length = rustix::io::read(&self.0, &mut record).ok()?;
-        // The record begins with the signal number, an error, a code, and the sender's pid.
+        // The record begins with four integers: signal number, error, code, and pid of the sender.
         let (words, _) = record.get(..length)?.split_first_chunk::<16>()?.0.as_chunks::<4>();
         let &[number, _, code, pid] = words else { return None };
         let signal = Signal::from_named_raw(i32::from_ne_bytes(number))?;
-        // Processes of this pid namespace cannot send this code with a pid of their choice.
+        // The kernel does not let a process in this pid namespace send this code with a false pid.
         let is_outside = i32::from_ne_bytes(code) == libc::SI_USER && u32::from_ne_bytes(pid) == 0;
         Some((signal, if is_outside { SignalSender::Outside } else { SignalSender::Inside }))
     }

@@ -24,7 +24,7 @@ const BACKLOG: i32 = 4096;
 /// The maximum number of connections to accept in one iteration of the event loop.
 const ACCEPTS_PER_ITERATION: usize = 32;
 
-/// How long no connection is accepted after the system was out of descriptors or memory.
+/// How long the guest accepts no connection after the system was out of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A descriptor of the tunnels in the poll set.

@@ -35,17 +35,17 @@ pub(super) struct Connection {
     server: String,
     service: RunningService<RoleClient, Handler>,
     process: Option<Arc<dyn Process>>,
-    /// What a program left as its reason when it ended.
+    /// Why the server's program ended.
     diagnosis: Option<Diagnosis>,
-    /// Calls that wait for a person.
+    /// Calls that wait for the user.
     waiting: WaitingCalls,
-    /// The token that the service was sent.
+    /// The bearer token that was sent to the service.
     token: Option<SecretString>,
-    /// Hears of changes.
+    /// The task that subscribes to change notifications.
     _listening: JoinSet<()>,
 }
 
-/// Both eras of the protocol: servers of the newer one answer `server/discover`, all others are asked to `initialize`.
+/// Supports both eras of the protocol: newer servers answer `server/discover`, and all others get `initialize`.
 fn lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -53,26 +53,26 @@ fn lifecycle() -> ClientLifecycleMode {
     }
 }
 
-/// The newest era alone, for a program that has said so after the SDK had given that up.
+/// Supports the newest era only. It is for a program that answered `server/discover` after the SDK had stopped waiting.
 fn newest_lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
-/// What to do where a service wants to know who asks.
+/// The advice if a service requires authorization.
 const TOKEN_ADVICE: &str =
     "give its token as a header, such as `headers = { Authorization = \"Bearer ${TOKEN}\" }`";
 
-/// How much of the scopes that a service names is shown.
+/// The maximum length of the scopes in an error, in characters.
 const MAX_SCOPE_CHARS: usize = 200;
 
-/// What came of a call.
+/// The result of a call.
 pub(super) enum CalledTool {
     Complete(CallToolResult),
-    /// The server has questions to a person.
+    /// The server has questions to the user.
     InputRequired(InputRequest),
 }
 
-/// Why a connection did not come about.
+/// Why the connection failed.
 enum StartError {
     Late,
     NeedsScopes { advice: String },
@@ -105,14 +105,14 @@ where
         }
         () = SystemClock.sleep_until(deadline) => Err(StartError::Late),
     };
-    // Its bounds count answers and not bytes, and a file of a skill must be the one that is there now.
+    // The SDK's cache limits the number of responses and not their bytes. The files of a skill must also be read anew each time.
     if let Ok(service) = &service {
         service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
     }
     service
 }
 
-/// What went wrong on the way to the server, which the SDK's error does not name as its source.
+/// The underlying error, which the SDK does not return as `source()`.
 fn start_cause(error: &ClientInitializeError) -> &(dyn std::error::Error + 'static) {
     match error {
         ClientInitializeError::TransportError { error, .. } => &*error.error,
@@ -125,8 +125,7 @@ fn needs_authorization(server: &str) -> McpError {
     McpError::NeedsAuthorization { server: server.to_owned(), advice: TOKEN_ADVICE.to_owned() }
 }
 
-/// Whether a service answered 401 without the header that should go with it. The SDK tells of that as text,
-/// or as an error of its HTTP client.
+/// Whether a service answered 401 without the header `WWW-Authenticate`. The SDK reports this as text or as an error of its HTTP client.
 fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -144,7 +143,7 @@ fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// What to do where a service answered that the token is good, but not for this. `None` for any other error.
+/// The advice if a service accepts the token but the token lacks scopes. `None` for any other error.
 fn missing_scopes(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -163,7 +162,7 @@ fn missing_scopes(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
 
-/// The innermost cause of an error says the most.
+/// An error with its innermost cause, which usually says the most.
 pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -174,7 +173,7 @@ pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 impl Connection {
-    /// Starts a program, whose standard error is apart, and connects to it. `changed` is told when its tools change.
+    /// Starts a program, and connects to its standard input and output. Notifies `changed` when its tools change.
     pub(super) async fn stdio(
         server: &str,
         command: Command,
@@ -197,7 +196,7 @@ impl Connection {
         }
         let service = match connected {
             Ok(service) => service,
-            // What the program said about itself tells more than how the protocol failed.
+            // The diagnosis of the program says more than the protocol error.
             Err(StartError::Protocol { reason, .. } | StartError::NeedsScopes { advice: reason }) => {
                 return Err(not_started(format!("{} ({reason})", diagnosis.reason())));
             }
@@ -217,7 +216,7 @@ impl Connection {
         })
     }
 
-    /// Connects to a service by HTTP.
+    /// Connects to a service over HTTP.
     pub(super) async fn http(
         server: &str,
         http: &HttpServer,
@@ -262,7 +261,7 @@ impl Connection {
         list_tools(self.service.peer()).await.map_err(|error| self.error(error))
     }
 
-    /// Lists all skills. A server without has none.
+    /// Lists all skills. A server without the extension has none.
     pub(super) async fn list_skills(&self, options: CallOptions) -> Result<SkillListing, McpError> {
         let reader = SkillReader(self.service.peer());
         if !reader.has_skills() {
@@ -272,7 +271,7 @@ impl Connection {
         reader.list().await.map_err(|error| self.error(error))
     }
 
-    /// Reads the files of a skill, and verifies them.
+    /// Reads and verifies the files of a skill.
     pub(super) async fn read_skill(
         &self,
         skill: &ListedSkill,
@@ -288,7 +287,7 @@ impl Connection {
         })
     }
 
-    /// Calls a tool by the server's name of it. Dropping the future cancels the call at the server, which goes on.
+    /// Calls a tool by the server's name for it. Dropping the future cancels the call at the server; the server itself keeps running.
     pub(super) async fn call_tool(
         &self,
         tool: &str,
@@ -356,7 +355,7 @@ impl Connection {
         }
     }
 
-    /// Keeps the sandbox of a program running until the call is over.
+    /// Keeps the sandbox of the server's program running until the call ends.
     async fn begin_call(&self, options: CallOptions) -> Result<Option<ProcessCall>, McpError> {
         match &self.process {
             None => Ok(None),

@@ -1,47 +1,47 @@
-//! [`McpError`]: why a server cannot be asked, or did not answer.
+//! [`McpError`]: why a server cannot be called, or did not answer.
 
 use conjure_base::Redactor;
 
-/// Why a server cannot be asked, or did not answer.
+/// Why a server cannot be called, or did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum McpError {
-    /// It could not be started or reached, or it did not speak MCP.
+    /// The server could not be started or reached, or did not speak MCP.
     #[error("the MCP server `{server}` could not be started: {reason}")]
     NotStarted { server: String, reason: String },
-    /// It failed often, and is not tried again before some time has passed.
+    /// The server failed several times in a row, and is not started again before the backoff has passed.
     #[error(
         "the MCP server `{server}` is not tried again for {seconds} s, since it failed {failures} times; the last time: {reason}"
     )]
     WaitsForRetry { server: String, seconds: u64, failures: u32, reason: String },
-    /// It ended while a call was in flight.
+    /// The server ended while a call was running.
     #[error(
         "the MCP server `{server}` ended while the call ran, so what the call did is not known: {reason}"
     )]
     Lost { server: String, reason: String },
-    /// It wants to know who asks, and did not accept what it was sent.
+    /// The service requires authorization, and did not accept the credentials.
     #[error("the MCP server `{server}` asks for authorization: {advice}")]
     NeedsAuthorization { server: String, advice: String },
-    /// It knows who asks, and the token does not permit this.
+    /// The token lacks scopes for this request.
     #[error("the MCP server `{server}` asks for more than its token permits, and nothing was done: {advice}")]
     NeedsScopes { server: String, advice: String },
-    /// It answered with an error.
+    /// The server answered with an error.
     #[error("the MCP server `{server}` answered: {reason}")]
     Refused { server: String, reason: String },
-    /// A skill is not there any more as it was listed.
+    /// The skill has changed since the server listed it.
     #[error(
         "the skill has changed at the MCP server `{server}`, so a person has to agree anew: call the tool again with the version that it lists next"
     )]
     SkillChanged { server: String },
-    /// A skill is not what the server lists.
+    /// The skill's files do not match what the server lists.
     #[error("the skill of the MCP server `{server}` is refused: {reason}")]
     WrongSkill { server: String, reason: String },
-    /// It wants something that this client does not offer.
+    /// The server requests something that this client does not offer.
     #[error("the MCP server `{server}` {reason}")]
     Unsupported { server: String, reason: String },
 }
 
 impl McpError {
-    /// The same error with one more reason why it did not start.
+    /// The same error. If the server did not start, `further` is added to the reason.
     pub(super) fn with_reason(mut self, further: Option<String>) -> Self {
         if let (Self::NotStarted { reason, .. }, Some(further)) = (&mut self, further) {
             *reason = format!("{reason}; {further}");
@@ -49,7 +49,7 @@ impl McpError {
         self
     }
 
-    /// The same error without these secrets, which a server may have put into its words.
+    /// The same error without these secrets, which the server may have repeated.
     pub(super) fn redacted(mut self, redactor: &Redactor) -> Self {
         match &mut self {
             Self::NotStarted { reason, .. }

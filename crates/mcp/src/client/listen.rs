@@ -10,7 +10,7 @@ use rmcp::{RoleClient, ServiceError};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// The waits between subscriptions that fail or end.
+/// The backoff between subscriptions that fail or end.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
 /// After this many failures in a row, the client stops listening until the next connection.
@@ -19,11 +19,12 @@ const MAX_FAILURES: u32 = 8;
 /// How long a server may take to confirm a subscription.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A subscription that lived so long was a good one.
+/// After this time, a subscription counts as successful.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Notifies `changed` when the server's tools change. It stops when the returned value is dropped. Servers of the former era report to everybody,
-/// and those whose tools stay the same have nothing to report.
+/// Notifies `changed` when the server's tools change. It stops when the returned value is dropped.
+///
+/// Servers of the former era send notifications without a subscription. Servers whose tools never change send none.
 pub(super) fn listen(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> JoinSet<()> {
     let mut listening = JoinSet::new();
     let tells = peer.peer_info().is_some_and(|info| {
@@ -54,7 +55,7 @@ async fn keep_listening(peer: Peer<RoleClient>, changed: Arc<Notify>) {
     }
 }
 
-/// Subscribes, and hears of changes until the subscription ends.
+/// Subscribes, and forwards changes until the subscription ends.
 async fn listen_once(peer: &Peer<RoleClient>, changed: &Notify) -> Result<(), ServiceError> {
     let filter = SubscriptionFilter::builder().tools_list_changed().build();
     let mut subscription = tokio::select! {
@@ -64,7 +65,7 @@ async fn listen_once(peer: &Peer<RoleClient>, changed: &Notify) -> Result<(), Se
             return Err(ServiceError::Timeout { timeout: CONFIRM_TIMEOUT });
         }
     };
-    // What changed before the server had confirmed was told to nobody.
+    // Changes before the confirmation were not reported.
     changed.notify_one();
     while let Some(told) = subscription.next().await? {
         if matches!(told, ServerNotification::ToolListChangedNotification(_)) {

@@ -1,4 +1,4 @@
-//! The file in which the tools of a server are kept for later sessions: a cache, which may be removed at any time.
+//! The file that stores the tools of a server for later sessions. It is a cache, so it may be deleted at any time.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::client::tools::listing::Listing;
 use crate::config::McpServerSpec;
 
-/// Larger than any manifest that is written.
+/// The maximum size of the file. It is larger than any manifest that is written.
 const MAX_BYTES: u64 = 80 << 20;
 
 #[derive(Serialize, Deserialize)]
 struct Manifest {
-    /// Whose tools they are.
+    /// The digest that identifies the server.
     server: String,
     listing: Listing,
 }
 
-/// The tools that are kept for this server. `None` when there are none, or those of another program.
+/// Reads the stored tools of this server. `None` if there are none, or if they belong to another program.
 pub(super) fn read(path: &Path, spec: &McpServerSpec) -> Option<Listing> {
     if std::fs::metadata(path).ok()?.len() > MAX_BYTES {
         return None;
@@ -26,13 +26,13 @@ pub(super) fn read(path: &Path, spec: &McpServerSpec) -> Option<Listing> {
     (manifest.server == spec.identity().to_hex()).then_some(manifest.listing)
 }
 
-/// Keeps these tools for later sessions.
+/// Stores these tools for later sessions.
 pub(super) fn write(path: &Path, spec: &McpServerSpec, listing: &Listing) -> std::io::Result<()> {
     let manifest = Manifest { server: spec.identity().to_hex(), listing: listing.clone() };
     let bytes = serde_json::to_vec(&manifest)?;
     let Some(folder) = path.parent() else { return Ok(()) };
     std::fs::create_dir_all(folder)?;
-    // A reader never sees a half of it.
+    // The file is written aside and renamed, so a reader never sees a partial file.
     let number = conjure_base::random_bits()?;
     let staged = path.with_extension(format!("{number:x}"));
     std::fs::write(&staged, bytes)?;

@@ -1,23 +1,23 @@
-//! [`FindProgram`]: who knows what a server's sandbox starts, where its configuration does not say it.
+//! [`FindProgram`]: finds the program of a server whose configuration does not name it.
 
 use std::fmt;
 
 use futures_util::future::BoxFuture;
 
-/// Knows the program of a server, such as that of an image.
+/// Finds the program of a server, such as the entrypoint of an image.
 pub trait FindProgram: fmt::Debug + Send + Sync {
-    /// The program. It is asked at each start of the server.
+    /// Returns the program. It is called at each start of the server.
     ///
     /// # Errors
-    /// Why there is none, as text.
+    /// The reason why there is no program, as text.
     fn find(&self) -> BoxFuture<'_, Result<ServerProgram, String>>;
 }
 
-/// A program that is a server.
+/// The program of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProgram {
-    /// The program and its arguments, as its sandbox has them.
+    /// The program and its arguments, with paths in the sandbox.
     pub argv: Vec<String>,
-    /// The directory in which it starts; `None`: the workspace.
+    /// The working directory. `None`: the workspace.
     pub workdir: Option<String>,
 }

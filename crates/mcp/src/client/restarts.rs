@@ -1,4 +1,4 @@
-//! Keeps a server running: starts it when it is wanted, lists what it has, and starts it again when it has ended.
+//! Keeps a server running: starts it on demand, lists its tools and skills, and restarts it after it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,24 @@ use super::shared_server::{SharedServer, StartFailure, State};
 use super::skills::SkillListing;
 use crate::client::tools::listing::Listing;
 
-/// The waits between starts that fail.
+/// The backoff between failed starts.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
 
-/// After so many failed starts in a row, only a call starts it again.
+/// After this many failed starts in a row, only a call starts the server again.
 const BACKGROUND_STARTS: u32 = 6;
 
 /// How long a server may take to list its skills.
 const SKILLS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pause between two lists that a server asks for.
+/// The minimum time between two listings that the server's change notifications cause.
 const LIST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A server that lived so long had started well.
+/// After this time, a start counts as successful.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 impl SharedServer {
-    /// Starts it and lists its tools. Returns the wait before the next start, if that should not wait for a call.
+    /// Starts the server and lists its tools. After a failure, returns the wait before the next start in the background. `None` if only a
+    /// call should start the server again.
     async fn start(&self, failures: u32) -> Option<Duration> {
         self.state.send_modify(|state| state.is_starting = true);
         let deadline = SystemClock.deadline(self.spec.startup_timeout);
@@ -74,7 +75,7 @@ impl SharedServer {
         let options = CallOptions { deadline, cancel: CancellationToken::new() };
         let lists = async {
             let tools = connection.list_tools(options.clone()).await?;
-            // Its tools can be used without its skills, and do not wait for them for long.
+            // The tools are usable without the skills, so they wait only a short time for the skills.
             let skills = tokio::select! {
                 biased;
                 skills = connection.list_skills(options) => skills.unwrap_or_else(SkillListing::failed),
@@ -100,7 +101,7 @@ impl SharedServer {
         Ok(listing)
     }
 
-    /// Lists the tools of a running server again, because they have changed.
+    /// Lists the tools of a running server again after a change notification.
     async fn list_again(&self) {
         let connection = self.state.borrow().live();
         let Some(connection) = connection else { return };
@@ -114,14 +115,14 @@ impl SharedServer {
     }
 }
 
-/// The same list stays the same value, so that nothing changes for the model.
+/// Stores a listing. An equal listing keeps the old value, so the model's tools do not change.
 fn set_listing(state: &mut State, listing: Listing) {
     if state.listing.as_deref() != Some(&listing) {
         state.listing = Some(Arc::new(listing));
     }
 }
 
-/// Starts the server each time that it is wanted and does not run. Ends when it is dropped.
+/// Starts the server whenever it is wanted and does not run. It never returns; dropping the future stops it.
 pub(super) async fn keep(inner: Arc<SharedServer>) {
     let mut failures = 0;
     let mut started_at = None;
@@ -130,7 +131,7 @@ pub(super) async fn keep(inner: Arc<SharedServer>) {
             () = inner.wanted.notified() => {}
             () = inner.changed.notified() => {
                 inner.list_again().await;
-                // A server that says so again and again is asked once in a while.
+                // Limits how often a server with frequent notifications is asked.
                 tokio::select! {
                     () = inner.wanted.notified() => inner.wanted.notify_one(),
                     () = SystemClock.sleep_until(SystemClock.deadline(LIST_PAUSE)) => {}
@@ -141,7 +142,7 @@ pub(super) async fn keep(inner: Arc<SharedServer>) {
         if inner.state.borrow().live().is_some() {
             continue;
         }
-        // One that ended soon after its start has failed too.
+        // A server that ended soon after its start counts as failed.
         if let Some(stable_at) = started_at.take() {
             let was_stable = SystemClock.remaining(stable_at).is_zero();
             failures = if was_stable { 0 } else { failures + 1 };

@@ -1,8 +1,10 @@
-//! [`McpServer`]: a server of one or more sessions, over all its restarts.
+//! [`McpServer`]: a server of one or more sessions, across all its restarts.
 //!
-//! A task of its own starts the server when it is first wanted, lists its tools, and starts it again when it has ended. So neither a call that
-//! is cancelled nor a turn that ends breaks off a start. State: the connection and the tools, in memory; the tools also in a file, so that later
-//! sessions know them without starting the server. When the host crashes, the server ends with its sandbox.
+//! A task starts the server on demand, lists its tools, and restarts it after it ends. So neither a cancelled call nor the end of a turn
+//! aborts a start.
+//!
+//! State: the connection and the tools, in memory. The tools are also stored in a file, so that later sessions know them without starting
+//! the server. If the host crashes, the server ends with its sandbox.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -25,46 +27,46 @@ use crate::config::McpServerSpec;
 #[derive(Debug)]
 pub struct McpServer {
     pub(super) inner: Arc<SharedServer>,
-    /// Starts the server, and lists its tools.
+    /// The task that starts the server and lists its tools.
     _keeper: JoinSet<()>,
-    /// It is dropped after the server.
+    /// A value that must outlive the server, so it is dropped after the server.
     _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What a server does, for people.
+/// The state of a server, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerState {
-    /// It was not started, and its tools are not known.
+    /// The server was not started, and its tools are not known.
     Configured,
-    /// It was not started. Its tools are known from an earlier time.
+    /// The server was not started. Its tools are known from an earlier start.
     Known {
-        /// How many there are.
+        /// The number of its tools.
         tools: usize,
     },
-    /// It is being started.
+    /// The server is being started.
     Starting,
-    /// It runs.
+    /// The server runs.
     Running {
-        /// How many tools it has.
+        /// The number of its tools.
         tools: usize,
     },
-    /// It could not be started.
+    /// The last start failed.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl McpServer {
-    /// A server that is not started yet. Its program will run in this sandbox. Its tools are kept in `manifest`, if there is one. Call it within
-    /// a Tokio runtime.
+    /// A server that is not started yet. Its program will run in `executor`. Its tools are stored in the file `manifest`, if given. Must be
+    /// called within a Tokio runtime.
     #[must_use]
     pub fn new(spec: McpServerSpec, executor: Option<Arc<dyn Executor>>, manifest: Option<PathBuf>) -> Self {
         Self::build(spec, executor, manifest, None, None)
     }
 
-    /// The same for a program that this one knows.
+    /// Like [`McpServer::new`], with a program that `program` finds at each start.
     #[must_use]
     pub fn of_program(
         spec: McpServerSpec,
@@ -75,7 +77,8 @@ impl McpServer {
         Self::build(spec, Some(executor), manifest, None, Some(program))
     }
 
-    /// The same for a service whose bearer token is asked for at each connection. One that it does not accept is renewed once.
+    /// Like [`McpServer::new`], for a service. `authorization` supplies the bearer token for each connection. If the service refuses the
+    /// token, it is renewed once.
     #[must_use]
     pub fn authorized(
         spec: McpServerSpec,
@@ -112,8 +115,8 @@ impl McpServer {
         Self { inner, _keeper: keeper, _held: None }
     }
 
-    /// The same server for several sessions. Of their secrets, only those of `redactor` are taken out of what it says about itself; what its
-    /// tools return is redacted by each session. `held` is dropped after the server.
+    /// Lets several sessions use the server. The server's own messages are redacted with `redactor` only. Each session redacts the tool
+    /// results itself. `held` is dropped after the server.
     #[must_use]
     pub fn shared(mut self, redactor: &Redactor, held: Arc<dyn Any + Send + Sync>) -> Self {
         self.inner.set_redactor(redactor);
@@ -121,36 +124,36 @@ impl McpServer {
         self
     }
 
-    /// The same server, whose sandbox has this network. What that network refused is reported. Its program may reach the start-up's network
-    /// until it answers.
+    /// Reports the connections that `network`, the network of the server's sandbox, refused. Until the program answers, it may also reach
+    /// the start-up network.
     #[must_use]
     pub fn with_sandbox_network(self, network: SandboxNetwork) -> Self {
         let _ = self.inner.sandbox_network.set(network);
         self
     }
 
-    /// The same server, which is told that it may work in these directories, beside the workspace of its sandbox ("roots" in MCP). A service by
-    /// HTTP is told of none.
+    /// Tells the server that it may use these directories in addition to the workspace of its sandbox ("roots" in MCP). A service over HTTP
+    /// gets no roots.
     #[must_use]
     pub fn with_roots(self, directories: Vec<PathBuf>) -> Self {
         let _ = self.inner.roots.set(directories);
         self
     }
 
-    /// The same server, which may ask a model in the middle of a call ("sampling" in MCP).
+    /// Lets the server send requests to a model during a call ("sampling" in MCP).
     #[must_use]
     pub fn with_sampler(self, sampler: Arc<dyn Sampler>) -> Self {
         let _ = self.inner.sampler.set(sampler);
         self
     }
 
-    /// What it is configured as.
+    /// The configuration of the server.
     #[must_use]
     pub fn spec(&self) -> &McpServerSpec {
         &self.inner.spec
     }
 
-    /// What it does now.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> ServerState {
         let state = self.inner.state.borrow();

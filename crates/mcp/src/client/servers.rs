@@ -1,4 +1,4 @@
-//! [`McpServers`]: all servers of a session, as its source of tools.
+//! [`McpServers`]: all servers of a session, as a source of tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,50 +17,52 @@ use crate::client::tools::listing::Listing;
 use crate::client::tools::search::{HiddenTools, SearchTool};
 use crate::client::tools::server_tool::ServerTool;
 
-/// From so many tools, or so many tokens of their definitions, on, definitions are sent only once a search has found them.
+/// With more tools than this, or more tokens of definitions than the next limit, only the definitions that a search found are sent.
 const MAX_OFFERED_TOOLS: usize = 64;
 const MAX_OFFERED_TOKENS: usize = 10_000;
 
-/// Bytes of JSON for a token, as definitions have them.
+/// The estimated number of JSON bytes per token in definitions.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// All servers of a session. Dropping it ends those that nobody else holds.
+/// All servers of a session. Dropping it ends each server that no other session uses.
 pub struct McpServers {
     shared: Arc<Shared>,
 }
 
-/// A server and what it does now.
+/// A server and its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReport {
-    /// Its name.
+    /// The name of the server.
     pub name: String,
-    /// What it does.
+    /// The state of the server.
     pub state: ServerState,
 }
 
 struct Shared {
     this: Weak<Self>,
     servers: Vec<Arc<McpServer>>,
-    /// The sandbox of the session's tools, for large results.
+    /// The sandbox of the session's tools, which stores large results.
     files: Option<Arc<dyn Executor>>,
     snapshot: Mutex<Snapshot>,
 }
 
 #[derive(Default)]
 struct Snapshot {
-    /// The lists that the tools were made of. `None` before the first time.
+    /// The listings that the tools were built from. `None` before the first build.
     listings: Option<Vec<Option<Arc<Listing>>>>,
     all: Vec<Arc<ServerTool>>,
-    /// Loads the skills of the servers, if they have some.
+    /// The tool that loads skills, if the servers have any.
     load_skill: Option<Arc<LoadSkillTool>>,
-    /// Names that a search has found.
+    /// The names of tools that a search has found.
     found: BTreeSet<String>,
     tools: Arc<SourcedTools>,
 }
 
 impl McpServers {
-    /// The servers of a session. Large results are written to files in `files`, the sandbox of the session's tools. The secrets of `redactor` are
-    /// taken out of what servers say about themselves. Those whose tools are not known are started in the background.
+    /// The servers of a session. Servers whose tools are not known are started in the background.
+    ///
+    /// Large results are written to files in `files`, the sandbox of the session's tools. The secrets of `redactor` are redacted in the
+    /// servers' own messages.
     #[must_use]
     pub fn new(servers: Vec<Arc<McpServer>>, files: Option<Arc<dyn Executor>>, redactor: &Redactor) -> Self {
         for server in &servers {
@@ -72,13 +74,13 @@ impl McpServers {
         Self { shared: Arc::new_cyclic(shared) }
     }
 
-    /// Waits until the tools of all required servers are known or cannot be, each at most for its start-up timeout.
+    /// Waits until each required server has listed its tools or failed. The wait for each server is limited by its start-up timeout.
     pub async fn wait_required(&self) {
         let required = self.shared.servers.iter().filter(|server| server.spec().required);
         join_all(required.map(|server| server.inner.wait_listed())).await;
     }
 
-    /// The servers whose tools are missing because a start has failed.
+    /// The servers whose tools are missing because a start failed.
     #[must_use]
     pub fn failures(&self) -> Vec<ToolServerFailure> {
         let servers = self.shared.servers.iter();
@@ -93,7 +95,7 @@ impl McpServers {
         failures.collect()
     }
 
-    /// Every server, and what it does now.
+    /// All servers with their current states.
     #[must_use]
     pub fn report(&self) -> Vec<ServerReport> {
         let report = |server: &Arc<McpServer>| ServerReport {
@@ -113,7 +115,7 @@ impl ToolSource for McpServers {
 }
 
 impl Shared {
-    /// Makes the tools anew, if a server's list has changed.
+    /// Rebuilds the tools if a server's listing has changed.
     fn refresh(&self, snapshot: &mut Snapshot) {
         let listings: Vec<_> = self.servers.iter().map(|server| server.inner.listing()).collect();
         let is_same = snapshot.listings.as_ref().is_some_and(|known| {
@@ -151,7 +153,7 @@ impl Shared {
         self.publish(snapshot);
     }
 
-    /// Decides which definitions are sent.
+    /// Decides which tool definitions are sent to the model.
     fn publish(&self, snapshot: &mut Snapshot) {
         let all = &snapshot.all;
         let size = |tool: &Arc<ServerTool>| {

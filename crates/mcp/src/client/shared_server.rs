@@ -1,4 +1,4 @@
-//! [`SharedServer`]: what the tools of a server and the task that starts it share.
+//! [`SharedServer`]: the state that the tools of a server share with the task that starts it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -21,51 +21,51 @@ use crate::client::sign_in::authorization::Authorize;
 use crate::client::tools::listing::Listing;
 use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
 
-/// After so many failed starts in a row, calls no longer wait for another start.
+/// After this many failed starts in a row, calls fail at once until the backoff has passed.
 const PATIENCE: u32 = 3;
 
-/// What the tools of a server and the task that starts it share.
+/// The state that the tools of a server share with the task that starts it.
 pub(super) struct SharedServer {
     pub(super) spec: McpServerSpec,
-    /// The sandbox of its program.
+    /// The sandbox of the server's program.
     pub(super) executor: Option<Arc<dyn Executor>>,
     pub(super) manifest: Option<PathBuf>,
-    /// The secrets of the session, which a server may repeat.
+    /// The secrets of the session, which the server may repeat.
     pub(super) redactor: OnceLock<Redactor>,
-    /// The network of its sandbox.
+    /// The network of the server's sandbox.
     pub(super) sandbox_network: OnceLock<SandboxNetwork>,
-    /// Who knows its token.
+    /// Supplies the bearer token.
     pub(super) authorization: Option<Arc<dyn Authorize>>,
-    /// Who knows its program, where its configuration does not.
+    /// Finds the server's program if the configuration does not name it.
     pub(super) program: Option<Arc<dyn FindProgram>>,
-    /// Directories that the server may work in, beside the workspace of its sandbox.
+    /// Directories that the server may use, in addition to the workspace of its sandbox.
     pub(super) roots: OnceLock<Vec<PathBuf>>,
-    /// Who asks the session's model for the server.
+    /// Sends the server's requests to the session's model.
     pub(super) sampler: OnceLock<Arc<dyn Sampler>>,
     pub(super) state: watch::Sender<State>,
     pub(super) wanted: Notify,
-    /// The server says that its tools have changed.
+    /// Notified when the server's tools change.
     pub(super) changed: Arc<Notify>,
 }
 
-/// What is known of a server.
+/// The current state of a server.
 #[derive(Clone, Default)]
 pub(super) struct State {
     pub(super) connection: Option<Arc<Connection>>,
     pub(super) listing: Option<Arc<Listing>>,
-    /// Counts the starts that have ended, well or not.
+    /// The number of starts that have ended, whether they succeeded or failed.
     pub(super) starts: u64,
     pub(super) is_starting: bool,
     pub(super) failure: Option<StartFailure>,
-    /// A token that the service did not accept.
+    /// The last token that the service refused.
     pub(super) refused: Option<SecretString>,
 }
 
-/// Why it does not run.
+/// Why the last start failed.
 #[derive(Clone)]
 pub(super) struct StartFailure {
     pub(super) error: McpError,
-    /// How many starts failed in a row.
+    /// The number of failed starts in a row.
     pub(super) count: u32,
     pub(super) retry_at: Deadline,
 }
@@ -85,12 +85,12 @@ impl SharedServer {
         self.redactor.get_or_init(Redactor::default)
     }
 
-    /// How often the network of its sandbox has refused something.
+    /// The number of connections that the sandbox's network has refused.
     pub(super) fn refusals(&self) -> u64 {
         self.sandbox_network.get().map_or(0, SandboxNetwork::refusal_count)
     }
 
-    /// What the network of its sandbox has refused after the first `count` times, for people and the model.
+    /// Describes the connections that the sandbox's network refused after the first `count` ones. The text is for users and the model.
     pub(super) fn refused_since(&self, count: u64) -> Option<String> {
         let hosts = self.sandbox_network.get()?.refusals_since(count);
         let name = &self.spec.name;
@@ -102,7 +102,7 @@ impl SharedServer {
         })
     }
 
-    /// Has it started in the background, if its tools are not known.
+    /// Starts the server in the background if its tools are not known.
     pub(super) fn prepare(&self) {
         if self.listing().is_none() {
             self.wanted.notify_one();
@@ -114,7 +114,7 @@ impl SharedServer {
         self.state.borrow().listing.clone()
     }
 
-    /// Waits until the tools are known.
+    /// Waits until the tools are known or a start has failed.
     pub(super) async fn wait_listed(&self) -> Result<Arc<Listing>, McpError> {
         if let Some(listing) = self.listing() {
             return Ok(listing);
@@ -122,7 +122,7 @@ impl SharedServer {
         self.connection().await?;
         let mut states = self.state.subscribe();
         let known = states.wait_for(|state| state.listing.is_some() || state.failure.is_some()).await;
-        // The sender is here.
+        // This cannot fail, because `self` owns the sender.
         let state = known.map(|state| state.clone()).unwrap_or_default();
         match (state.listing, state.failure) {
             (Some(listing), _) => Ok(listing),
@@ -131,7 +131,7 @@ impl SharedServer {
         }
     }
 
-    /// Calls a tool, after a start if it does not run.
+    /// Calls a tool. Starts the server first if it does not run.
     pub(super) async fn call_tool(
         &self,
         tool: &str,
@@ -147,7 +147,7 @@ impl SharedServer {
         let called =
             connection.call_tool(tool, arguments.clone(), input.clone(), progress, options.clone()).await;
         match called {
-            // Nothing was done. The token may have ended meanwhile.
+            // The service refused the call before running it. The token may have expired.
             Err(McpError::NeedsAuthorization { .. }) => {
                 self.drop_refused(&connection);
                 self.connection().await?.call_tool(tool, arguments, input, progress, options).await
@@ -157,7 +157,7 @@ impl SharedServer {
         .map_err(|error| self.advised(error))
     }
 
-    /// Reads the files of a skill, after a start if it does not run.
+    /// Reads the files of a skill. Starts the server first if it does not run.
     pub(super) async fn read_skill(
         &self,
         skill: &ListedSkill,
@@ -177,7 +177,7 @@ impl SharedServer {
         read.map_err(|error| self.advised(error))
     }
 
-    /// Forgets a connection whose token is not accepted any more, so that the next one asks for another.
+    /// Drops a connection whose token the service refused, so that the next connection requests another token.
     fn drop_refused(&self, refused: &Arc<Connection>) {
         self.state.send_if_modified(|state| {
             let is_current = state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, refused));
@@ -189,7 +189,7 @@ impl SharedServer {
         });
     }
 
-    /// What to do is known best by whoever knows the token.
+    /// Replaces the advice in an authorization error with the advice of the token's source.
     fn advised(&self, error: McpError) -> McpError {
         match (&self.authorization, error) {
             (Some(authorization), McpError::NeedsAuthorization { server, .. }) => {
@@ -199,7 +199,7 @@ impl SharedServer {
         }
     }
 
-    /// The connection. Has it started if there is none, and waits for that.
+    /// Returns the live connection. If there is none, requests a start and waits for it.
     async fn connection(&self) -> Result<Arc<Connection>, McpError> {
         let mut states = self.state.subscribe();
         let before = {
@@ -230,7 +230,7 @@ impl SharedServer {
         }
     }
 
-    /// Why its tools are not known, if a start has failed.
+    /// The reason why the tools are not known, if a start has failed.
     pub(super) fn failure(&self) -> Option<McpError> {
         let state = self.state.borrow();
         let failure = state.failure.as_ref().filter(|_| state.listing.is_none());
@@ -246,7 +246,7 @@ impl SharedServer {
         match (&self.spec.transport, &self.executor) {
             (McpTransport::Stdio(program), Some(executor)) => {
                 let command = self.command(program, deadline).await?;
-                // Until its first answer.
+                // The start-up network stays open until the program's first answer.
                 let _startup = self.sandbox_network.get().map(SandboxNetwork::begin_startup);
                 let offer = self.offer(Some(&**executor));
                 Connection::stdio(name, command, &**executor, deadline, &self.changed, offer).await
@@ -256,7 +256,7 @@ impl SharedServer {
         }
     }
 
-    /// What the server may ask this client. Of directories only a program is told.
+    /// The client's offer to the server. Only a program gets roots.
     fn offer(&self, executor: Option<&dyn Executor>) -> ClientOffer {
         let workspace = executor.map(|executor| executor.layout().workspace.clone());
         let further = executor.and_then(|_| self.roots.get()).into_iter().flatten().cloned();
@@ -268,7 +268,7 @@ impl SharedServer {
         }
     }
 
-    /// The command that starts its program.
+    /// The command that starts the server's program.
     async fn command(&self, program: &StdioServer, deadline: Deadline) -> Result<Command, McpError> {
         let mut command = match &self.program {
             None => Command::new(std::iter::once(&program.command).chain(&program.args)),
@@ -288,7 +288,7 @@ impl SharedServer {
         Ok(command)
     }
 
-    /// Connects to a service. A token that it does not accept is renewed once.
+    /// Connects to a service. A token that the service refuses is renewed once.
     async fn connect_http(&self, http: &HttpServer, deadline: Deadline) -> Result<Connection, McpError> {
         let name = self.spec.name.as_str();
         let connect = |token: Option<SecretString>| {

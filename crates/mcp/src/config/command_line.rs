@@ -7,11 +7,13 @@ use super::spec::{
 };
 
 impl McpServerSpec {
-    /// Parses `NAME=COMMAND` or `NAME=URL`. The words of a command are separated by spaces; quotes and `\` keep them together, as in a
-    /// shell. Nothing else of a shell is understood. Whoever names a server this way wants its tools, so it is required.
+    /// Parses `NAME=COMMAND` or `NAME=URL`.
+    ///
+    /// The words of a command are separated by spaces. Quotes and `\` keep them together, as in a shell; no other shell syntax is
+    /// supported. The server is required, because the user named it explicitly.
     ///
     /// # Errors
-    /// What is wrong, as text.
+    /// The mistake, as text.
     ///
     /// ```
     /// use conjure_mcp::{McpServerSpec, McpTransport};
@@ -44,7 +46,7 @@ impl McpServerSpec {
     }
 }
 
-/// The words of a command.
+/// Splits a command into words.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = text.chars();

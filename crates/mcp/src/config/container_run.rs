@@ -1,5 +1,5 @@
-//! [`ContainerRun`]: the line `docker run …` or `podman run …` by which many servers are published, as what it says of a server. No such program is
-//! started: the image becomes a sandbox, and an option that a sandbox does not have is refused by its name.
+//! [`ContainerRun`]: a parsed command line `docker run …` or `podman run …`, as many servers are published. The container program is not
+//! started: the image becomes a sandbox. An option that a sandbox does not support is refused by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,28 +7,28 @@ use std::path::PathBuf;
 
 use conjure_sandbox::NetworkPolicy;
 
-/// What a line says.
+/// A parsed command line.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ContainerRun {
-    /// The program that the line starts.
+    /// The program that the command line starts.
     pub program: ContainerProgram,
     /// The image.
     pub image: String,
-    /// What takes the place of the image's entrypoint and command.
+    /// Replaces the image's entrypoint and command.
     pub entrypoint: Option<String>,
-    /// What stands after the image, in the place of the image's command.
+    /// The arguments after the image, which replace the image's command.
     pub args: Vec<String>,
-    /// Variables of the server; `None`: the value that the variable has where the line is started.
+    /// The environment variables of the server. `None`: the variable's value in the caller's environment.
     pub env: BTreeMap<String, Option<String>>,
     /// Files and directories of the host that the server may read.
     pub mounts: Vec<ContainerMount>,
-    /// What the line says of the network.
+    /// The network policy, if the command line sets one.
     pub network: Option<NetworkPolicy>,
-    /// The directory in which the server is started; `None`: that of the image.
+    /// The working directory. `None`: that of the image.
     pub workdir: Option<String>,
 }
 
-/// The program that a line starts.
+/// The program that a command line starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerProgram {
     /// `docker`.
@@ -40,23 +40,23 @@ pub enum ContainerProgram {
 /// A file or directory of the host that a server may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerMount {
-    /// Its path on the host.
+    /// The path on the host.
     pub host: PathBuf,
-    /// Its path in the container.
+    /// The path in the container.
     pub target: PathBuf,
 }
 
-/// Flags that change nothing here: it is so anyway, or there is nothing to change.
+/// Flags without effect here: the sandbox behaves this way anyway, or has nothing to change.
 const FLAGS: [&str; 6] =
     ["--interactive", "--rm", "--init", "--quiet", "--read-only", "--oom-kill-disable=false"];
 
-/// Options whose value is taken.
+/// Options whose value is used.
 const TAKEN: [&str; 7] = ["--env", "--volume", "--mount", "--network", "--net", "--workdir", "--entrypoint"];
 
-/// Options with a value that change nothing here.
+/// Options whose value has no effect here.
 const IGNORED: [&str; 5] = ["--name", "--hostname", "--label", "--log-driver", "--cap-drop"];
 
-/// Flags that are refused, and why.
+/// Flags that are refused, with the reason.
 const REFUSED_FLAGS: [(&str, &str); 5] = [
     ("--privileged", "a server runs in a sandbox"),
     ("--tty", "a terminal would change what the server says; leave it out"),
@@ -65,7 +65,7 @@ const REFUSED_FLAGS: [(&str, &str); 5] = [
     ("--no-healthcheck", NOT_SUPPORTED),
 ];
 
-/// Options with a value that are refused, and why.
+/// Options with a value that are refused, with the reason.
 const REFUSED: [(&str, &str); 10] = [
     ("--cap-add", "a server has no capabilities"),
     ("--device", "a server runs in a sandbox"),
@@ -100,10 +100,10 @@ const SHORT: [(char, &str); 13] = [
 ];
 
 impl ContainerRun {
-    /// Reads a program with its arguments. `None`: the program is another one.
+    /// Parses a program and its arguments. `None` if the program is another one.
     ///
     /// # Errors
-    /// What cannot be used, as text.
+    /// The option that cannot be used, as text.
     ///
     /// ```
     /// use conjure_mcp::ContainerRun;
@@ -152,7 +152,7 @@ impl ContainerRun {
         Ok(Some(run))
     }
 
-    /// The variables of the server, where the line is started with these. Others it does not see.
+    /// The variables of the server, for a caller with these variables. The server sees no others.
     #[must_use]
     pub fn environment(&self, starts_with: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let value = |(name, value): (&String, &Option<String>)| {
@@ -161,7 +161,7 @@ impl ContainerRun {
         self.env.iter().filter_map(value).collect()
     }
 
-    /// Reads the options. Returns what follows them.
+    /// Parses the options. Returns the words after them.
     fn read_options<'a>(&mut self, mut line: &'a [String]) -> Result<&'a [String], String> {
         while let [word, rest @ ..] = line {
             if word == "--" {
@@ -176,7 +176,7 @@ impl ContainerRun {
         Ok(line)
     }
 
-    /// Reads an option such as `--rm` or `--env=NAME`. Returns what follows it.
+    /// Parses an option such as `--rm` or `--env=NAME`. Returns the words after it.
     fn read_long<'a>(&mut self, word: &str, rest: &'a [String]) -> Result<&'a [String], String> {
         let (name, attached) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -194,7 +194,7 @@ impl ContainerRun {
         }
     }
 
-    /// Reads options such as `-i` or `-ie NAME`. Returns what follows them.
+    /// Parses options such as `-i` or `-ie NAME`. Returns the words after them.
     fn read_short<'a>(&mut self, letters: &str, rest: &'a [String]) -> Result<&'a [String], String> {
         for (at, letter) in letters.char_indices() {
             let long = SHORT.iter().find(|(short, _)| *short == letter).map(|(_, long)| *long);
@@ -365,7 +365,7 @@ fn no_value(option: &str) -> String {
     format!("the option `{option}` has no value")
 }
 
-/// Text of the line, for an error.
+/// Text of the command line, for an error.
 fn shown(text: &str) -> String {
     conjure_base::text::truncate(text, 100).escape_debug().to_string()
 }
@@ -379,7 +379,7 @@ impl fmt::Display for ContainerProgram {
     }
 }
 
-/// Names of variables only: a value may be a secret.
+/// Shows only the names of variables: a value may be a secret.
 impl fmt::Debug for ContainerRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ContainerRun")

@@ -1,10 +1,10 @@
-//! `${VAR}` and `${VAR:-default}` in the texts of `.mcp.json`.
+//! Expands `${VAR}` and `${VAR:-default}` in the texts of `.mcp.json`.
 
-/// Looks up a variable of the host's environment by its name.
+/// Looks up a variable of the host's environment by name.
 pub type VariableLookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
-/// The text with its variables replaced. A variable that is not set and has no default stays as it is written, as in other programs that
-/// read the file.
+/// Replaces the variables in a text. A variable that is not set and has no default stays as written, as in other programs that read the
+/// file.
 pub(super) fn expand(text: &str, lookup: VariableLookup<'_>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;

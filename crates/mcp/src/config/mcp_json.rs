@@ -1,7 +1,7 @@
-//! `.mcp.json`: the file in which people already keep their servers, read unchanged.
+//! `.mcp.json`: the file format in which many programs store MCP servers. Existing files are read unchanged.
 //!
-//! `{"mcpServers": {"NAME": {"command": …, "args": […], "env": {…}} or {"url": …, "headers": {…}}}}`. Members that other programs read and
-//! this one does not are left alone.
+//! `{"mcpServers": {"NAME": {"command": …, "args": […], "env": {…}} or {"url": …, "headers": {…}}}}`. Members that are not known here are
+//! ignored, because other programs may read them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use super::spec::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpConfigError {
-    /// It is no JSON.
+    /// The file is not valid JSON.
     #[error("it is not JSON: {reason}")]
     Syntax {
-        /// What is wrong, and where.
+        /// The mistake and its position.
         reason: String,
     },
-    /// It has no object `mcpServers`.
+    /// The file has no object `mcpServers`.
     #[error("it has no object `mcpServers`")]
     NoServers,
-    /// A server has a wrong member.
+    /// A server has an invalid member.
     #[error("server `{server}`: {reason}")]
     Server {
-        /// Its name, as written.
+        /// The server's name, as written.
         server: String,
-        /// What is wrong.
+        /// The mistake.
         reason: String,
     },
 }
 
-/// The servers of a file, and what is left out of it.
+/// The servers of a file, and the reasons why others were left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpJson {
     /// The servers, by name.
@@ -45,11 +45,12 @@ pub struct McpJson {
     pub left_out: Vec<String>,
 }
 
-/// Parses the text of a `.mcp.json`. `lookup` has the variables for `${VAR}`.
+/// Parses the text of a `.mcp.json`. `lookup` supplies the variables for `${VAR}`.
+///
+/// Servers of unsupported types, and servers whose names are not valid here, are not errors. They are left out.
 ///
 /// # Errors
-/// Where the file is wrong, and what is wrong. Servers of kinds that are not supported, and those with other names than are possible here, are no
-/// errors: they are left out.
+/// The place of the mistake, and what is wrong.
 ///
 /// ```
 /// use conjure_mcp::{McpTransport, parse_mcp_json};
@@ -61,7 +62,7 @@ pub struct McpJson {
 /// # Ok::<(), conjure_mcp::McpConfigError>(())
 /// ```
 pub fn parse_mcp_json(text: &str, lookup: VariableLookup<'_>) -> Result<McpJson, McpConfigError> {
-    // Editors of some systems write a byte order mark.
+    // Some editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: Value =
         serde_json::from_str(text).map_err(|error| McpConfigError::Syntax { reason: error.to_string() })?;
@@ -70,7 +71,7 @@ pub fn parse_mcp_json(text: &str, lookup: VariableLookup<'_>) -> Result<McpJson,
     for (name, members) in servers {
         let wrong = |reason: String| McpConfigError::Server { server: name.clone(), reason };
         let members = members.as_object().ok_or_else(|| wrong("it must be an object".to_owned()))?;
-        // Other programs permit other names. The rest of the file is good all the same.
+        // Other programs allow other names, so the rest of the file is still used.
         if let Err(reason) = McpServerName::new(name) {
             let name = conjure_base::text::truncate(name, 60).escape_debug().to_string();
             parsed.left_out.push(format!("server `{name}` is left out: {reason}"));
@@ -92,7 +93,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// The server, or its type, if that is not supported.
+    /// Parses a server. Returns its type if that type is not supported.
     fn server(&self, name: &str) -> Result<Result<McpServerSpec, String>, String> {
         let name = McpServerName::new(name)?;
         let kind = self.text("type")?;
@@ -151,7 +152,7 @@ impl Reader<'_> {
                 .iter()
                 .map(|(name, value)| match value {
                     Value::String(text) => Ok((name.clone(), text.clone())),
-                    // People write ports and flags without quotes.
+                    // Users often write ports and flags without quotes.
                     Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
                     _ => Err(wrong()),
                 })

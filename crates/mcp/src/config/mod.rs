@@ -1,4 +1,4 @@
-//! What is configured of a server: its name, how it is reached, and which of its tools a session may use.
+//! The configuration of a server: its name, its transport, and the tools that a session may use.
 
 mod command_line;
 mod container_run;

@@ -10,33 +10,33 @@ use conjure_sandbox::NetworkPolicy;
 use super::container_run::ContainerRun;
 use super::expansion::{VariableLookup, expand};
 
-/// The name of a server: 1 to 40 of ASCII letters, digits, `-`, and single `_` between them. It is a part of its tools' names.
+/// The name of a server: 1 to 40 ASCII letters, digits and `-`, with single `_` between them. It is part of the names of the server's
+/// tools.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct McpServerName(String);
 
 impl McpServerName {
-    /// The longest name, so that a part of the tools' names is left for the tools.
+    /// The maximum length of a name, in bytes. It leaves room for the tool's own name.
     const MAX_BYTES: usize = 40;
 
     /// Checks a name.
     ///
     /// # Errors
-    /// What a name may hold, as text.
+    /// The rules for names, as text.
     pub fn new(text: &str) -> Result<Self, String> {
         let is_valid = (1..=Self::MAX_BYTES).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-            // The names of its tools are `mcp__SERVER__TOOL`.
+            // The names of the server's tools are `mcp__SERVER__TOOL`.
             && !text.contains("__")
             && !text.starts_with('_')
             && !text.ends_with('_');
         if is_valid { Ok(Self(text.to_owned())) } else { Err(Self::refusal(text)) }
     }
 
-    /// The name for a server that people call by this label, such as `My server (beta)`: other characters become `_`, and what is too long is
-    /// cut off.
+    /// Makes a name from a label for people, such as `My server (beta)`. Other characters become `_`, and a long label is cut off.
     ///
     /// # Errors
-    /// If no letter, digit or `-` is in it, as text.
+    /// If the label has no letter, digit or `-`, as text.
     ///
     /// ```
     /// use conjure_mcp::McpServerName;
@@ -77,91 +77,91 @@ impl fmt::Display for McpServerName {
 /// One configured server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServerSpec {
-    /// Its name.
+    /// The name of the server.
     pub name: McpServerName,
-    /// How it is reached.
+    /// How the server is reached.
     pub transport: McpTransport,
-    /// Whether a session waits for its tools before the first model call, and does not start without them.
+    /// Whether a session waits for the server's tools before its first model call, and fails to start without them.
     pub required: bool,
-    /// The tools that are offered, by the server's own names; `None`: all of them.
+    /// The tools that are offered, by the server's own names. `None`: all of them.
     pub enabled_tools: Option<BTreeSet<String>>,
     /// Tools that are not offered.
     pub disabled_tools: BTreeSet<String>,
-    /// Whether its calls are decided on by a person.
+    /// Whether the user decides on calls of its tools.
     pub permission: PermissionPolicy,
-    /// The same for single tools.
+    /// The policies of single tools, by the server's own names. They override `permission`.
     pub tool_permissions: BTreeMap<String, PermissionPolicy>,
-    /// How long its start and the listing of its tools may take. 30 seconds by default.
+    /// The timeout of the server's start and its listing of tools. 30 seconds by default.
     pub startup_timeout: Duration,
-    /// How long one call may take. 60 seconds by default.
+    /// The timeout of one call. 60 seconds by default.
     pub tool_timeout: Duration,
-    /// Whether calls of one answer run at the same time. By default those do whose tools say that they only read.
+    /// Whether calls of one response run concurrently. By default, only calls of tools that the server declares read-only do.
     pub parallel_calls: bool,
-    /// Whether all sessions of a tenant use one process of it, if it is a program. By default each session has its own.
+    /// Whether all sessions of a tenant share one process of the server, if it is a program. By default each session has its own.
     pub shared: bool,
-    /// Whether it may ask the session's model in the middle of a call ("sampling" in MCP). By default it may not. A shared server has no session
-    /// to ask for.
+    /// Whether the server may send requests to the session's model during a call ("sampling" in MCP). Off by default. A shared server
+    /// cannot use it, because it belongs to no single session.
     pub sampling: bool,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpTransport {
-    /// A program that speaks over its standard input and output.
+    /// A program that communicates over its standard input and output.
     Stdio(StdioServer),
-    /// A service that speaks Streamable HTTP.
+    /// A service that is reached over Streamable HTTP.
     Http(HttpServer),
 }
 
-/// A program that is a server.
+/// The program of a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StdioServer {
-    /// The program: a path, or a name that is looked up in the directories of `PATH`.
+    /// The program: a path, or a name that is searched in `PATH`.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables that it sees. They may be secrets: only the server's own sandbox has them.
+    /// Environment variables. They may be secrets: only the server's own sandbox gets them.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// Where the program runs.
     pub place: ServerPlace,
-    /// What it may reach; `None`: nothing. Programs that fetch a package and run it (`npx`, `uvx`) also reach the package registries until the
-    /// server answers, except with [`NetworkPolicy::None`].
+    /// The network access of the program. `None`: no access. Programs that fetch and run a package (`npx`, `uvx`) may also reach the
+    /// package registries until the server answers, except with [`NetworkPolicy::None`].
     pub network: Option<NetworkPolicy>,
 }
 
 /// Where a server's program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ServerPlace {
-    /// In a sandbox of its own, of the kind that the session's tools have.
+    /// In its own sandbox, of the same kind as the sandbox of the session's tools.
     #[default]
     Sandbox,
     /// On the host, without isolation.
     Local,
 }
 
-/// A service that is a server.
+/// A server that is reached over HTTP.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpServer {
-    /// Its address, such as `https://mcp.example.com/mcp`.
+    /// The URL, such as `https://mcp.example.com/mcp`.
     pub url: String,
-    /// Headers of each request, by name. They may hold secrets.
+    /// Headers of each request, by name. They may contain secrets.
     pub headers: BTreeMap<String, String>,
-    /// Which addresses may be dialled for it.
+    /// The addresses that may be dialled for the server.
     pub addresses: AddressScope,
 }
 
-/// Which addresses may be dialled for a server by HTTP.
+/// Which addresses may be dialled for a server over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AddressScope {
-    /// Public ones; and `localhost` or a private address where the URL itself has it. For URLs that the operator wrote.
+    /// Public addresses, and `localhost` or a private address if the URL itself contains it. For URLs that the operator wrote.
     #[default]
     AsWritten,
-    /// Public ones alone. For URLs of anybody else.
+    /// Public addresses only. For URLs from any other source.
     PublicOnly,
 }
 
 impl McpServerSpec {
-    /// A server with the defaults: all tools, allowed without asking, 30 seconds to start and 60 for a call.
+    /// A server with the defaults: all tools, allowed without approval, 30 seconds to start and 60 seconds per call.
     #[must_use]
     pub const fn new(name: McpServerName, transport: McpTransport) -> Self {
         Self {
@@ -180,8 +180,8 @@ impl McpServerSpec {
         }
     }
 
-    /// The same server with `${VAR}` and `${VAR:-default}` replaced in its command, arguments, variables, address and headers. A variable that
-    /// `lookup` does not have, and that has no default, stays as it is written. It has the variables of [`McpServerSpec::with_named_variables`], too.
+    /// Replaces `${VAR}` and `${VAR:-default}` in the command, arguments, variables, URL and headers. A variable that is not found and has
+    /// no default stays as written. Also adds the variables of [`McpServerSpec::with_named_variables`].
     #[must_use]
     pub fn with_variables(mut self, lookup: VariableLookup<'_>) -> Self {
         let replace = |text: &mut String| *text = expand(text, lookup);
@@ -198,10 +198,10 @@ impl McpServerSpec {
         self.with_named_variables(lookup)
     }
 
-    /// The same server with the variables that a line `docker run -e NAME …` names without a value, where `env` does not have them.
+    /// Adds the variables that a command line `docker run -e NAME …` names without a value, unless `env` already has them.
     #[must_use]
     pub fn with_named_variables(mut self, lookup: VariableLookup<'_>) -> Self {
-        // What is wrong with a line is told when its server is made.
+        // An invalid command line is reported when the server is created.
         if let McpTransport::Stdio(stdio) = &mut self.transport
             && let Ok(Some(run)) = ContainerRun::parse(&stdio.command, &stdio.args)
         {
@@ -226,7 +226,8 @@ impl McpServerSpec {
         self.tool_permissions.get(tool).copied().unwrap_or(self.permission)
     }
 
-    /// Differs when another program or service would answer. Values of variables and headers do not count: they may be secrets.
+    /// A digest that differs if another program or service is meant. Values of variables and headers are not part of it: they may be
+    /// secrets.
     #[cfg(feature = "client")]
     pub(crate) fn identity(&self) -> conjure_base::Digest {
         let text = match &self.transport {
@@ -238,7 +239,7 @@ impl McpServerSpec {
         conjure_base::Digest::of_bytes(text.as_bytes())
     }
 
-    /// The values of variables and headers whose names look like those of secrets, by name.
+    /// The values of variables whose names look sensitive, and of all headers, by name.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &str)> {
         let values = match &self.transport {
             McpTransport::Stdio(stdio) => &stdio.env,
@@ -256,7 +257,7 @@ impl McpServerSpec {
     }
 }
 
-/// Names of variables only: a value may be a secret.
+/// Shows only the names of variables: a value may be a secret.
 impl fmt::Debug for StdioServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StdioServer")
@@ -269,7 +270,7 @@ impl fmt::Debug for StdioServer {
     }
 }
 
-/// Names of headers only: a value may be a secret.
+/// Shows only the names of headers: a value may be a secret.
 impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpServer").field("url", &self.url).field("headers", &self.headers.keys()).finish()

@@ -1,6 +1,6 @@
-//! [`AgentTasks`]: runs of an agent that go on after their call was answered, for clients with the tasks extension (SEP-2663).
+//! [`AgentTasks`]: agent runs that continue after their call was answered. They are for clients with the tasks extension (SEP-2663).
 //!
-//! State, in memory: the tasks of one client. They end with it; what their agents did stays in their sessions.
+//! State: the tasks of one client, in memory. They end with the client. The sessions of their agents stay.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -16,28 +16,28 @@ use tokio_util::sync::CancellationToken;
 use super::host::{AgentRunner, ProgressFn};
 use super::tools;
 
-/// How long a task may run, and how long its result is kept.
+/// The maximum time that a task runs, and that its result is kept.
 const TIME_TO_LIVE: Duration = Duration::from_hours(6);
 
-/// How often a client should ask.
+/// The polling interval that clients are asked to use.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How many tasks of a client may run at once.
+/// The maximum number of running tasks per client.
 const MAX_RUNNING: usize = 32;
 
-/// How many tasks of a client are kept, ended ones with them.
+/// The maximum number of tasks per client, including ended ones.
 const MAX_KEPT: usize = 1_000;
 
 /// The tasks of a client. Dropping it ends them.
 #[derive(Default)]
 pub(super) struct AgentTasks {
     manager: TaskManager,
-    /// For each task, oldest first, the time at which it is certainly forgotten.
+    /// For each task, oldest first, the time by which it is certainly removed.
     kept_until: Mutex<VecDeque<Deadline>>,
 }
 
 impl AgentTasks {
-    /// Starts a run. `None` if the client has too many tasks: the call has to wait for the answer then, as without the extension.
+    /// Starts a run as a task. `None` if the client has too many tasks; the call must then wait for the answer, as without the extension.
     pub(super) fn start(&self, agent: &Arc<dyn AgentRunner>, prompt: &str) -> Option<Task> {
         let mut kept = lock(&self.kept_until);
         while kept.front().is_some_and(|time| SystemClock.remaining(*time).is_zero()) {
@@ -58,17 +58,17 @@ impl AgentTasks {
         }))
     }
 
-    /// How many have not ended.
+    /// The number of tasks that have not ended.
     pub(super) fn running(&self) -> usize {
         self.manager.running_task_count()
     }
 
-    /// A task as it is now.
+    /// The current state of a task.
     pub(super) fn get(&self, id: &str) -> Result<DetailedTask, ErrorData> {
         self.manager.get_task(id)
     }
 
-    /// Answers what a task has asked. Agents ask nothing, so there is nothing that an answer could change.
+    /// Handles the answers to a task's questions. Agents ask nothing, so answers have no effect.
     pub(super) fn update(
         &self,
         id: &str,
@@ -77,7 +77,7 @@ impl AgentTasks {
         self.manager.update_task(id, answers)
     }
 
-    /// Has a task end. It has ended once its state says so.
+    /// Cancels a task. It has ended once its state says so.
     pub(super) fn cancel(&self, id: &str) -> Result<(), ErrorData> {
         self.manager.cancel_task(id)
     }
@@ -97,7 +97,7 @@ async fn run(
     let cancel = CancellationToken::new();
     let (of_task, first) = (context.clone(), OnceLock::new());
     let progress: ProgressFn = Arc::new(move |step| {
-        // The first step says which session it is. Clients look seldom, so it stays there.
+        // The first step names the session. Clients poll seldom, so it stays part of the message.
         let first = first.get_or_init(|| step.clone());
         of_task.set_status_message(if *first == step { step } else { format!("{first}; {step}") });
     });

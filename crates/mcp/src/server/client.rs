@@ -1,6 +1,6 @@
-//! [`ServedClient`]: what one client is offered, and its calls.
+//! [`ServedClient`]: the offer to one client, and its calls.
 //!
-//! State, in memory: how many calls it has made, and the runs of its agent that go on by themselves.
+//! State, in memory: the number of its calls, and the tasks of its agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use super::host::{AgentRunner, ProgressFn, ToolHost};
 use super::skill_files::SkillFiles;
 use super::tools;
 
-/// What one client is offered: skills, the tools of its sandbox, and an agent. Clones are the same.
+/// The offer to one client: skills, the tools of its sandbox, and an agent. Clones share the state.
 #[derive(Clone)]
 pub struct ServedClient(Arc<Parts>);
 
@@ -28,12 +28,12 @@ struct Parts {
     tools: Arc<dyn ToolHost>,
     agent: Option<Arc<dyn AgentRunner>>,
     tasks: AgentTasks,
-    /// Counts calls, so that each has an id.
+    /// Counts the calls, so that each has an id.
     calls: AtomicU64,
 }
 
 impl ServedClient {
-    /// A client that is offered these skills and tools, and `run_agent` where there is an agent.
+    /// A client with these skills and tools. It also has `run_agent` if there is an agent.
     #[must_use]
     pub fn new(
         skills: impl IntoIterator<Item = Arc<Skill>>,
@@ -44,7 +44,7 @@ impl ServedClient {
         Self(Arc::new(Parts { skills, tools, agent, tasks, calls: AtomicU64::new(0) }))
     }
 
-    /// How many runs of its agent go on after their calls were answered.
+    /// The number of agent runs that continue after their call was answered.
     #[must_use]
     pub fn running_tasks(&self) -> usize {
         self.0.tasks.running()
@@ -64,7 +64,7 @@ impl ServedClient {
         tools::list(skills, &tools.definitions(), agent.is_some())
     }
 
-    /// Reads skills on a thread for it.
+    /// Runs `work` on a blocking thread, because reading skills blocks.
     pub(super) async fn blocking<T: Send + 'static>(
         self,
         work: impl FnOnce(&SkillFiles) -> T + Send + 'static,
@@ -113,7 +113,7 @@ impl ServedClient {
         Ok(result.into())
     }
 
-    /// Answers with a task where the client has that extension, and else with the agent's answer.
+    /// Answers with a task if the client supports that extension, and otherwise with the agent's answer.
     async fn run_agent(&self, input: &Value, context: &RequestContext<RoleServer>) -> CallToolResponse {
         let Some(agent) = &self.0.agent else { return tools::failed("there is no agent").into() };
         let Some(prompt) = input.get("prompt").and_then(Value::as_str) else {
@@ -125,7 +125,7 @@ impl ServedClient {
         }
         let (told, mut steps) = tokio::sync::mpsc::unbounded_channel::<String>();
         let progress: ProgressFn = Arc::new(move |step| {
-            // Nobody listens once the call is over.
+            // The send fails only after the call has ended.
             let _ = told.send(step);
         });
         let mut running = agent.run(prompt.to_owned(), progress, context.ct.clone());
@@ -138,7 +138,7 @@ impl ServedClient {
                     notify(context, count, step).await;
                 }
                 answer = &mut running => {
-                    // What it did last stands before its answer.
+                    // The last steps are sent before the answer.
                     while let Ok(step) = steps.try_recv() {
                         count += 1.0;
                         notify(context, count, step).await;
@@ -154,7 +154,7 @@ impl ServedClient {
     }
 }
 
-/// Tells a client that asked for it what an agent does. A client that does not listen misses it.
+/// Sends an agent's progress to a client that requested it. Errors are ignored.
 async fn notify(context: &RequestContext<RoleServer>, count: f64, step: String) {
     if let Some(token) = context.meta.get_progress_token() {
         let mut told = ProgressNotificationParam::new(token, count);

@@ -17,16 +17,16 @@ use serde_json::Value;
 use super::client::ServedClient;
 use super::skill_files::SkillFiles;
 
-/// What clients are told about the server.
+/// The instructions for clients.
 const INSTRUCTIONS: &str = "Skills, and a sandbox to work in. Call `skill_list` before a job that a skill may be for, and `skill_read` before you \
                             do it. Commands and files live in a sandbox of your own.";
 
-/// Who is answered.
+/// Determines which client a request comes from.
 #[derive(Debug, Clone)]
 pub(super) enum Handler {
     /// The client at the other end of a pair of streams.
     One(ServedClient),
-    /// The client that each HTTP request has among its extensions.
+    /// The client that is stored in the extensions of each HTTP request.
     OfRequest,
 }
 
@@ -177,7 +177,7 @@ impl ServerHandler for Handler {
         let entries = self.client(&context)?.blocking(|skills| {
             let entry = |skill: &Arc<Skill>| {
                 let entry = skills.entry(skill);
-                // One that cannot be read is left out, so that the others are there.
+                // An unreadable skill is left out, so that the others are still listed.
                 entry
                     .inspect_err(
                         |reason| tracing::warn!(skill = %skill.name(), reason, "a skill is not served"),

@@ -1,8 +1,9 @@
-//! [`HttpService`]: answers clients by Streamable HTTP, in both eras of the protocol.
+//! [`HttpService`]: serves clients over Streamable HTTP, in both eras of the protocol.
 //!
-//! Since the revision 2026-07-28 each request stands for itself. Before, a client begins a session with `initialize`, and names it in each request.
+//! Since the revision 2026-07-28, each request is independent. In earlier revisions, a client begins a session with `initialize` and names
+//! it in each request.
 //!
-//! State, in memory: the sessions of that era. They end with the service, or when they are told to.
+//! State: the sessions of the earlier era, in memory. They end with the service or with [`HttpService::end_session`].
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -19,23 +20,23 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::client::ServedClient;
 use super::handler::Handler;
 
-/// The header that names the session of a request, and of the answer that begins one.
+/// The header that names the session, in requests and in the response that begins a session.
 pub const SESSION_HEADER: &str = "mcp-session-id";
 
-/// Answers clients by Streamable HTTP. It lets everybody in: who may ask, and under which `Host` and `Origin`, is checked before.
+/// Serves clients over Streamable HTTP. It checks neither credentials nor `Host` nor `Origin`: the caller must do that first.
 pub struct HttpService {
     service: StreamableHttpService<Handler, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
-    /// Ends all sessions and streams with the service.
+    /// Ends all sessions and streams when the service is dropped.
     _ending: DropGuard,
 }
 
 impl HttpService {
-    /// A service that refuses larger bodies. Its sessions and streams end with it.
+    /// A service that refuses bodies of more than `max_body` bytes. Its sessions and streams end with it.
     #[must_use]
     pub fn new(max_body: usize) -> Self {
         let mut sessions = LocalSessionManager::default();
-        // The caller knows which sessions are in use.
+        // The caller ends idle sessions, since it knows which ones are in use.
         sessions.session_config.keep_alive = None;
         let sessions = Arc::new(sessions);
         let ending = CancellationToken::new();
@@ -48,7 +49,7 @@ impl HttpService {
         Self { service, sessions, _ending: ending.drop_guard() }
     }
 
-    /// Answers a request of this client. An answer to `initialize` has the header [`SESSION_HEADER`].
+    /// Answers a request of this client. The response to `initialize` has the header [`SESSION_HEADER`].
     pub async fn answer<B>(
         &self,
         client: ServedClient,
@@ -67,7 +68,7 @@ impl HttpService {
         self.service.config.cancellation_token.cancel();
     }
 
-    /// Ends a session. One that is not there has ended.
+    /// Ends a session. It does nothing if the session does not exist.
     pub async fn end_session(&self, id: &str) {
         if let Err(error) = self.sessions.close_session(&id.into()).await {
             tracing::warn!(%error, "a session of an MCP client did not end in order");

@@ -1,4 +1,4 @@
-//! The server: skills and the tools of a sandbox for clients that speak MCP, over a pair of streams or by Streamable HTTP.
+//! The server: offers skills and the tools of a sandbox to clients that speak MCP, over a pair of streams or Streamable HTTP.
 
 mod agent_tasks;
 mod client;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use conjure_skill::{Skill, raw_document};
 use rmcp::model::{Skill as WireSkill, SkillFrontmatter, SkillResource, SkillResources};
 
-/// The file that is the skill.
+/// The main file of a skill.
 const SKILL_MD: &str = "SKILL.md";
 
-/// The largest file that is served.
+/// The maximum size of a file that is served, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The skills that a server serves, by name.
@@ -29,7 +29,7 @@ impl SkillFiles {
         self.0.values()
     }
 
-    /// A file of a skill. Blocks.
+    /// Reads a file of a skill. Blocks.
     pub(super) fn read(&self, name: &str, path: &str) -> Result<Vec<u8>, String> {
         let skill = self.0.get(name).ok_or_else(|| {
             let known: Vec<String> = self.0.keys().map(|known| format!("`{known}`")).collect();
@@ -45,12 +45,12 @@ impl SkillFiles {
         })
     }
 
-    /// The skill and path of a URI such as `skill://NAME/references/a.md`.
+    /// The skill and the path in a URI such as `skill://NAME/references/a.md`.
     pub(super) fn parse_uri(uri: &str) -> Option<(&str, &str)> {
         uri.strip_prefix("skill://")?.split_once('/')
     }
 
-    /// The files of a skill with their URIs, `SKILL.md` first. Blocks.
+    /// The URIs and sizes of a skill's files, `SKILL.md` first. Blocks.
     pub(super) fn uris(skill: &Skill) -> Vec<(String, u64)> {
         let name = skill.name();
         let main = std::fs::metadata(skill.location()).map_or(0, |found| found.len());
@@ -71,7 +71,7 @@ impl SkillFiles {
             .collect()
     }
 
-    /// A skill as `skills/list` has it. Reads all its files; blocks.
+    /// The entry of a skill in `skills/list`. Reads all its files; blocks.
     pub(super) fn entry(&self, skill: &Skill) -> Result<WireSkill, String> {
         let mut files = Vec::new();
         for (uri, _) in Self::uris(skill) {
@@ -91,7 +91,7 @@ impl SkillFiles {
         Ok(WireSkill::new(uri, frontmatter, SkillResources::Files(files)))
     }
 
-    /// The skill of the URI of its `SKILL.md`.
+    /// The skill whose `SKILL.md` has this URI.
     pub(super) fn of_uri(&self, uri: &str) -> Option<&Arc<Skill>> {
         let (name, path) = Self::parse_uri(uri)?;
         self.0.get(name).filter(|_| path == SKILL_MD)

@@ -1,4 +1,4 @@
-//! [`serve`]: answers one client over a pair of streams.
+//! [`serve`]: serves one client over a pair of streams.
 
 use rmcp::ServiceExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 use super::client::ServedClient;
 use super::handler::Handler;
 
-/// Answers one client until its input ends or `stopping` is cancelled.
+/// Serves one client until its input ends or `stopping` is cancelled.
 ///
 /// # Errors
-/// Why the client cannot be served, as text.
+/// The reason why the client cannot be served, as text.
 pub async fn serve<R, W>(
     client: ServedClient,
     (input, output): (R, W),
@@ -26,7 +26,7 @@ where
     };
     let service = match served {
         Ok(service) => service,
-        // A client that goes away before it has said anything.
+        // The client closed the connection before it sent anything.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };

@@ -1,4 +1,4 @@
-//! The tools of the server: those of the sandbox, skills for clients that do not know them, and an agent.
+//! The tools of the server: those of the sandbox, tools that read skills for clients without the skills extension, and an agent.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ pub(super) const SKILL_LIST: &str = "skill_list";
 pub(super) const SKILL_READ: &str = "skill_read";
 /// Runs a script of a skill in the sandbox.
 pub(super) const SKILL_RUN_SCRIPT: &str = "skill_run_script";
-/// Answers a prompt in a conversation of its own.
+/// Answers a prompt in a new conversation.
 pub(super) const RUN_AGENT: &str = "run_agent";
 
-/// The sandbox's own tool that runs scripts, and the one that must have loaded their skill.
+/// The names of the sandbox's tools that run a script and that load its skill.
 pub(super) const RUN_SCRIPT: &str = "skills_run_script";
 pub(super) const LOAD: &str = "skills_load";
 
@@ -51,7 +51,7 @@ pub(super) fn list(skills: &SkillFiles, sandbox: &[ToolDefinition], has_agent: b
                 let text = "Runs a script of a skill in the sandbox. The skill's SKILL.md tells which scripts there are.";
                 tools.push(wire(SKILL_RUN_SCRIPT, text, tool.input_schema.clone(), false));
             }
-            // They are for conversations that Conjure runs itself.
+            // These tools are for conversations that Conjure runs itself.
             name if name.starts_with("skills_") => {}
             name => tools.push(wire(name, &tool.description, tool.input_schema.clone(), name == "view")),
         }
@@ -82,13 +82,13 @@ fn wire(name: &str, description: &str, schema: Value, only_reads: bool) -> WireT
     tool
 }
 
-/// The text that lists the skills.
+/// The list of skills, as text.
 pub(super) fn skill_list(skills: &SkillFiles) -> String {
     let lines = skills.iter().map(|skill| format!("- {}: {}", skill.name(), skill.description()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The calls of the sandbox's own tools that one call of a client stands for: to run a script, its skill is loaded first.
+/// The sandbox calls for one call of a client. A script's skill is loaded before the script runs.
 pub(super) fn sandbox_calls(name: &str, input: &Value, number: u64) -> Vec<ToolCall> {
     let call = |name: &str, input: &Value| ToolCall::new(format!("mcp_{number}_{name}"), name, input);
     if name != SKILL_RUN_SCRIPT {
@@ -98,7 +98,7 @@ pub(super) fn sandbox_calls(name: &str, input: &Value, number: u64) -> Vec<ToolC
     vec![call(LOAD, &json!({"names": [skill], "mode": "add"})), call(RUN_SCRIPT, input)]
 }
 
-/// A result as the client gets it.
+/// Converts a result for the client.
 pub(super) fn to_wire(result: &ToolResult) -> CallToolResult {
     let content = result.content.iter().map(|part| match part {
         ResultContent::Text { text } => ContentBlock::text(text.clone()),
@@ -113,7 +113,7 @@ pub(super) fn to_wire(result: &ToolResult) -> CallToolResult {
     if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
-/// An error that the client's model reads.
+/// An error result for the client's model.
 pub(super) fn failed(reason: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(reason.into())])
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A configuration that cannot be used. Nothing was started; the user corrects it and tries again.
+/// A configuration that cannot be used. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -27,11 +27,11 @@ pub enum ConfigError {
     UnknownKey {
         /// The file.
         path: PathBuf,
-        /// The key, with the tables it is in.
+        /// The key, with the names of its tables.
         key: String,
         /// The most similar known key, if there is one.
         suggestion: Option<&'static str>,
-        /// All keys known in its place.
+        /// All keys known in that table.
         known: Vec<&'static str>,
     },
     /// An environment variable has a value that cannot be used.
@@ -53,7 +53,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// How to mend it, if that is known.
+    /// What the user can do about it, if that is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

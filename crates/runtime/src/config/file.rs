@@ -20,7 +20,7 @@ use crate::config::sections::serve;
 use crate::config::sections::skills;
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 
-/// Larger than any configuration that a person writes.
+/// The largest configuration file that is read. No person writes a larger one.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -71,7 +71,7 @@ enum Size {
     Text(String),
 }
 
-/// Reads the file at `path`. Relative paths in it start at its folder; `~` is left for later.
+/// Reads the file at `path`. Relative paths in it are relative to its folder. A leading `~` is expanded later.
 pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?;
@@ -96,7 +96,7 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             known: keys::names("").collect(),
         });
     }
-    // From the text once more, so that a wrong type is reported with its line.
+    // Parses the text once more, so that the error for a wrong type contains the line.
     let file: File =
         toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
@@ -198,12 +198,12 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     })
 }
 
-/// Seconds as a whole or a broken number.
+/// A number of seconds, whole or fractional.
 pub(super) fn seconds(value: &Value) -> Result<std::time::Duration, String> {
     parse_seconds(number(value, "seconds")?)
 }
 
-/// A whole or a broken number.
+/// A whole or fractional number. `of_what` names it in the error.
 fn number(value: &Value, of_what: &str) -> Result<f64, String> {
     #[expect(clippy::cast_precision_loss, reason = "a number that is so large is refused anyway")]
     match value {

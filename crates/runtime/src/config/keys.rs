@@ -1,4 +1,4 @@
-//! Every key of the configuration file, with what it means: the one list that the reader and the guide share.
+//! All keys of the configuration file with their meanings. The parser and the documentation share this list.
 
 use conjure_skill::closest_match;
 use toml::Table;
@@ -10,13 +10,13 @@ use crate::config::sections::models;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigKey {
-    /// Its table, as in `[pool]`; empty for a key outside of tables.
+    /// Its table, such as `pool`. Empty for a key outside of tables.
     pub table: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What it means, in one sentence.
+    /// The meaning of the key, in one sentence.
     pub meaning: &'static str,
-    /// A value as it stands in a file.
+    /// An example of a value, as written in the file.
     pub example: &'static str,
 }
 
@@ -309,7 +309,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
     key("serve", "private_key", "\"tls/key.pem\"", "The file of the certificate's private key (PEM)."),
 ];
 
-/// The names of the keys in a table, or of the keys and tables outside of all.
+/// The names of the keys in a table. For an empty name, the top-level keys and tables.
 pub(crate) fn names(table: &'static str) -> impl Iterator<Item = &'static str> + Clone {
     let mut last = "";
     CONFIG_KEYS.iter().filter_map(move |key| {
@@ -317,7 +317,7 @@ pub(crate) fn names(table: &'static str) -> impl Iterator<Item = &'static str> +
             Some(key.name)
         } else if table.is_empty() && key.table != last {
             last = key.table;
-            // `[models.NAME]` stands in the table `models`.
+            // `[models.NAME]` belongs to the top-level table `models`.
             Some(key.table.split_once('.').map_or(key.table, |(first, _)| first))
         } else {
             None
@@ -325,7 +325,7 @@ pub(crate) fn names(table: &'static str) -> impl Iterator<Item = &'static str> +
     })
 }
 
-/// Refuses a table with a key that it does not have.
+/// Refuses a table with an unknown key.
 pub(crate) fn check(table: &Table, name: &'static str) -> Result<(), String> {
     let Some(key) = table.keys().find(|key| !names(name).any(|known| known == key.as_str())) else {
         return Ok(());

@@ -4,8 +4,8 @@
 //! environment, the environment over the file, and the file over the defaults. A session or a call may add its own layer over all
 //! of them ([`Config::with`]).
 //!
-//! State: none; a configuration is a value. One exception: its clones share the container engine that was detected. Nothing here
-//! is global, and only [`ProcessEnv::from_process`] reads the process.
+//! State: none; a configuration is a value. There is one exception: its clones share the detected container engine.
+//! Nothing here is global, and only [`ProcessEnv::from_process`] reads the environment of the process.
 
 mod error;
 mod resolved_config;

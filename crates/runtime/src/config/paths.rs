@@ -1,19 +1,19 @@
-//! Paths in a configuration, and the folders in which skills are looked for.
+//! Paths in a configuration, and the default folders of skills.
 
 use std::path::{Component, Path, PathBuf};
 
 use conjure_skill::{Scope, ScopeKind, Trust};
 
-/// The directories for skills of a user and of a project: those of the format's guide, and our own.
+/// The directories for skills of a user and of a project. They are those of the format's guide, and our own.
 const SKILL_DIRS: [&str; 3] = [".agents/skills", ".conjure/skills", ".claude/skills"];
 
 /// The default scopes: the project's directories, then the user's. A project is trusted only if the user says so.
-/// Otherwise its author would decide what a model is told.
+/// Otherwise the author of the project could give the model instructions.
 pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&Path>) -> Vec<Scope> {
     let of = |root: &Path, kind, trust| {
         SKILL_DIRS.iter().map(|folder| Scope { path: root.join(folder), kind, trust }).collect::<Vec<_>>()
     };
-    // In the home folder itself, the user's own scopes are meant.
+    // In the home folder itself, only the user's own scopes apply.
     let project = project.filter(|project| Some(*project) != home);
     let mut scopes = project.map_or_else(Vec::new, |project| {
         let trust = if is_trusted(project, trusted) { Trust::Trusted } else { Trust::Untrusted };
@@ -25,14 +25,14 @@ pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&
     scopes
 }
 
-/// Whether `project` is a trusted directory or lies beneath one. Links are resolved, so a link neither gains nor gives
-/// trust.
+/// Whether `project` is a trusted directory or lies beneath one. Links are resolved on both sides, so a link counts
+/// as its target.
 pub(crate) fn is_trusted(project: &Path, trusted: &[PathBuf]) -> bool {
     let Ok(project) = project.canonicalize() else { return false };
     trusted.iter().filter_map(|root| root.canonicalize().ok()).any(|root| project.starts_with(root))
 }
 
-/// `path` with a leading `~` replaced by the user's folder.
+/// Replaces a leading `~` in `path` by the user's home folder.
 pub(crate) fn expand(path: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
     let mut components = path.components();
     match components.next() {

@@ -1,7 +1,7 @@
-//! The only place that reads the environment.
+//! The only module that reads environment variables.
 //!
-//! [`ProcessEnv`] is a snapshot: it is taken once, when a program starts, and passed on as a value. So no library
-//! call depends on what another thread does to the environment, and tests use their own.
+//! [`ProcessEnv`] is a snapshot. A program takes it once when it starts, and passes it on as a value. So later changes by
+//! another thread have no effect, and tests can use variables of their own.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,12 +20,12 @@ use crate::config::variables::{
     RUNTIME_DIR, SKILL_PATHS, TERM, TOOL_TIMEOUT, TRUSTED_PROJECTS, VARIABLES, VAULT_KEY, VOLUMES, Variable,
 };
 
-/// Variables that commands need to find programs, their home, and the user's language and time zone, and those
-/// that begin with `LC_`. They are handed to the `local` sandbox, and nothing else of the environment is.
+/// Variables that commands need: for finding programs and their home, and for the user's language and time zone. Those
+/// that begin with `LC_` belong to them, too. The `local` sandbox gets these and no other variables of the environment.
 const PASSTHROUGH: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL"];
 
-/// Variables of the programs that build an image (`mmdebstrap`, `pip`), beside those of [`PASSTHROUGH`] and those that begin
-/// with `PIP_`: their proxies, and whose certificates they trust.
+/// Variables for the programs that build an image (`mmdebstrap`, `pip`): their proxies and trusted certificates. They
+/// also get those of [`PASSTHROUGH`] and those that begin with `PIP_`.
 const BUILD_VARIABLES: [&str; 12] = [
     "http_proxy",
     "https_proxy",
@@ -41,7 +41,7 @@ const BUILD_VARIABLES: [&str; 12] = [
     "XDG_CACHE_HOME",
 ];
 
-/// A snapshot of the variables in [`VARIABLES`], and of those few that commands need.
+/// A snapshot of the variables in [`VARIABLES`], and of the few that commands need.
 #[derive(Clone, Default)]
 pub struct ProcessEnv {
     values: BTreeMap<&'static str, OsString>,
@@ -50,10 +50,10 @@ pub struct ProcessEnv {
     other: OtherVariables,
 }
 
-/// Where variables are looked up that only a user's configuration names, such as the key of a model.
+/// Where to look up variables that only a user's configuration names, such as the key of a model.
 #[derive(Clone)]
 enum OtherVariables {
-    /// In this process.
+    /// In the environment of this process.
     OfProcess,
     /// In these pairs.
     Pairs(BTreeMap<String, OsString>),
@@ -66,7 +66,7 @@ impl Default for OtherVariables {
 }
 
 impl ProcessEnv {
-    /// The variables of this process, as they are now.
+    /// Takes a snapshot of the variables of this process.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub fn from_process() -> Self {
@@ -79,8 +79,8 @@ impl ProcessEnv {
         Self { values, passthrough_env, build_env, other: OtherVariables::OfProcess }
     }
 
-    /// These variables and no others, for tests and for embedders that do not want the variables of the process.
-    /// Names that are neither in [`VARIABLES`] nor needed by commands are only found by a configuration that names them.
+    /// These variables and no others. For tests, and for embedders that do not want the variables of the process. A name
+    /// that is neither in [`VARIABLES`] nor needed by commands is found only if a configuration names it.
     pub fn from_pairs<N: AsRef<str>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         let mut environment = Self::default();
         let mut other = BTreeMap::new();
@@ -114,7 +114,7 @@ impl ProcessEnv {
         &self.passthrough_env
     }
 
-    /// The variables that the programs need that build an image.
+    /// The variables for the programs that build an image.
     #[must_use]
     pub fn build_env(&self) -> Vec<(OsString, OsString)> {
         let all = self.passthrough_env.iter().chain(&self.build_env);
@@ -155,7 +155,7 @@ impl ProcessEnv {
         dumb || self.values.get(NO_COLOR.name).is_some_and(|value| !value.is_empty())
     }
 
-    /// The socket of systemd: a path, or an abstract name behind `@`.
+    /// The notification socket of systemd: a path, or an abstract name after `@`.
     #[must_use]
     pub fn notify_socket(&self) -> Option<&str> {
         self.values.get(NOTIFY_SOCKET.name).and_then(|path| path.to_str()).filter(|path| !path.is_empty())
@@ -172,7 +172,7 @@ impl ProcessEnv {
         value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// The names of those of [`MODEL_KEYS`] that are set. Their values stay in the environment.
+    /// Which of [`MODEL_KEYS`] are set, by name. Does not return their values.
     pub fn model_keys(&self) -> impl Iterator<Item = &'static str> {
         MODEL_KEYS.into_iter().filter(|name| self.values.get(name).is_some_and(|key| !key.is_empty()))
     }
@@ -185,7 +185,7 @@ impl ProcessEnv {
         (!key.is_empty()).then(|| key.into())
     }
 
-    /// Whether a key for the Messages API is set. Its value stays in the environment.
+    /// Whether a key for the Messages API is set. Does not return its value.
     #[must_use]
     pub fn has_api_key(&self) -> bool {
         self.values.get(API_KEY.name).is_some_and(|key| !key.is_empty())
@@ -199,7 +199,7 @@ impl ProcessEnv {
         (!key.is_empty()).then(|| key.into())
     }
 
-    /// The folder of the user's container engine sockets.
+    /// The folder where the user's container engines have their sockets.
     pub(crate) fn runtime_folder(&self) -> Option<PathBuf> {
         self.path(RUNTIME_DIR)
     }
@@ -240,7 +240,7 @@ impl ProcessEnv {
             max_tokens: self.parse(MAX_TOKENS, parse_integer)?,
             model_timeout: self.parse(MODEL_TIMEOUT, parse_duration)?,
             artifacts: self.parse(ARTIFACTS, crate::config::sections::artifacts::parse_word)?,
-            // Pools are for long-running processes, which have a file.
+            // Only long-running processes use pools, and these have a configuration file.
             pool: None,
             compaction: None,
             skills: None,
@@ -276,7 +276,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     parse_seconds(seconds)
 }
 
-/// Words separated by commas.
+/// The words of a list that is separated by commas.
 fn parse_list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
@@ -293,7 +293,7 @@ fn is_passthrough(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"LC_") || PASSTHROUGH.iter().any(|known| name == *known)
 }
 
-/// Names only: a value may be a secret.
+/// Shows names only, because a value may be a secret.
 impl std::fmt::Debug for ProcessEnv {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.values.keys()).finish()

@@ -1,4 +1,4 @@
-//! The configuration in force: the layers of settings, merged and checked.
+//! The effective configuration: the layers of settings, merged and checked.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ use crate::config::sections::serve::ServeSettings;
 use crate::config::sections::skills::SkillSettings;
 use crate::config::settings::{ApiProfile, MAX_TIMEOUT, Settings};
 
-/// The settings that are in force (specification 13).
+/// The effective settings (specification 13).
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,9 +47,9 @@ use crate::config::settings::{ApiProfile, MAX_TIMEOUT, Settings};
 pub struct Config {
     settings: Settings,
     home: Option<PathBuf>,
-    /// The variables of this process that commands of an unisolated sandbox need.
+    /// The variables of this process that commands in an unisolated sandbox need.
     passthrough_env: BTreeMap<OsString, OsString>,
-    /// The folder of the user's container engine sockets.
+    /// The folder where the user's container engines have their sockets.
     runtime_folder: Option<PathBuf>,
     skill_paths: Option<Vec<PathBuf>>,
     trusted_projects: Vec<PathBuf>,
@@ -65,8 +65,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The configuration of this process. It merges the file (the one that `CONJURE_CONFIG` names, else
-    /// `~/.conjure/config.toml` if it exists) and the environment.
+    /// Loads the configuration of this process. It merges the environment over the file. The file is the one that
+    /// `CONJURE_CONFIG` names, else `~/.conjure/config.toml` if that exists.
     ///
     /// # Errors
     ///
@@ -96,8 +96,8 @@ impl Config {
         Ok(Self { runtime_folder: environment.runtime_folder(), ..config })
     }
 
-    /// The default configuration file: the one of `CONJURE_CONFIG`, which must exist, else `~/.conjure/config.toml`
-    /// if it exists.
+    /// The default configuration file: the one that `CONJURE_CONFIG` names, which must exist, else
+    /// `~/.conjure/config.toml` if it exists.
     #[must_use]
     pub fn default_file(environment: &ProcessEnv) -> Option<PathBuf> {
         let usual = || environment.home().map(|home| home.join(".conjure/config.toml"));
@@ -205,9 +205,11 @@ impl Config {
         })
     }
 
-    /// The scopes of skills, in order of precedence: the configured folders, else the default scopes of the format's
-    /// guide for a program that runs in `project`. The project's own scopes are included and marked. Nothing of an
-    /// untrusted scope is loaded, but a diagnostic reports it.
+    /// The scopes of skills, in order of precedence. They are the configured folders, else the default scopes of the
+    /// format's guide for a program that runs in `project`.
+    ///
+    /// The project's own scopes are included and marked. From an untrusted scope no skill is loaded, but a diagnostic
+    /// reports it.
     #[must_use]
     pub fn skill_scopes(&self, project: Option<&Path>) -> Vec<Scope> {
         match &self.skill_paths {
@@ -216,7 +218,7 @@ impl Config {
         }
     }
 
-    /// Which kind of sandbox runs the tools.
+    /// The kind of sandbox that runs the tools.
     #[must_use]
     pub fn executor(&self) -> ExecutorKind {
         self.settings.executor.unwrap_or_default()
@@ -247,9 +249,11 @@ impl Config {
         })
     }
 
-    /// The container engine. All clones of this configuration share it, and those that were derived by
-    /// [`Config::with`] without another engine. So the engine is detected once, and the number of concurrent
-    /// container starts is limited over all sessions.
+    /// The container engine. The engine is detected once, and the limit of concurrent container starts holds over all
+    /// sessions.
+    ///
+    /// For this, all clones of this configuration share it. So do configurations that [`Config::with`] derives without
+    /// another engine.
     ///
     /// # Errors
     ///
@@ -260,7 +264,7 @@ impl Config {
         Ok(self.engine.get_or_create(addresses))
     }
 
-    /// The variables of this process that commands of an unisolated sandbox need.
+    /// The variables of this process that commands in an unisolated sandbox need.
     pub(crate) const fn passthrough_env(&self) -> &BTreeMap<OsString, OsString> {
         &self.passthrough_env
     }
@@ -271,33 +275,33 @@ impl Config {
         self.tool_timeout
     }
 
-    /// How often the model may be called for one message. Default: 25.
+    /// The most model calls for one message. Default: 25.
     #[must_use]
     pub const fn max_iterations(&self) -> u32 {
         self.max_iterations
     }
 
-    /// What a sandbox may reach of the network. Default: nothing.
+    /// Which hosts a sandbox may reach. Default: none.
     #[must_use]
     pub const fn network(&self) -> &NetworkPolicy {
         &self.network
     }
 
-    /// Which addresses sandboxes may reach, by hosts that their network permits. Default: public ones.
+    /// Which addresses sandboxes may reach, at hosts that their network policy permits. Default: public ones.
     #[must_use]
     pub fn address_policy(&self) -> AddressPolicy {
         let more = self.settings.private_addresses.iter().flatten().copied();
         AddressPolicy::public_only().with_allowed(more)
     }
 
-    /// Folders that tools may read and write beside the workspace. Default: none.
+    /// Folders that tools may read and write, in addition to the workspace. Default: none.
     #[must_use]
     pub fn allowed_paths(&self) -> &[PathBuf] {
         &self.allowed_paths
     }
 
-    /// The data folder, if it is configured. Otherwise each session has a temporary folder, and the command uses one
-    /// in the user's home.
+    /// The data folder, if it is configured. Otherwise each session has a temporary folder, and the command `conjure`
+    /// uses a folder in the user's home.
     #[must_use]
     pub fn data(&self) -> Option<&Path> {
         self.data.as_deref()
@@ -309,7 +313,7 @@ impl Config {
         &self.limits
     }
 
-    /// What a sandbox must enforce: the required boundaries, and those of the limits that were set.
+    /// What a sandbox must enforce: the required boundaries, and the boundaries of the limits that are set.
     #[must_use]
     pub const fn floor(&self) -> &Isolation {
         &self.floor
@@ -333,7 +337,7 @@ impl Config {
         self.settings.base_url.as_deref()
     }
 
-    /// The version of the service's API.
+    /// The version of the Messages API.
     #[must_use]
     pub fn profile(&self) -> ApiProfile {
         self.settings.profile.unwrap_or_default()
@@ -351,13 +355,14 @@ impl Config {
         self.settings.pool.unwrap_or_default()
     }
 
-    /// The threshold at which the model's service compacts by itself. Default: never.
+    /// The input size in tokens from which the model's service compacts by itself. Default: never.
     #[must_use]
     pub fn service_compaction(&self) -> Option<NonZeroU64> {
         self.settings.compaction.unwrap_or_default().service_compaction()
     }
 
-    /// When the beginning of a long conversation is replaced by a summary. Default: when the model's context needs it, where that is known.
+    /// When the beginning of a long conversation is replaced by a summary. By default, when it nearly fills the model's
+    /// context, if the size of the context is known.
     #[must_use]
     pub fn compaction(&self) -> Option<CompactionPolicy> {
         self.settings.compaction.unwrap_or_default().policy()
@@ -381,7 +386,7 @@ impl Config {
         self.home.as_deref()
     }
 
-    /// Whether this project is one of the trusted ones, or lies in one.
+    /// Whether this project is a trusted one, or lies inside of one.
     #[must_use]
     pub fn is_trusted_project(&self, project: &Path) -> bool {
         paths::is_trusted(project, &self.trusted_projects)
@@ -393,13 +398,13 @@ impl Config {
         &self.settings.mcp
     }
 
-    /// What clients of the server may name.
+    /// What clients of the server may name, with `~` expanded.
     #[must_use]
     pub fn serve(&self) -> ServeSettings {
         let mut serve = self.settings.serve.clone();
         let files = serve.certificate.iter_mut().chain(&mut serve.private_key);
         for path in serve.skills.values_mut().chain(files) {
-            // It was checked when the layers were merged.
+            // The paths were checked when the layers were merged.
             *path = paths::expand(path, self.home.as_deref()).unwrap_or_else(|_| path.clone());
         }
         serve
@@ -413,7 +418,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// The defaults of the specification, without any environment.
+    /// The defaults of the specification. Does not read the environment.
     fn default() -> Self {
         Self {
             settings: Settings::default(),

@@ -17,17 +17,17 @@ use crate::config::sections::sandbox::ExecutorKind;
 use crate::config::sections::serve::ServeSettings;
 use crate::config::sections::skills::SkillSettings;
 
-/// The longest time that a setting can give, so that arithmetic on it never overflows: a year.
+/// The longest duration of a setting: a year. With this limit, arithmetic on it never overflows.
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The version of the Messages API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ApiProfile {
-    /// Version `2023-06-01`, with the key in a header of its own. It is known to be live.
+    /// Version `2023-06-01`, with the key in a header of its own. The service is known to support it.
     #[default]
     Beta,
-    /// Version `2026-10-21`, the key as a bearer token.
+    /// Version `2026-10-21`, with the key as a bearer token.
     Current,
 }
 
@@ -43,47 +43,48 @@ impl FromStr for ApiProfile {
     }
 }
 
-/// One layer of settings. A `None` is left to the layer below.
+/// One layer of settings. A `None` leaves the choice to the layer below.
 ///
 /// Paths may begin with `~`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
-    /// Folders of skills, instead of the default scopes; the first wins where names collide.
+    /// Folders of skills, instead of the default scopes. If two skills have the same name, the one in the earlier folder
+    /// is used.
     pub skill_paths: Option<Vec<PathBuf>>,
     /// Project folders whose own skills may be loaded.
     pub trusted_projects: Option<Vec<PathBuf>>,
     /// The kind of sandbox that runs the tools.
     pub executor: Option<ExecutorKind>,
-    /// The image that containers are made of.
+    /// The image of containers.
     pub image: Option<String>,
     /// The runtime that runs containers, such as `runsc`.
     pub runtime: Option<String>,
-    /// The user of commands in containers, instead of the workspace's owner.
+    /// The user that runs commands in containers, instead of the workspace's owner.
     pub container_user: Option<String>,
-    /// Further folders of this machine in containers: `HOST:TARGET`, or `HOST:TARGET:rw` to write them.
+    /// Additional folders of this machine in containers: `HOST:TARGET`, or `HOST:TARGET:rw` if commands may write them.
     pub volumes: Option<Vec<String>>,
     /// The address of the container engine: `unix:///path/to/socket`, `tcp://host:port`.
     pub engine: Option<String>,
     /// The timeout of a tool call.
     pub tool_timeout: Option<Duration>,
-    /// How often the model may be called for one message.
+    /// The most model calls for one message.
     pub max_iterations: Option<u32>,
-    /// What a sandbox may reach of the network.
+    /// Which hosts a sandbox may reach.
     pub network: Option<NetworkPolicy>,
-    /// The private addresses that sandboxes may reach, by hosts that their network permits.
+    /// The private addresses that sandboxes may reach, at hosts that their network policy permits.
     pub private_addresses: Option<Vec<AddressRange>>,
-    /// Folders that tools may read and write beside the workspace.
+    /// Folders that tools may read and write, in addition to the workspace.
     pub allowed_paths: Option<Vec<PathBuf>>,
-    /// The data folder: sandboxes' folders, and the store of their contents.
+    /// The data folder: the folders of sandboxes, and the store of their contents.
     pub data: Option<PathBuf>,
     /// The memory limit in bytes for all processes of a sandbox together. It is an error if the machine cannot
     /// enforce it.
     pub memory: Option<u64>,
     /// How many processors a sandbox may use. It is an error if the machine cannot enforce it.
     pub cpus: Option<f64>,
-    /// Who enforces the workspace's disk limit. It is an error if the kernel is asked and cannot.
+    /// Which party enforces the workspace's disk limit. It is an error if the kernel is to enforce it and cannot.
     pub disk_limit: Option<DiskLimit>,
-    /// What a sandbox must enforce. A layer can only add to the requirements of the lower ones.
+    /// What a sandbox must enforce. A layer can add requirements, but not remove those of the lower layers.
     pub floor: Option<Isolation>,
     /// The model of sessions that name none.
     pub model: Option<String>,
@@ -103,9 +104,9 @@ pub struct Settings {
     pub skills: Option<SkillSettings>,
     /// The artifacts of sessions; each setting is merged over that of the lower layer.
     pub artifacts: Option<ArtifactSettings>,
-    /// The configured models by name. A name in several layers is that of the uppermost.
+    /// The configured models by name. If several layers have the same name, the uppermost layer's model is used.
     pub models: BTreeMap<String, ModelSettings>,
-    /// The MCP servers by name. A name in several layers is that of the uppermost.
+    /// The MCP servers by name. If several layers have the same name, the uppermost layer's server is used.
     pub mcp: BTreeMap<String, McpServerSpec>,
     /// What clients of the server may name; merged over that of the lower layer.
     pub serve: ServeSettings,

@@ -1,11 +1,11 @@
 //! Every environment variable that Conjure knows, with its meaning.
 
-/// One environment variable: its name and what it means.
+/// One environment variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// What it means, in one sentence.
+    /// The meaning of the variable, in one sentence.
     pub meaning: &'static str,
 }
 
@@ -124,7 +124,7 @@ pub(super) const NOTIFY_SOCKET: Variable = variable(
 pub(super) const RUNTIME_DIR: Variable =
     variable("XDG_RUNTIME_DIR", "Where the sockets of a rootless Docker or Podman are looked for.");
 
-/// Every variable that Conjure reads, with its meaning, in the order in which they are documented.
+/// Every variable that Conjure reads, in the order of the documentation.
 pub const VARIABLES: &[Variable] = &[
     CONFIG,
     SKILL_PATHS,
@@ -166,5 +166,5 @@ pub const VARIABLES: &[Variable] = &[
     NOTIFY_SOCKET,
 ];
 
-/// The variables of the keys of model services that need no configuration.
+/// The key variables of model services that need no configuration.
 pub const MODEL_KEYS: [&str; 3] = [API_KEY.name, OPENAI_KEY.name, GEMINI_KEY.name];

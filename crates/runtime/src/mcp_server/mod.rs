@@ -1,4 +1,4 @@
-//! What clients of the MCP server are given: the tools of a sandbox, and agents. The server itself is in `conjure-mcp`.
+//! What the MCP server offers to its clients: the tools of a sandbox, and agents. The server itself is in `conjure-mcp`.
 
 mod sandbox_tools;
 mod session_agents;

@@ -1,6 +1,8 @@
-//! The tools of one sandbox for one client. The first call opens the sandbox. One that ended is replaced by the next call, whose result says so.
+//! The tools of one client's sandbox.
 //!
-//! State, in memory: the sandbox, and how many calls run in it. A crash of the process ends the sandbox.
+//! The first call opens the sandbox. If the sandbox has ended, the next call opens a new one, and its result says so.
+//!
+//! State, in memory: the sandbox, and the number of running calls. A crash of the process ends the sandbox.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,14 +15,14 @@ use futures_util::future::BoxFuture;
 use crate::conversation::execute;
 use crate::workbench::Workbench;
 
-/// Opens the sandbox of a client, or says why there is none.
+/// Opens the sandbox of a client. The error is the reason why that failed.
 pub type OpenWorkbench = Box<dyn Fn() -> BoxFuture<'static, Result<Workbench, String>> + Send + Sync>;
 
-/// What the client reads after its sandbox was lost.
+/// The note for the client after its sandbox was lost.
 const LOST: &str =
     "Note: the sandbox was lost, and this call ran in a new one. Files outside of a kept workspace are gone.";
 
-/// What the client reads after its sandbox was closed.
+/// The note for the client after its idle sandbox was closed.
 const IDLE: &str =
     "Note: nobody used the sandbox, so it was ended. This call ran in a new one, without the former files.";
 
@@ -30,23 +32,24 @@ pub struct SandboxTools {
     definitions: Arc<[ToolDefinition]>,
     idle_timeout: Duration,
     sandbox: Mutex<ClientSandbox>,
-    /// Held while a sandbox is created.
+    /// Locked while a sandbox is created.
     opening: tokio::sync::Mutex<()>,
 }
 
 struct ClientSandbox {
     current: Option<Arc<Workbench>>,
-    /// What the next result says of the sandbox before.
+    /// The note about the former sandbox for the next result.
     note: Option<&'static str>,
-    /// No sandbox is opened any more.
+    /// Whether the sandbox is closed for good.
     is_closed: bool,
     calls: usize,
-    /// When it counts as idle, if no call runs.
+    /// The time at which the sandbox is idle, if no call runs.
     idle_at: Deadline,
 }
 
 impl SandboxTools {
-    /// The tools with these definitions in sandboxes that are opened so. A sandbox is idle after a time without calls.
+    /// Creates tools with these definitions. `open` opens a sandbox when one is needed. A sandbox is idle if no call runs
+    /// in it for `idle_timeout`.
     #[must_use]
     pub fn new(definitions: Arc<[ToolDefinition]>, idle_timeout: Duration, open: OpenWorkbench) -> Self {
         let sandbox = ClientSandbox {
@@ -60,7 +63,7 @@ impl SandboxTools {
         Self { open, definitions, idle_timeout, sandbox, opening }
     }
 
-    /// Has the first calls run in this sandbox.
+    /// Sets an open sandbox, in which the first calls run.
     #[must_use]
     pub fn with_sandbox(self, workbench: Workbench) -> Self {
         lock(&self.sandbox).current = Some(Arc::new(workbench));
@@ -109,7 +112,7 @@ impl SandboxTools {
         }
     }
 
-    /// Ends the sandbox and everything in it, for good.
+    /// Ends the sandbox and everything in it. Later calls fail.
     pub async fn close(&self) {
         let current = {
             let mut sandbox = lock(&self.sandbox);
@@ -121,7 +124,7 @@ impl SandboxTools {
         }
     }
 
-    /// Runs the calls in one sandbox, until one fails. The result is that of the last one that ran.
+    /// Runs the calls in one sandbox, and stops at the first that fails. Returns the result of the last call that ran.
     async fn run(&self, calls: &[ToolCall]) -> ToolResult {
         let _counted = RunningCall::begin(self);
         let id = calls.first().map(|call| call.id.clone()).unwrap_or_else(|| CallId::new("none"));
@@ -150,7 +153,7 @@ impl SandboxTools {
     }
 }
 
-/// Counts a call while it runs.
+/// Counts a running call until it is dropped.
 struct RunningCall<'t>(&'t SandboxTools);
 
 impl<'t> RunningCall<'t> {

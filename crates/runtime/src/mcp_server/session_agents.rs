@@ -1,4 +1,4 @@
-//! Agents of `run_agent`: each prompt is a session of its own.
+//! The agents of the tool `run_agent`. Each prompt runs in a session of its own.
 
 use conjure_actors::session::{Session, TurnEvent, Update};
 use conjure_base::TenantId;
@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Runtime, SessionSpec};
 
-/// The first instructions of an agent.
+/// The base prompt of an agent.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools. Another program has given you one task, and reads your last message as the \
                            result. Nobody can answer questions.";
 
-/// What the model is told of a call that a person would have to allow.
+/// The reason that the model gets if a call needs a person's approval.
 const NOBODY: &str = "this call needs a person's approval, and nobody can be asked here";
 
 /// Runs a session of a tenant for each prompt.
@@ -27,13 +27,13 @@ pub struct SessionAgents {
 }
 
 impl SessionAgents {
-    /// Agents of this tenant with this model, or with that of sessions without a model.
+    /// Runs agents of this tenant with this model. Without one, they have the model of sessions that name none.
     #[must_use]
     pub const fn new(runtime: Runtime, tenant: TenantId, model: Option<String>) -> Self {
         Self { runtime, tenant, model, mcp_servers: Vec::new() }
     }
 
-    /// Gives the agents the tools of these configured MCP servers. They have none by default.
+    /// Gives the agents the tools of these configured MCP servers. By default they have no MCP servers.
     #[must_use]
     pub fn mcp_servers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.mcp_servers = names.into_iter().map(Into::into).collect();
@@ -65,7 +65,7 @@ impl SessionAgents {
             let event = tokio::select! {
                 biased;
                 () = cancel.cancelled() => {
-                    // What the session has done so far stays; it can be looked at by its id.
+                    // The session stays, with what it has done so far. The user can inspect it by its id.
                     let _ = session.interrupt().await;
                     return Err(format!("the agent was stopped; its session is {}", session.id()));
                 }
@@ -111,7 +111,7 @@ impl SessionAgents {
     }
 }
 
-/// Ends the turn of an agent whose caller is gone.
+/// Interrupts the turn of an agent if the future of its caller is dropped.
 struct InterruptOnDrop<'a> {
     runtime: &'a Runtime,
     /// `None` once the turn has ended.
@@ -122,13 +122,13 @@ impl Drop for InterruptOnDrop<'_> {
     fn drop(&mut self) {
         let Some(session) = self.session.cloned() else { return };
         self.runtime.spawn_in_background(async move {
-            // Where it cannot be recorded, the runtime is about to end.
+            // If the interrupt cannot be recorded, the runtime is about to end.
             let _ = session.interrupt().await;
         });
     }
 }
 
-/// The calls that wait for a person.
+/// The calls that wait for a decision or input of a person.
 fn waiting_calls(event: &SessionEvent) -> &[EventId] {
     match &event.kind {
         SessionEventKind::SessionStatusIdle {
@@ -139,7 +139,7 @@ fn waiting_calls(event: &SessionEvent) -> &[EventId] {
     }
 }
 
-/// What an event tells of the progress.
+/// The progress message for an event, if it has one.
 fn step(event: &SessionEvent) -> Option<String> {
     match &event.kind {
         SessionEventKind::AgentToolUse { name, .. } => Some(format!("calls `{name}`")),

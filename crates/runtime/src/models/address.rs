@@ -1,11 +1,11 @@
-//! Addresses of model services: which vendor they belong to, and how they are shown.
+//! Addresses of model services: comparing them, and showing them without secrets.
 
-/// Whether two addresses are of the same server.
+/// Whether two addresses belong to the same server.
 pub(super) fn same_server(one: &str, other: &str) -> bool {
     origin(one).eq_ignore_ascii_case(origin(other))
 }
 
-/// The address without user name, password, query and fragment, which may hold secrets.
+/// The address without user name, password, query and fragment, because these may hold secrets.
 pub(super) fn printable_address(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     match url.split_once("://") {
@@ -25,8 +25,8 @@ fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-/// The address of Ollama's OpenAI-compatible API. `OLLAMA_HOST` is a host, a port or both, with or without a scheme; a server
-/// that listens on every interface is reached on loopback.
+/// The address of Ollama's OpenAI-compatible API. `OLLAMA_HOST` is a host, a port or both, with or without a scheme. If
+/// the server listens on every interface, the loopback address is used.
 pub(super) fn ollama_url(host: &str) -> Option<String> {
     let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));

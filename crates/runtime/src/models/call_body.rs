@@ -1,4 +1,4 @@
-//! Writes the settings of a call into those of a model, in the words of its API.
+//! Translates the settings of a call to the settings of a model, in the terms of the model's API.
 
 use conjure_conversation::ModelApi;
 use serde_json::{Map, Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 use crate::config::ModelSettings;
 use crate::models::call_settings::{CallSettings, ToolChoice};
 
-/// The longest name of a tool that a choice can have; longer names are shortened by the clients of other APIs.
+/// The longest tool name of a tool choice. The clients of other APIs shorten longer names.
 const MAX_TOOL_NAME: usize = 64;
 
 impl CallSettings {
-    /// Writes them into the settings of a model.
+    /// Writes these settings into the settings of a model.
     ///
     /// # Errors
-    /// What the API of the model lacks, as text.
+    /// The setting that the API of the model lacks, as text.
     pub(crate) fn apply(&self, settings: &mut ModelSettings) -> Result<(), String> {
         if let ToolChoice::Tool(name) = &self.tool_choice {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -57,7 +57,7 @@ impl CallSettings {
             ToolChoice::None => json!({"type": "none"}),
             ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
         };
-        // The settings would write a choice of their own.
+        // The settings of the model would write a tool choice of their own.
         let configured = settings.parallel_tool_calls.take() == Some(false);
         if self.tool_choice != ToolChoice::None && (self.disable_parallel_tool_use || configured) {
             choice["disable_parallel_tool_use"] = true.into();
@@ -132,7 +132,7 @@ impl CallSettings {
         Ok(())
     }
 
-    /// The choice as both of OpenAI's APIs have it, but for a tool's name.
+    /// The tool choice in the form that both of OpenAI's APIs share. `tool` writes the name of a single tool.
     fn choice_of_openai(&self, tool: impl Fn(&str) -> Value) -> Option<Value> {
         match &self.tool_choice {
             ToolChoice::Auto => None,
@@ -159,7 +159,7 @@ fn set_list(body: &mut Map<String, Value>, name: &str, values: &[String]) {
     }
 }
 
-/// Edits the object of this name, which the configuration may have begun. One that stays empty is left out.
+/// Edits the object of this name. The configuration may have set members of it. Removes the object if it stays empty.
 fn edit_object(body: &mut Map<String, Value>, name: &str, edit: impl FnOnce(&mut Map<String, Value>)) {
     let mut members = match body.shift_remove(name) {
         Some(Value::Object(members)) => members,

@@ -1,29 +1,29 @@
-//! [`CallSettings`]: how a model is to answer one call that no session records.
+//! [`CallSettings`]: settings for one model call that no session records.
 
 use serde_json::Value;
 
-/// How a model is to answer a call. What is not set, the configuration or its service decides.
+/// Settings for one model call. The configuration or the service decides what is not set.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CallSettings {
-    /// The most tokens of the answer.
+    /// The most tokens of the response.
     pub max_tokens: Option<u32>,
-    /// How random the answer is, from 0 to 1.
+    /// How random the response is, from 0 to 1.
     pub temperature: Option<f64>,
-    /// The part of the likeliest tokens that are drawn from, from 0 to 1.
+    /// The share of the most likely tokens from which the service samples, from 0 to 1.
     pub top_p: Option<f64>,
-    /// How many of the likeliest tokens are drawn from.
+    /// The number of the most likely tokens from which the service samples.
     pub top_k: Option<u32>,
-    /// Texts that end the answer.
+    /// Texts that end the response.
     pub stop_sequences: Vec<String>,
     /// Whether the model calls tools.
     pub tool_choice: ToolChoice,
-    /// Whether an answer has one call at most.
+    /// Whether a response may contain one tool call at most.
     pub disable_parallel_tool_use: bool,
-    /// How hard the model works, such as `high`. Without effect where the API has no such setting.
+    /// How much effort the model makes, such as `high`. APIs without such a setting ignore it.
     pub effort: Option<String>,
-    /// Whether output is generated faster, at a higher price. Without effect where the API has no such setting.
+    /// Whether output is generated faster, at a higher price. APIs without such a setting ignore it.
     pub fast: bool,
-    /// The JSON Schema that the answer's text fits.
+    /// The JSON Schema for the text of the response.
     pub output_schema: Option<Value>,
 }
 
@@ -33,16 +33,17 @@ pub enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// It calls one tool or several.
+    /// The model calls one or several tools.
     Any,
-    /// It calls none.
+    /// The model calls no tool.
     None,
-    /// It calls the tool of this name.
+    /// The model calls the tool of this name.
     Tool(String),
 }
 
 impl CallSettings {
-    /// The first setting, besides the number of tokens and those that may be without effect, that a model of the embedder cannot be told.
+    /// The first setting here that a model of the embedder cannot apply. Does not check the number of tokens, nor settings
+    /// that APIs may ignore.
     pub(crate) fn beyond_tokens(&self) -> Option<&'static str> {
         let settings = [
             ("temperature", self.temperature.is_some()),

@@ -1,4 +1,5 @@
-//! [`ModelClients`]: the clients of model services, one for each service and key, so that all their users share a rate limiter.
+//! [`ModelClients`]: the clients of model services. Each service and key has one client, so that all users of it share a
+//! rate limiter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,9 +29,10 @@ use crate::models::model_target::{KeyVariable, ModelTarget};
 #[derive(Clone, Default)]
 pub struct ModelClients(Arc<Mutex<BTreeMap<Digest, CachedClient>>>);
 
-/// A client that is shared.
+/// A shared client.
 struct CachedClient {
-    /// Its key, if that is one of the Messages API: tenants may have their own, and give them up.
+    /// The digest of its key, if that is the usual key of the Messages API. Tenants may have such keys of their own, and
+    /// give them up.
     tenant_key: Option<Digest>,
     client: ServiceClient,
 }
@@ -50,7 +52,7 @@ impl ServiceClient {
     /// The client, if its service may list the contexts of its models.
     fn http_client(&self) -> Option<HttpClient> {
         match self {
-            // Servers that speak the Messages API do not say.
+            // Servers that speak the Messages API do not list them.
             #[cfg(feature = "anthropic")]
             Self::Messages(_) => None,
             Self::Http(client) => Some(client.clone()),
@@ -58,23 +60,23 @@ impl ServiceClient {
     }
 }
 
-/// A model that can be called, and what the embedder must know of it.
+/// A model that can be called, with the facts that the embedder needs about it.
 #[derive(Clone)]
 pub struct ConnectedModel {
     /// The model, with its fallbacks.
     pub model: Arc<dyn Model>,
     /// The service behind it.
     pub target: ModelTarget,
-    /// Its keys and secret headers by name, to be redacted.
+    /// Its keys and secret headers by name. They must be redacted.
     pub secrets: BTreeMap<String, String>,
     clients: Vec<ServiceClient>,
 }
 
 impl ModelClients {
-    /// Connects the model of this name with the keys of this environment. Nothing is sent.
+    /// Connects the model of this name with the keys of this environment. Sends no request.
     ///
     /// # Errors
-    /// If no service answers for the name, if a key is missing, or if the configuration cannot be used.
+    /// If no service belongs to the name, if a key is missing, or if the configuration cannot be used.
     pub fn connect(
         &self,
         name: &str,
@@ -86,7 +88,8 @@ impl ModelClients {
         self.connect_target(target, config, environment, &keys, &CallSettings::default())
     }
 
-    /// Connects a target and its fallbacks, for calls with these settings. `keys` gives the key of a variable.
+    /// Connects a target and its fallbacks for calls with these settings. `keys` returns the key in an environment
+    /// variable.
     pub(crate) fn connect_target(
         &self,
         target: ModelTarget,
@@ -101,7 +104,7 @@ impl ModelClients {
             let target = ModelTarget::of_name(name, config, environment)?;
             let other = match self.connect_one(target, config, keys, call) {
                 Ok(other) => other,
-                // Without its key it is no help, and no harm either.
+                // A fallback without its key cannot be used. The others still can.
                 Err(error @ ConnectError::NoKey { .. }) => {
                     tracing::warn!("a fallback is left out: {error}");
                     continue;
@@ -153,18 +156,18 @@ impl ModelClients {
         };
         let mut secrets: BTreeMap<_, _> = target.settings.secret_headers().collect();
         secrets.extend(key.map(|(variable, key)| (variable, key.expose_secret().to_owned())));
-        // Where the service compacts by itself, nobody else does.
+        // If the service compacts by itself, Conjure must not. So the model gets no known context.
         let compacts_itself = target.api() == ModelApi::Messages && config.service_compaction().is_some();
         let model = if compacts_itself { model } else { with_context(model, &target, client.http_client()) };
         Ok(ConnectedModel { model, target, secrets, clients: vec![client] })
     }
 }
 
-/// The beta that a request for faster output must name at some models.
+/// The beta header that some models require in requests for faster output.
 #[cfg(feature = "anthropic")]
 const FAST_BETA: &str = "fast-mode-2026-02-01";
 
-/// A model, and the client that it uses.
+/// A model with the client that it uses.
 type ModelAndClient = (Arc<dyn Model>, ServiceClient);
 
 impl ModelClients {
@@ -188,7 +191,7 @@ impl ModelClients {
         key: NamedKey<'_>,
     ) -> Result<conjure_anthropic::Client, conjure_anthropic::ConfigError> {
         let id = client_id(target, config, key);
-        // Held while the client is made, so that two sessions at the same time share one.
+        // The lock is held while the client is created, so that two concurrent sessions share one.
         let mut clients = lock(&self.0);
         if let Some(CachedClient { client: ServiceClient::Messages(client), .. }) = clients.get(&id) {
             return Ok(client.clone());
@@ -203,12 +206,13 @@ impl ModelClients {
         Ok(client)
     }
 
-    /// Removes the clients of keys that nobody has any more. Those of the embedder's own keys and of no key stay, and so do clients in use.
+    /// Removes the cached clients whose tenant key is not in `used`. Clients without a tenant key stay. A removed client
+    /// still works for its current users.
     pub(crate) fn retain_used(&self, used: &BTreeSet<Digest>) {
         lock(&self.0).retain(|_, cached| cached.tenant_key.is_none_or(|key| used.contains(&key)));
     }
 
-    /// How many clients there are.
+    /// The number of cached clients.
     #[cfg(all(test, feature = "anthropic"))]
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
@@ -302,7 +306,7 @@ impl ModelClients {
         header: KeyHeader,
     ) -> Result<HttpClient, ConnectError> {
         let id = client_id(target, config, key);
-        // As for the Messages API.
+        // The lock is held while the client is created, as for the Messages API.
         let mut clients = lock(&self.0);
         if let Some(known) = clients.get(&id).and_then(|known| known.client.http_client()) {
             return Ok(known);
@@ -320,7 +324,7 @@ impl ModelClients {
     }
 }
 
-/// Whether one response may call several tools.
+/// Whether one response may contain several tool calls.
 #[cfg(feature = "openai")]
 const fn parallel_tool_calls(settings: &ModelSettings) -> conjure_openai::ParallelToolCalls {
     use conjure_openai::ParallelToolCalls;
@@ -335,7 +339,7 @@ fn unusable(error: HttpConfigError, key: NamedKey<'_>) -> ConnectError {
     ConnectError::Http { error, variable: key.map(|(variable, _)| variable.clone()) }
 }
 
-/// The feature with the client of an API.
+/// The feature of this crate that contains the client of an API.
 const fn feature_of(api: ModelApi) -> &'static str {
     match api {
         ModelApi::Messages => "anthropic",
@@ -345,7 +349,7 @@ const fn feature_of(api: ModelApi) -> &'static str {
     }
 }
 
-/// The options that every API has.
+/// The options that all APIs share.
 #[cfg(any(feature = "openai", feature = "gemini"))]
 trait CommonOptions: Sized {
     fn limited(self, max_tokens: u32) -> Self;
@@ -371,7 +375,7 @@ common_options!(conjure_openai::ChatOptions, conjure_openai::ResponsesOptions);
 #[cfg(feature = "gemini")]
 common_options!(conjure_gemini::GeminiOptions);
 
-/// Options as the model's settings say.
+/// Applies the model's settings to the options.
 #[cfg(any(feature = "openai", feature = "gemini"))]
 fn configured<O: CommonOptions>(
     options: O,
@@ -391,10 +395,10 @@ fn configured<O: CommonOptions>(
 }
 
 impl ConnectedModel {
-    /// The models that the service lists. It is asked once, for at most this long.
+    /// The models that the service lists. Makes one request, with this timeout.
     ///
     /// # Errors
-    /// If the service cannot be reached, or has no list.
+    /// If the service cannot be reached, or lists no models.
     pub async fn list(&self, timeout: Duration) -> Result<Vec<ListedModel>, ModelError> {
         match self.clients.first() {
             #[cfg(feature = "anthropic")]
@@ -415,7 +419,7 @@ impl ConnectedModel {
         }
     }
 
-    /// The models that answered and have no known price, so that they count as free.
+    /// The models that have responded and have no known price. Their calls count as free.
     #[must_use]
     pub fn models_without_price(&self) -> Vec<String> {
         let names = self.clients.iter().flat_map(|client| match client {

@@ -8,10 +8,10 @@ use crate::models::model_target::ModelTargetError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No service answers for the name.
+    /// No service belongs to the name.
     #[error(transparent)]
     Target(#[from] ModelTargetError),
-    /// The service needs a key, and there is none.
+    /// The service needs a key, but its variable is not set.
     #[error("the model `{model}` needs a key, and `{variable}` is not set")]
     NoKey {
         /// The model.

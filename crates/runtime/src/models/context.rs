@@ -1,4 +1,4 @@
-//! [`ModelWithContext`]: a model whose context is known, or is asked for.
+//! [`ModelWithContext`]: a model with the size of its context, which is known or requested from its server.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,26 +9,26 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use crate::models::model_target::{KeyVariable, ModelTarget};
 
-/// How long the server has to answer before the first call is made without its answer.
+/// How long the first call waits for the server's list of models.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A model, and the tokens that its context holds.
+/// A model with the size of its context in tokens.
 pub(super) struct ModelWithContext {
     model: Arc<dyn Model>,
     tokens: Arc<OnceLock<Option<u64>>>,
-    /// Asks the server, before the first call.
+    /// Asks the server for the size before the first call.
     server: Option<ContextQuery>,
 }
 
-/// The server that knows the context of a model.
+/// The server that lists the context of a model.
 #[derive(Clone)]
 struct ContextQuery {
     client: HttpClient,
     model: String,
 }
 
-/// The model of a target with its context: the configured one, else that of the table of known models. A server of one's own lists its
-/// models with their contexts, and is asked before the first call.
+/// Adds the size of the context to a model: the configured size, else that of the table of known models. If neither
+/// exists and the server requires no key, the server's list of models is requested before the first call.
 pub(super) fn with_context(
     model: Arc<dyn Model>,
     target: &ModelTarget,
@@ -50,7 +50,7 @@ pub(super) fn with_context(
 }
 
 impl ContextQuery {
-    /// The context that the server lists for the model, or for its only model. `None` if it does not say.
+    /// The context that the server lists for the model, or for its only model. `None` if it lists none.
     async fn ask(&self) -> Option<u64> {
         let listed = self.client.list_models(&["models"], LIST_TIMEOUT).await.ok()?;
         let own = listed.iter().find(|listed| listed.id == self.model);
@@ -66,7 +66,7 @@ impl Model for ModelWithContext {
         let (model, tokens) = (Arc::clone(&self.model), Arc::clone(&self.tokens));
         let asked = async move {
             let context = server.ask().await;
-            // Another call may have asked at the same time, and was told the same.
+            // A concurrent call may have set the same value already.
             let _ = tokens.set(context);
             model.stream(request)
         };

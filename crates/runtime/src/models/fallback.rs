@@ -1,4 +1,4 @@
-//! [`FallbackModel`]: a model that others stand in for when its service is overloaded or cannot be reached.
+//! [`FallbackModel`]: a model with substitutes for the case that its service is overloaded or cannot be reached.
 
 use std::sync::Arc;
 
@@ -8,30 +8,31 @@ use conjure_conversation::{
 };
 use futures_util::{StreamExt as _, stream};
 
-/// Models that are tried in order. The next one is called only if the failed one has shown nothing, and only for failures of its
-/// service: a limit, an overload, a broken connection. The response names the model that answered.
+/// Models that are tried in order. The next model is called only if the failed one has produced no output, and only after
+/// a failure of its service: a rate limit, an overload, a broken connection. The response names the model that produced
+/// it.
 pub(crate) struct FallbackModel {
     first: Arc<dyn Model>,
     others: Vec<Arc<dyn Model>>,
 }
 
 impl FallbackModel {
-    /// `first`, and those that stand in for it, in order.
+    /// A model that tries `first`, then `others` in order.
     pub(crate) const fn new(first: Arc<dyn Model>, others: Vec<Arc<dyn Model>>) -> Self {
         Self { first, others }
     }
 }
 
-/// A call that is under way.
+/// A running call.
 struct FallbackCall {
     current: ModelStream,
     request: Request,
-    /// The models that were not tried, the next one last.
+    /// The models that were not tried yet. The next one is the last.
     left: Vec<Arc<dyn Model>>,
     output: OutputState,
 }
 
-/// Whether the caller has seen something of a response.
+/// Whether the caller has received output of a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OutputState {
     None,
@@ -42,7 +43,7 @@ impl Model for FallbackModel {
     fn stream(&self, request: Request) -> ModelStream {
         let call = FallbackCall {
             current: self.first.stream(request.clone()),
-            // A model that may have had effects is not stood in for: the others would have them again.
+            // If the call may have had side effects, no other model is tried: it would repeat them.
             left: match self.first.side_effects(&request) {
                 SideEffects::None => self.others.iter().rev().cloned().collect(),
                 SideEffects::Possible => Vec::new(),
@@ -79,7 +80,7 @@ impl Model for FallbackModel {
         self.first.hosted_files()
     }
 
-    /// The smallest context: whichever model answers must be able to read the history.
+    /// The smallest context of all models, because each of them must be able to read the history.
     fn context_tokens(&self) -> Option<u64> {
         let all = [&self.first].into_iter().chain(&self.others);
         all.filter_map(|model| model.context_tokens()).min()
@@ -90,7 +91,7 @@ impl Model for FallbackModel {
     }
 }
 
-/// Whether another service may well answer. What is wrong with the request or the key is not hidden.
+/// Whether another service may succeed. Errors in the request or the key are reported instead.
 const fn is_failure_of_service(error: &ModelError) -> bool {
     match &error.kind {
         ModelErrorKind::Api(kind) => matches!(

@@ -1,4 +1,4 @@
-//! How a model service is reached over HTTP, as its settings say: address, headers, timeouts, prices.
+//! The HTTP settings of a model service: address, headers, timeouts, prices.
 
 use conjure_base::Digest;
 use conjure_model_http::{HttpConfig, ModelPrices, PlaintextPolicy, Prices, Timeouts, is_secret_header};
@@ -7,10 +7,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::config::{Config, ModelSettings};
 use crate::models::model_target::{KeyVariable, ModelTarget};
 
-/// A key with the name of its variable.
+/// A key with the name of its environment variable.
 pub(super) type NamedKey<'k> = Option<&'k (String, SecretString)>;
 
-/// How the service is reached. `http` has the header of the key.
+/// The HTTP configuration of a service. `http` already has the header of the key.
 pub(super) fn http_config(
     http: HttpConfig,
     target: &ModelTarget,
@@ -32,14 +32,15 @@ pub(super) fn http_config(
     headers.fold(http, |http, (name, value)| http.with_header(name, value.as_str().into()))
 }
 
-/// A base URL and the parameters of its query, such as `api-version` of Azure.
+/// Splits an address into its base URL and its query parameters, such as `api-version` of Azure.
 fn split_query(url: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((url, query)) = url.split_once('?') else { return (url, Vec::new()) };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     (url, pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect())
 }
 
-/// A server that is sent no secret may be reached over plain HTTP wherever its address says so. A secret travels so only to this machine.
+/// Whether plain HTTP is allowed. If the server gets no secret, it is allowed everywhere. A secret is sent over plain
+/// HTTP only to this machine.
 fn plaintext(settings: &ModelSettings, key: NamedKey<'_>) -> PlaintextPolicy {
     if key.is_none() && !settings.headers.iter().any(|(name, value)| is_secret_header(name, value)) {
         PlaintextPolicy::Anywhere
@@ -48,7 +49,7 @@ fn plaintext(settings: &ModelSettings, key: NamedKey<'_>) -> PlaintextPolicy {
     }
 }
 
-/// The timeouts as the configuration says. A fifth of the whole time may pass without a byte.
+/// The configured timeouts. The idle timeout is at least a fifth of the total timeout.
 pub(crate) fn timeouts(config: &Config) -> Timeouts {
     let timeouts = Timeouts::default();
     match config.model_timeout() {
@@ -60,7 +61,8 @@ pub(crate) fn timeouts(config: &Config) -> Timeouts {
     }
 }
 
-/// The timeouts of a service. A server of one's own may read a long prompt for minutes, and sends nothing meanwhile.
+/// The timeouts of a service. A server without a key is usually the user's own. It may read a long prompt for minutes and
+/// send nothing meanwhile, so only the total timeout applies.
 fn timeouts_of(target: &ModelTarget, config: &Config) -> Timeouts {
     let timeouts = timeouts(config);
     match target.key {
@@ -69,7 +71,7 @@ fn timeouts_of(target: &ModelTarget, config: &Config) -> Timeouts {
     }
 }
 
-/// The known prices, or the configured one for whatever model answers.
+/// The configured price, for whatever model responds. Without one, the known prices.
 fn prices(settings: &ModelSettings) -> Prices {
     match settings.price {
         None => Prices::default(),
@@ -87,7 +89,7 @@ pub(super) fn key_digest(key: NamedKey<'_>) -> Option<Digest> {
     key.map(|(_, key)| Digest::of_bytes(key.expose_secret().as_bytes()))
 }
 
-/// The identity of a client: all that its requests depend on beside the model and its options.
+/// The identity of a client: everything that its requests depend on, except the model and its options.
 pub(super) fn client_id(target: &ModelTarget, config: &Config, key: NamedKey<'_>) -> Digest {
     let settings = &target.settings;
     let digest = key_digest(key).map(|key| key.to_string());

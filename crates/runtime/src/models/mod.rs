@@ -1,4 +1,4 @@
-//! The models that a configuration and the environment name: which service answers for a name, and a client of it.
+//! The models that a configuration and the environment name: the service of each name, and a client of it.
 
 mod address;
 #[cfg(feature = "model-http")]

@@ -1,6 +1,6 @@
-//! [`ModelTarget`]: which service answers for the name of a model, and how it is reached.
+//! [`ModelTarget`]: which service a model name belongs to, and how to reach it.
 //!
-//! A name is one of the configuration's (`[models.NAME]`), or `VENDOR:NAME`, or a name of the Messages API.
+//! A name is a configured one (`[models.NAME]`), or `VENDOR:NAME`, or a name of the Messages API.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,16 +11,16 @@ use conjure_skill::closest_match;
 use crate::config::{Config, MODEL_KEYS, ModelSettings, ProcessEnv};
 use crate::models::address::{ollama_url, printable_address, same_server};
 
-/// The address of OpenAI.
+/// The base URL of OpenAI.
 const OPENAI: &str = "https://api.openai.com/v1";
-/// The address of Gemini; the version of the API is part of it.
+/// The base URL of Gemini. It contains the version of the API.
 const GEMINI: &str = "https://generativelanguage.googleapis.com/v1";
-/// Where Ollama listens.
+/// The host and port where Ollama listens by default.
 const OLLAMA_HOST: &str = "127.0.0.1:11434";
-/// The address of the Messages API.
+/// The base URL of the Messages API.
 const ANTHROPIC: &str = "https://api.anthropic.com";
 
-/// A service that has a name of its own, so that `VENDOR:NAME` needs no configuration.
+/// A service with a known vendor name. `VENDOR:NAME` needs no configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Vendor {
     Anthropic,
@@ -36,19 +36,19 @@ const VENDORS: [(&str, Vendor); 4] = [
     ("ollama", Vendor::Ollama),
 ];
 
-/// The service behind a model's name, and how it is reached. The key itself is not in it, only the name of its variable.
+/// The service behind a model name, and how to reach it. It contains the name of the key's variable, but not the key.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModelTarget {
-    /// The name that was asked for; sessions record it.
+    /// The requested name. Sessions record it.
     pub name: String,
     /// The service's name of the model.
     pub model: String,
     /// The address of the service.
     pub base_url: String,
-    /// The key that the service is sent.
+    /// The source of the key for the service.
     pub key: KeyVariable,
-    /// How the configuration wants it called. `api` says which API is spoken.
+    /// The configured settings. `api` is the API of the service.
     pub settings: ModelSettings,
 }
 
@@ -57,39 +57,40 @@ pub struct ModelTarget {
 pub enum KeyVariable {
     /// No key is sent.
     None,
-    /// The service has no answer without the key in this environment variable.
+    /// The service needs the key in this environment variable.
     Required(String),
-    /// The key in this variable is sent if it is set.
+    /// The key in this environment variable is sent if it is set.
     Optional(String),
 }
 
-/// Why no service answers for a name.
+/// The reason why no service belongs to a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelTargetError {
     /// The name is empty.
     #[error("the name of the model is empty")]
     Empty,
-    /// The name is only that of a vendor.
+    /// The name contains only a vendor.
     #[error("`{0}` names no model")]
     NoModel(String),
-    /// The name begins like `VENDOR:`, and there is no such vendor. It is not sent to Anthropic, which has no such names.
+    /// The name has the form `VENDOR:NAME`, but there is no such vendor. It is not sent to Anthropic, because the
+    /// Messages API has no such names.
     #[error("there is no model `{name}`: `{vendor}` is neither configured nor one of {}", vendor_names())]
     UnknownVendor {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// What stands before the colon.
+        /// The text before the colon.
         vendor: String,
-        /// The vendor that may have been meant.
+        /// The most similar vendor, if there is one.
         suggestion: Option<&'static str>,
     },
-    /// The variable `OLLAMA_HOST` is no address.
+    /// The variable `OLLAMA_HOST` is not a valid address.
     #[error("the environment variable OLLAMA_HOST cannot be used: `{0}` is not a host and a port")]
     OllamaHost(String),
 }
 
 impl ModelTarget {
-    /// Finds the service for this name: the configuration's own names win, then come `VENDOR:NAME`, then the Messages API.
+    /// Finds the service for this name. The configured names are tried first, then `VENDOR:NAME`, then the Messages API.
     ///
     /// # Errors
     /// If the name is empty, or a variable with an address cannot be used.
@@ -136,14 +137,14 @@ impl ModelTarget {
         };
         let usual = vendor.base_url(config, environment)?;
         let base_url = settings.base_url.clone().unwrap_or_else(|| usual.clone());
-        // The paths of the Messages API begin with `/v1` themselves.
+        // The paths of the Messages API already begin with `/v1`.
         let base_url = match (settings.api, base_url.trim_end_matches('/').strip_suffix("/v1")) {
             (ModelApi::Messages, Some(base_url)) => base_url.to_owned(),
             _ => base_url,
         };
         let key = match &settings.key_env {
             Some(variable) => KeyVariable::Required(variable.clone()),
-            // The vendor's key goes to the vendor alone, and to where its own variable points.
+            // The vendor's key is sent only to the vendor, and to the address in the vendor's own variable.
             None if same_server(&base_url, &usual) || same_server(&base_url, vendor.address()) => {
                 vendor.key(&base_url)
             }
@@ -158,7 +159,7 @@ impl ModelTarget {
         })
     }
 
-    /// The Messages API of Anthropic, as the configuration says where it is.
+    /// The Messages API of Anthropic, at the configured address.
     #[cfg(feature = "anthropic")]
     pub(crate) fn anthropic(config: &Config) -> Self {
         let base_url = config.base_url().unwrap_or(ANTHROPIC).to_owned();
@@ -171,14 +172,15 @@ impl ModelTarget {
         }
     }
 
-    /// Whether the name itself says which service answers: it is configured, or begins with a vendor.
+    /// Whether the name itself selects a service: it is configured, or begins with a vendor.
     #[cfg(feature = "model-http")]
     pub(crate) fn names_service(name: &str, config: &Config) -> bool {
         let vendor = || name.split_once(':').and_then(|(vendor, _)| find_vendor(vendor));
         config.models().contains_key(name) || vendor().is_some()
     }
 
-    /// All secrets that a request to a service may have, by name: the keys in the environment, and the secret ones of the configured headers.
+    /// All secrets that a request to a service may contain, by name: the keys in the environment, and the configured
+    /// headers that are secret.
     #[must_use]
     pub fn secrets(config: &Config, environment: &ProcessEnv) -> BTreeMap<String, String> {
         let configured = config.models().values().filter_map(|settings| settings.key_env.as_deref());
@@ -194,7 +196,7 @@ impl ModelTarget {
         printable_address(&self.base_url)
     }
 
-    /// The API that is spoken.
+    /// The API of the service.
     #[must_use]
     pub const fn api(&self) -> ModelApi {
         self.settings.api
@@ -202,11 +204,11 @@ impl ModelTarget {
 }
 
 impl Vendor {
-    /// How the vendor is called where nothing is configured.
+    /// The default settings for the vendor.
     fn settings(self, environment: &ProcessEnv) -> ModelSettings {
         ModelSettings::new(match self {
             Self::Anthropic => ModelApi::Messages,
-            // Only OpenAI itself is sure to have Responses.
+            // Only OpenAI itself certainly has the Responses API.
             Self::OpenAi
                 if environment.named("OPENAI_BASE_URL").is_none_or(|url| same_server(&url, OPENAI)) =>
             {

@@ -1,4 +1,4 @@
-//! Stands for the clients of services in a build that has none of them.
+//! The type [`ModelClients`] in a build without clients of model services.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use conjure_base::Digest;
 pub(crate) struct ModelClients(());
 
 impl ModelClients {
-    /// There is nothing to remove.
+    /// Does nothing.
     #[expect(clippy::unused_self, reason = "as the clients of the other builds")]
     pub(crate) const fn retain_used(&self, _: &BTreeSet<Digest>) {}
 }

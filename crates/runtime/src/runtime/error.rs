@@ -68,7 +68,7 @@ pub enum RuntimeError {
         "sessions cannot be recorded in `{}`: this build has no journal on the disk", path.display()
     )]
     NoJournal {
-        /// Where it would be.
+        /// The journal's path.
         path: PathBuf,
     },
     /// This version cannot read the session's record.
@@ -114,7 +114,7 @@ pub enum RuntimeError {
         /// The cause.
         source: SandboxError,
     },
-    /// A skill was edited since it was discovered, and cannot be used as it is now.
+    /// A skill was edited since it was discovered, and its current version cannot be used.
     #[error("the skill `{name}` in `{}` was edited since it was discovered, and cannot be used now: {reason}", path.display())]
     SkillChanged {
         /// Its name.
@@ -131,7 +131,7 @@ pub enum RuntimeError {
         name: String,
         /// The digest of its content.
         digest: Digest,
-        /// What happened to it.
+        /// What happened to it, for example `was changed`.
         what: &'static str,
         /// Where it should be.
         path: PathBuf,
@@ -166,7 +166,7 @@ pub enum RuntimeError {
         /// The model.
         model: String,
     },
-    /// The model does not say where the files of hosted skills are, so it is not known which key they would belong
+    /// The model does not say where the files of hosted skills are. So the runtime does not know which key they belong
     /// to.
     #[error("the model `{model}` does not say where the files of hosted skills are")]
     NoHostedFiles {
@@ -215,7 +215,7 @@ pub enum RuntimeError {
         /// Why.
         reason: String,
     },
-    /// The session needs values that were not recorded, because they are secret or may be.
+    /// The session needs values that its record does not have, because they are secret or may be.
     #[error("the session {session} needs {}, which {} not recorded", missing_names(missing), if count_missing(missing) == 1 { "is" } else { "are" })]
     MissingSecrets {
         /// The session.
@@ -231,7 +231,7 @@ pub enum RuntimeError {
         /// The reason.
         reason: String,
     },
-    /// The session cannot be forked there.
+    /// The session cannot be forked at this point.
     #[error("the session {session} cannot be forked: {reason}")]
     Fork {
         /// The session.
@@ -260,7 +260,7 @@ pub enum RuntimeError {
     /// The session has no sandbox.
     #[error("the session has no sandbox: {0}")]
     Sandbox(#[source] Error),
-    /// The runtime did not stop in time and was ended.
+    /// The runtime did not stop in time, and the rest was killed.
     #[error(transparent)]
     Shutdown(#[from] ShutdownError),
     /// An artifact of a new session could not be registered.
@@ -300,7 +300,7 @@ pub struct UnknownSkill {
 }
 
 impl RuntimeError {
-    /// How to mend it, if the message does not say so and it is known.
+    /// How to solve the problem, if a way is known and the message does not say it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -367,7 +367,7 @@ impl RuntimeError {
         }
     }
 
-    /// How long to wait before another attempt, if something was full.
+    /// How long to wait before another attempt, if a queue or a resource was full.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

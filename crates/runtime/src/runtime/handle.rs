@@ -70,23 +70,23 @@ pub struct Runtime {
 }
 
 pub(super) struct RuntimeInner {
-    /// The tracked operations; closed first.
+    /// The tracked tasks. Closed first at shutdown.
     pub(super) tasks: TaskSet,
     pub(super) tree: tree::SessionRuntime,
     pub(super) factory: RuntimeSessionFactory,
-    /// The notes of what is to be deleted at services.
+    /// The cleanup notes. They say what still has to be deleted at models' services.
     pub(super) notes: NoteStore,
     /// Closed after the actors.
     pub(super) storage: JournalStorage,
     #[cfg(feature = "vaults")]
     pub(super) vaults: Vaults,
-    /// Released last; `None`: no other process has the data.
+    /// Released last. `None` if no other process uses the data folder.
     pub(super) process_lock: Option<Arc<ProcessLock>>,
 }
 
 impl Runtime {
-    /// The registry of skills. The folders of the configuration are its catalog `default`. The embedder may register
-    /// more, for all tenants or for one.
+    /// The registry of skills. Its catalog `default` has the skill folders of the configuration. The embedder may
+    /// register more catalogs, for all tenants or for one.
     #[must_use]
     pub fn registry(&self) -> &CatalogRegistry {
         self.inner.tree.registry()
@@ -98,7 +98,7 @@ impl Runtime {
         self.inner.tree.maintenance()
     }
 
-    /// The tree of all actors, as it is now.
+    /// The current tree of all actors.
     #[must_use]
     pub fn tree(&self) -> ActorTree {
         self.inner.tree.tree()
@@ -127,14 +127,18 @@ impl Runtime {
         Ok(self.inner.tree.drain(deadline).await?)
     }
 
-    /// Runs something until the runtime shuts down. Nobody waits for it.
+    /// Runs `work` in the background. It is cancelled when the runtime shuts down, and no caller waits for it.
     #[cfg(feature = "mcp-server")]
     pub(crate) fn spawn_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.inner.tasks.spawn(work);
     }
 
-    /// Stops everything in order: it completes opening and deleting of sessions, interrupts running turns and records
-    /// their ends, ends sandboxes, and closes the journal last. May be called several times.
+    /// Stops the runtime in order. May be called several times. The runtime:
+    ///
+    /// - completes opens and deletes of sessions that have started
+    /// - interrupts running turns and records their ends
+    /// - ends sandboxes
+    /// - closes the journal last
     ///
     /// # Errors
     ///

@@ -25,12 +25,15 @@ pub(crate) const ADMISSION_TIMEOUT: Duration = Duration::from_secs(600);
 #[cfg(feature = "model-http")]
 const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
 
-/// The models that the embedder or a tenant added, and those of the services that a configuration, a key or the environment names.
+/// The models of a runtime or of one tenant, by name.
+///
+/// It has the models that the embedder or the tenant added. It also finds models of services that the configuration, a
+/// key or the environment names.
 #[derive(Clone, Default)]
 pub(crate) struct ModelRegistry {
     by_name: BTreeMap<String, Arc<dyn Model>>,
     pub(crate) default: Option<String>,
-    /// Has the keys of services.
+    /// The environment with the keys of services.
     environment: ProcessEnv,
     clients: ModelClients,
     #[cfg(feature = "anthropic")]
@@ -51,7 +54,7 @@ impl ModelRegistry {
         self.key = Some(key);
     }
 
-    /// Takes the keys of services from this environment.
+    /// Sets the environment from which the keys of services are read.
     pub(crate) fn set_environment(&mut self, environment: ProcessEnv) {
         self.environment = environment;
     }
@@ -63,7 +66,7 @@ impl ModelRegistry {
         secrets
     }
 
-    /// The key that was added, to be redacted by its name.
+    /// The key that was set, to be redacted under its name.
     pub(crate) fn own_key(&self) -> BTreeMap<String, String> {
         #[cfg(feature = "anthropic")]
         if let Some(key) = &self.key {
@@ -72,7 +75,7 @@ impl ModelRegistry {
         BTreeMap::new()
     }
 
-    /// Creates the client of the key, if there is one, and uses these clients for all services.
+    /// Creates the client for the key, if a key is set. Requests to all services use `clients` from now on.
     pub(crate) fn connect(&mut self, config: &Config, clients: &ModelClients) -> Result<(), RuntimeError> {
         self.clients = clients.clone();
         #[cfg(feature = "anthropic")]
@@ -86,7 +89,7 @@ impl ModelRegistry {
         Ok(())
     }
 
-    /// The digest of the key, if there is one.
+    /// The digest of the key, if a key is set.
     pub(crate) fn key_digest(&self) -> Option<Digest> {
         #[cfg(feature = "anthropic")]
         return self.key.as_ref().map(|key| Digest::of_bytes(key.expose_secret().as_bytes()));
@@ -94,14 +97,14 @@ impl ModelRegistry {
         None
     }
 
-    /// The client of the key, if there is one.
+    /// The client for the key, if a key is set.
     #[cfg(feature = "anthropic")]
     pub(crate) const fn client(&self) -> Option<&crate::anthropic::Client> {
         self.client.as_ref()
     }
 
-    /// The name of the model for a session that asks for this one, or for none. The tenant may have models of its
-    /// own.
+    /// The name of the model for a session that asks for `wanted`, or for no model. `own` is the tenant's registry, and
+    /// its default comes first.
     pub(crate) fn name<'m>(
         &'m self,
         own: &'m Self,
@@ -112,7 +115,7 @@ impl ModelRegistry {
         wanted.or_else(default).ok_or(RuntimeError::NoModel)
     }
 
-    /// The model of this name for calls of this tenant with these settings, behind the admission gate.
+    /// The model of this name for calls of this tenant with these settings. Each call passes the admission gate.
     pub(crate) fn find(
         &self,
         own: &Self,
@@ -175,13 +178,13 @@ impl ModelRegistry {
         }))
     }
 
-    /// The names that were given to models: by the embedder, by the tenant, and by the configuration. In order, each once.
+    /// The names of the models that the embedder, the tenant and the configuration define. Sorted, without duplicates.
     pub(crate) fn names(&self, own: &Self, config: &Config) -> Vec<String> {
         let names = own.by_name.keys().chain(self.by_name.keys()).chain(config.models().keys());
         names.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The model of a service. `None` if the name says no service, and there is no key for the Messages API.
+    /// The model of a service. `None` if the name does not name a service and there is no key for the Messages API.
     #[cfg(feature = "model-http")]
     fn of_service(
         &self,

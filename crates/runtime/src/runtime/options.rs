@@ -39,7 +39,7 @@ use crate::runtime::tenants::TenantPolicy;
 #[derive(Clone)]
 pub struct RuntimeOptions {
     pub(crate) config: Config,
-    /// The data folder that the embedder names beside the configuration.
+    /// The data folder that the embedder names, for a configuration that names none.
     pub(crate) data: Option<PathBuf>,
     pub(crate) journal_location: JournalLocation,
     pub(crate) models: ModelRegistry,
@@ -83,10 +83,10 @@ pub(crate) enum JournalLocation {
     InMemory,
 }
 
-/// What a start does with sessions that have a turn under way or an input in the queue.
+/// What a start does with sessions that have a running turn or a queued input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtStart {
-    /// They wait until somebody asks for them.
+    /// They wait until a caller asks for them.
     Nothing,
     Resume,
 }
@@ -128,8 +128,9 @@ impl From<Config> for RuntimeOptions {
 }
 
 impl RuntimeOptions {
-    /// Uses the data folder of the user of this environment, unless the configuration names one, and the models of
-    /// the user's keys; and the key of vaults, where there is one.
+    /// Uses the data folder, the model keys and the vault key of this environment's user.
+    ///
+    /// The user's data folder applies only if neither the configuration nor [`RuntimeOptions::data`] names one.
     #[must_use]
     pub fn for_user(mut self, environment: &ProcessEnv) -> Self {
         self.data = self.data.or_else(|| environment.data_folder());
@@ -144,8 +145,10 @@ impl RuntimeOptions {
         self.model_keys(environment)
     }
 
-    /// Takes the keys of models from this environment: those that `[models.NAME]` names, and the usual ones of vendors
-    /// (`OPENAI_API_KEY`, `GEMINI_API_KEY`), for models that are named `VENDOR:NAME`.
+    /// Takes the keys of models from this environment:
+    ///
+    /// - the keys that `[models.NAME]` names
+    /// - the usual keys of vendors (`OPENAI_API_KEY`, `GEMINI_API_KEY`), for models with a name `VENDOR:NAME`
     #[must_use]
     pub fn model_keys(mut self, environment: &ProcessEnv) -> Self {
         self.models.set_environment(environment.clone());
@@ -160,7 +163,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// Keeps sessions in memory: they and their own workspaces end with the process.
+    /// Keeps sessions in memory. The sessions and their own workspaces end with the process.
     #[must_use]
     pub const fn ephemeral(mut self) -> Self {
         self.journal_location = JournalLocation::InMemory;
@@ -174,8 +177,9 @@ impl RuntimeOptions {
         self
     }
 
-    /// Adds the models of the service under this key, by their own names and with the configuration's settings. The
-    /// key is never printed, and redacted in all that leaves a sandbox.
+    /// Adds the models of the Messages API under this key. They have their own names and the configuration's settings.
+    ///
+    /// The key is never printed. It is redacted in all that leaves a sandbox.
     #[cfg(feature = "anthropic")]
     #[must_use]
     pub fn anthropic(mut self, key: secrecy::SecretString) -> Self {
@@ -204,9 +208,10 @@ impl RuntimeOptions {
         self
     }
 
-    /// Fetches URLs of artifacts with this, instead of the guarded fetch of `[artifacts]` in the configuration. For
-    /// example, an `HttpFetch` with egress that may dial private addresses. The fetch must
-    /// separate the tenants itself, and keep no more for a tenant than
+    /// Fetches URLs of artifacts with `fetch`, instead of the guarded fetch of `[artifacts]` in the configuration. An
+    /// example is an `HttpFetch` with egress that may dial private addresses.
+    ///
+    /// `fetch` must separate the tenants itself. For a tenant it must cache no more than
     /// [`FetchRequest::cache_bytes`](conjure_artifact::FetchRequest) allows.
     #[must_use]
     pub fn fetch(mut self, fetch: impl Fetch + 'static) -> Self {
@@ -214,9 +219,10 @@ impl RuntimeOptions {
         self
     }
 
-    /// With histories compacted that have grown long: instead of what the configuration says of that (`[compaction]` in its file), and
-    /// by the embedder's summariser, if it has one, instead of the session's own model. A session that is revived is treated as the
-    /// runtime that revives it says.
+    /// Compacts long histories in this way, instead of as the configuration says (`[compaction]` in its file).
+    ///
+    /// If the embedder gives a summariser, it writes the summaries instead of the session's own model. A revived
+    /// session follows the options of the runtime that revives it.
     ///
     /// ```
     /// use conjure::{Config, RuntimeOptions};
@@ -231,15 +237,15 @@ impl RuntimeOptions {
         self
     }
 
-    /// The name by which other processes know who has a session. Each process needs its own, and a new one after each
-    /// start. The default is random.
+    /// Sets the name of this process in the leases of its sessions. Each process needs its own name, and a new one
+    /// after each start. The default is random.
     #[must_use]
     pub fn owner(mut self, name: impl Into<String>) -> Self {
         self.owner = Some(name.into());
         self
     }
 
-    /// Adds a connector for sandboxes of the embedder's own, for sessions that ask for this name
+    /// Adds the embedder's own connector. Sessions use it if they ask for a sandbox of this name
     /// ([`SessionSpec::sandbox`](crate::SessionSpec::sandbox)).
     #[must_use]
     pub fn connector(mut self, name: impl Into<String>, connector: impl Connector + 'static) -> Self {
@@ -251,20 +257,21 @@ impl RuntimeOptions {
         self
     }
 
-    /// Adds executors of the embedder's own, for sessions that ask for this name.
+    /// Adds the embedder's own executors. Sessions use them if they ask for a sandbox of this name.
     #[must_use]
     pub fn executor(mut self, name: impl Into<String>, factory: impl ExecutorFactory + 'static) -> Self {
         self.custom_sandboxes.insert(name.into(), CustomSandbox::Factory(Arc::new(factory)));
         self
     }
 
-    /// Admits every sandbox through this gate, from before its creation until it is completely removed. So the number
-    /// of live sandboxes is limited, and waiting tenants are served by their shares. A session has its sandbox until
-    /// it is passivated.
+    /// Admits every sandbox through this gate. The permit is held from before the sandbox's creation until the sandbox
+    /// is completely removed. So the gate limits the number of live sandboxes, and serves waiting tenants by their
+    /// shares. A session has its sandbox until it is passivated.
     ///
     /// The gate does not limit what runs in a sandbox. A tenant with as many sandboxes as there are processors can keep
-    /// all of them busy, and slow others down as far as the system's scheduler allows. To prevent that, give a smaller
-    /// share, or limit the processors of a sandbox ([`ProcessLimits`](conjure_sandbox::ProcessLimits)). `benches/fairness.rs` measures both.
+    /// all of them busy. It then slows others down as far as the system's scheduler allows. To prevent that, give a
+    /// smaller share, or limit the processors of a sandbox ([`ProcessLimits`](conjure_sandbox::ProcessLimits)).
+    /// `benches/fairness.rs` measures both.
     ///
     /// ```
     /// use conjure::{Config, RuntimeOptions, TenantId};
@@ -298,7 +305,8 @@ impl RuntimeOptions {
         self
     }
 
-    /// Admits every model call through this gate, from before its request until its response is complete.
+    /// Admits every model call through this gate. The permit is held from before the request until the response is
+    /// complete.
     #[must_use]
     pub fn model_gate(mut self, gate: AdmissionGate) -> Self {
         self.model_gate = Some(gate);
@@ -312,8 +320,8 @@ impl RuntimeOptions {
         self
     }
 
-    /// Sets the default policy, for all tenants without one of their own, also unknown ones. Without this, they have
-    /// whatever the embedder allows in general. To serve only named tenants, give a policy with
+    /// Sets the default policy. It applies to all tenants without a policy of their own, including unknown ones.
+    /// Without it, only the embedder's general limits apply to them. To serve only named tenants, give a policy with
     /// [`TenantPolicy::recorded_sessions`] of 0.
     #[must_use]
     pub fn tenants(mut self, policy: TenantPolicy) -> Self {
@@ -321,7 +329,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// The clock that tells the day for tenants' budgets; the machine's by default.
+    /// Sets the clock that decides to which day a tenant's spending is charged. The default is the machine's clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -335,7 +343,8 @@ impl RuntimeOptions {
         self
     }
 
-    /// Treats sessions so: how long they stay live, what becomes of a sandbox that no call uses, how long a lease lasts, and others.
+    /// Changes the options of sessions. They include how long a session stays live, what happens to a sandbox that no
+    /// call uses, and how long a lease lasts.
     ///
     /// ```
     /// use std::time::Duration;
@@ -357,39 +366,46 @@ impl RuntimeOptions {
         self
     }
 
-    /// How changes of skills are noticed.
+    /// Sets how the registry detects changes of skills.
     #[must_use]
     pub const fn registry(mut self, options: RegistryOptions) -> Self {
         self.registry = options;
         self
     }
 
-    /// The most live sessions of each tenant. Passivated ones do not count.
+    /// Sets the most live sessions of each tenant. Passivated sessions do not count.
     #[must_use]
     pub const fn sessions_per_tenant(mut self, most: usize) -> Self {
         self.sessions_per_tenant = most;
         self
     }
 
-    /// Deletes sessions without new events for this long, in the background and with their workspaces. A session with
-    /// a live handle is kept, also one that waits for an approval. Without this, sessions stay until they are
-    /// deleted. The wall clock counts while it advances steadily: after it was set, the next run deletes nothing.
+    /// Deletes sessions that had no new events for this long, in the background and with their workspaces. Without
+    /// this, sessions stay until they are deleted.
+    ///
+    /// - A session with a live handle is kept, also one that waits for an approval.
+    /// - The age is measured by the wall clock, while that advances steadily. After the clock was set, the next run
+    ///   deletes nothing.
     #[must_use]
     pub const fn retention(mut self, time: Duration) -> Self {
         self.retention = Some(time);
         self
     }
 
-    /// Resumes the sessions that have a turn under way or an input in the queue, in the background and of all tenants. Without this, a session
-    /// goes on when somebody asks for it. For a server: [`Runtime::resume_unfinished`](crate::Runtime::resume_unfinished) tells more.
+    /// Resumes the sessions of all tenants that have a running turn or a queued input. This happens in the background
+    /// after the start, and is meant for servers. Without it, a session continues when a caller asks for it. See
+    /// [`Runtime::resume_unfinished`](crate::Runtime::resume_unfinished).
     #[must_use]
     pub const fn resume_unfinished(mut self) -> Self {
         self.at_start = AtStart::Resume;
         self
     }
 
-    /// Seals the credentials in vaults with this key, 64 hex digits, instead of the one in the data folder's file `vault.key`. A key that is no
-    /// such text fails where it is first needed. Without the key that sealed them, credentials cannot be read any more.
+    /// Seals the credentials in vaults with this key of 64 hex digits, instead of the key in the data folder's file
+    /// `vault.key`.
+    ///
+    /// An invalid key causes an error when it is first needed. Credentials can be read only with the key that sealed
+    /// them.
     #[cfg(feature = "vaults")]
     #[must_use]
     pub fn vault_key(mut self, key: secrecy::SecretString) -> Self {
@@ -397,7 +413,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// How metrics are reported to the `metrics` facade, if the embedder installed a recorder before.
+    /// Sets how metrics are reported to the `metrics` facade, if the embedder has installed a recorder before.
     /// [`metrics::names`](conjure_actors::metrics::names) lists them.
     #[must_use]
     pub const fn metrics(mut self, options: MetricsOptions) -> Self {
@@ -405,7 +421,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// The options of the SQLite journal.
+    /// Sets the options of the SQLite journal.
     #[cfg(feature = "sqlite")]
     #[must_use]
     pub fn journal(mut self, options: SqliteOptions) -> Self {

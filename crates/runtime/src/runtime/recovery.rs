@@ -1,9 +1,13 @@
 //! Startup recovery of interrupted session opens and deletes.
 //!
-//! Only sessions with an intent record are inspected. The workspace of a session without a record is removed. A
-//! session with a record stays, since somebody may have it. Skills that no session of the tenant has are removed,
-//! too. The exclusive tenant lock keeps others from opening or deleting sessions meanwhile. If another runtime holds
-//! the lock, the tenant is left to the next start.
+//! Only sessions with an intent record are inspected:
+//!
+//! - The workspace of a session without a record is removed.
+//! - A session with a record stays, since a caller may have its id.
+//! - Skills that no session of the tenant has are removed.
+//!
+//! The exclusive tenant lock keeps others from opening or deleting sessions meanwhile. If another runtime holds the
+//! lock, the tenant is left to the next start.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +24,10 @@ use crate::runtime::session::readers::session_reader::SessionReader;
 use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 
-/// How long others of this process that open sessions are waited for.
+/// How long to wait for other tasks of this process that open sessions.
 const WAITING: Duration = Duration::from_secs(5);
 
-/// Recovers the interrupted operations of all tenants. What fails is logged, and left to the next start.
+/// Recovers the interrupted operations of all tenants. Failures are logged, and the next start tries again.
 pub(super) async fn recover(home: &Arc<RuntimeDir>, records: &SessionReader) -> Result<(), RuntimeError> {
     let looking = Arc::clone(home);
     let marked =
@@ -88,7 +92,7 @@ async fn recover_session(
     match records.info(key).await {
         // The session is complete, or nothing of it was deleted.
         Ok(info) if info.events > 0 => return notes.remove_session(key.session).await,
-        // Nobody was given a session without events.
+        // No caller ever got a session without events.
         Ok(_) => match records.journal().delete_session(key).await {
             Ok(()) | Err(JournalError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),

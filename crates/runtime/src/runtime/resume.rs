@@ -1,9 +1,10 @@
-//! Resumes the sessions that have a turn under way or an input in the queue, without being asked.
+//! Resumes sessions that have a running turn or a queued input, before a caller asks for them.
 //!
-//! The journal finds them by the status in their rows, so other sessions cost nothing. Sessions that wait for an approval or for a result from
-//! outside stay as they are. A resumed turn passes the tenant's gates like any other; only the starts of sessions are bounded here.
+//! The journal finds these sessions by the status in their rows, so other sessions cost nothing. Sessions that wait for
+//! an approval or for an external result stay as they are. A resumed turn passes the tenant's gates like any other.
+//! This module limits only how many sessions start at the same time.
 //!
-//! State: none. What was not resumed is found again by the next start.
+//! State: none. The next start finds again the sessions that were not resumed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,45 +21,48 @@ use crate::runtime::session::readers::session_reader::SessionReader;
 /// How many sessions are started at the same time.
 const CONCURRENT_STARTS: usize = 16;
 
-/// How many sessions one read of the journal finds.
+/// How many sessions one read of the journal returns at most.
 const PAGE: u32 = 256;
 
-/// The pause before another attempt at sessions for which there was no room.
+/// The pause before sessions with a retryable error are tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of the sessions that had a turn under way or an input in the queue.
+/// The outcome of resuming the sessions that had a running turn or a queued input.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ResumeReport {
-    /// They were started, and go on.
+    /// The sessions that were started. Their turns run in the background.
     pub resumed: Vec<SessionKey>,
-    /// Another process has them.
+    /// The sessions that another process has.
     pub held: Vec<SessionKey>,
-    /// They could not be started.
+    /// The sessions that could not be started, each with its error.
     pub failed: Vec<(SessionKey, RuntimeError)>,
 }
 
-/// What became of one session.
+/// The outcome for one session.
 enum Resumption {
     Resumed,
     Held,
-    /// It is live here already, has come to its end, or was deleted.
+    /// It is already live here, has no unfinished turn any more, or was deleted.
     NothingToDo,
-    /// There was no room for it now.
+    /// It failed with a retryable error. For example, its tenant has reached the limit of live sessions.
     Later(RuntimeError),
     Failed(RuntimeError),
 }
 
 impl Runtime {
-    /// Resumes all sessions that have a turn under way or an input in the queue, of all tenants. It returns when they are started; their turns
-    /// go on in the background. A session for which there is no room, since its tenant has a limit of live sessions, is tried again until
-    /// the deadline. A session that waits for an approval or for a result from outside is not started.
+    /// Resumes all sessions that have a running turn or a queued input, of all tenants. Returns when they are started.
+    /// Their turns run in the background.
+    ///
+    /// - A session with a retryable error is tried again until the deadline. For example, its tenant may have reached
+    ///   the limit of live sessions.
+    /// - A session that waits for an approval or for an external result is not started.
     ///
     /// [`RuntimeOptions::resume_unfinished`](crate::RuntimeOptions::resume_unfinished) does this at the start.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be read. What was started before goes on.
+    /// If the journal cannot be read. The sessions that were started before continue.
     pub async fn resume_unfinished(&self, deadline: Deadline) -> Result<ResumeReport, RuntimeError> {
         let (mut report, mut later) = (ResumeReport::default(), Vec::new());
         let mut next = self.resume_page(None, &mut report, &mut later).await?;
@@ -77,7 +81,7 @@ impl Runtime {
         Ok(report)
     }
 
-    /// Resumes them in the background, for as long as the runtime is not dropped or shut down.
+    /// Resumes the unfinished sessions in the background, until the runtime is dropped or shut down.
     pub(super) fn spawn_resume(&self) {
         let runtime = Arc::downgrade(&self.inner);
         self.inner.tasks.spawn(async move {
@@ -87,7 +91,8 @@ impl Runtime {
         });
     }
 
-    /// One attempt at a page of them. Adds those for which there was no room to `later`, and returns the next page.
+    /// Tries to resume one page of sessions. Adds those with a retryable error to `later`. Returns the cursor of the
+    /// next page.
     async fn resume_page(
         &self,
         after: Option<ListCursor>,
@@ -99,7 +104,7 @@ impl Runtime {
         Ok(page.next)
     }
 
-    /// One attempt at these. Returns those for which there was no room.
+    /// Tries to resume these sessions. Returns those with a retryable error.
     async fn resume_keys(
         &self,
         keys: Vec<SessionKey>,
@@ -150,9 +155,9 @@ impl Runtime {
         }
         match self.session(&key.tenant, key.session).await {
             Ok(session) => {
-                // A handle keeps the turn going if the session's actor crashes.
+                // While this task holds a handle, the turn continues even if the session's actor crashes.
                 tasks.spawn(async move {
-                    // The actor answers when it has begun what was due.
+                    // The actor answers after it has started the unfinished work.
                     if session.snapshot().await.is_ok() {
                         session.wait_idle().await;
                     }
@@ -167,7 +172,8 @@ impl Runtime {
     }
 }
 
-/// Resumes all of them, and tries those again for which there was no room. Between two steps the runtime may be dropped.
+/// Resumes all unfinished sessions, and tries those with a retryable error again. Stops if the runtime is dropped
+/// between two steps.
 async fn resume_in_background(runtime: Weak<RuntimeInner>) -> Result<(), RuntimeError> {
     let upgrade = || runtime.upgrade().map(|inner| Runtime { inner });
     let (mut report, mut later) = (ResumeReport::default(), Vec::new());

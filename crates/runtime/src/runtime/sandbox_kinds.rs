@@ -1,6 +1,7 @@
 //! The kinds of sandboxes that sessions can have: those of the configuration, and the embedder's own.
 //!
-//! State, in memory: what was detected on this machine. The connectors belong to the tenants' data folders.
+//! State, in memory: the jail support that was detected on this machine. The connectors belong to the tenants' data
+//! folders.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +23,7 @@ use crate::runtime::tenants::{DiskUsageCache, QuotaSource, TenantPolicies};
 use crate::runtime::warm_pools::{PooledSource, WarmPool, WarmPools};
 use crate::sandbox::{connector, egress};
 
-/// Creates the executors of an embedder's own, for each session.
+/// Creates the embedder's own executors for each session.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,8 +37,8 @@ use crate::sandbox::{connector, egress};
 /// });
 /// ```
 pub trait ExecutorFactory: Send + Sync {
-    /// Returns the source of a session's executors. It is called at each start of the session, on a thread that may
-    /// block; no sandbox is created yet. `context` describes what the sandboxes are for: the workspace, the skills'
+    /// Returns the source of a session's executors. The runtime calls it at each start of the session, on a thread that
+    /// may block. No sandbox is created yet. `context` describes what the sandboxes are for: the workspace, the skills'
     /// folders, and the environment.
     ///
     /// The configuration's requirements (`context.floor`) must be met by [`ExecutorSource::isolation`] and by the
@@ -46,7 +47,7 @@ pub trait ExecutorFactory: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Why there are no executors; the session does not start.
+    /// If the session can have no executors. The session does not start then.
     fn source(
         &self,
         session: &SessionKey,
@@ -67,14 +68,14 @@ where
     }
 }
 
-/// Sandboxes of the embedder's own.
+/// The embedder's own sandboxes under one name.
 #[derive(Clone)]
 pub(crate) enum CustomSandbox {
     Connector(Arc<dyn Connector>),
     Factory(Arc<dyn ExecutorFactory>),
 }
 
-/// What the name of a sandbox stands for.
+/// The meaning of a sandbox's name.
 pub(crate) enum SandboxKind<'a> {
     Custom(&'a CustomSandbox),
     BuiltIn(ExecutorKind),
@@ -117,7 +118,8 @@ impl SandboxKinds {
         &self.pools
     }
 
-    /// What this name stands for; `None` for the name of no sandbox. The embedder's names win over ours.
+    /// The kind of sandbox of this name. `None` if the name means that the session has no sandbox. The embedder's names
+    /// take precedence over the built-in ones.
     pub(crate) fn kind(&self, name: &str) -> Result<Option<SandboxKind<'_>>, RuntimeError> {
         if let Some(own) = self.custom.get(name) {
             return Ok(Some(SandboxKind::Custom(own)));
@@ -149,7 +151,8 @@ impl SandboxKinds {
         Ok(self.within_limits(session, source))
     }
 
-    /// The source of sandboxes that are not taken from a pool. They may share a workspace with other sandboxes of the session.
+    /// The source of sandboxes that never come from a pool. They may share a workspace with other sandboxes of the
+    /// session.
     pub(crate) fn unpooled_source(
         &self,
         session: &SessionKey,
@@ -212,7 +215,7 @@ impl SandboxKinds {
         })
     }
 
-    /// The connector of a tenant; its folders are in the tenant's data folder.
+    /// The connector of a tenant. Its folders are in the tenant's data folder.
     fn built(
         &self,
         home: &TenantDir,
@@ -229,12 +232,12 @@ impl SandboxKinds {
     }
 }
 
-/// A source of the embedder's own, checked against the configuration's isolation requirements.
+/// The embedder's own source. Its sandboxes are checked against the configuration's isolation requirements.
 #[derive(Debug)]
 struct FloorCheckedSource {
     source: Arc<dyn ExecutorSource>,
     floor: Isolation,
-    /// Keeps the folders alive that the source was given.
+    /// Keeps the folders alive that the source uses.
     _folders: (SessionDirsGuard, Arc<TenantDir>),
 }
 

@@ -37,7 +37,7 @@ use crate::runtime::warm_pools::WarmPools;
 /// How long discovering the skills of the configuration's folders may take.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the start tries in the background to delete what remains at services.
+/// How long the start tries, in the background, to delete what remains at models' services.
 const REMOTE_CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runtime {
@@ -159,7 +159,8 @@ impl Runtime {
         if record == JournalLocation::OnDisk {
             recover_tenant_deletions(&runtime).await?;
             recover(&home, &runtime.session_reader().await?).await?;
-            // A process that lives briefly may be the only one there is.
+            // This process may end before its first maintenance run, and there may be no other process. So the deletion
+            // is tried now.
             if !runtime.inner.notes.names().await?.is_empty() {
                 let janitor = runtime.maintenance().clone();
                 let trying = async move {

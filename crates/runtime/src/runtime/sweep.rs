@@ -21,11 +21,11 @@ use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 use crate::runtime::warm_pools::WarmPools;
 
-/// How long to wait for a container engine. It is asked again with the first container.
+/// How long to wait for a container engine. The engine is called again when the first container is created.
 #[cfg(feature = "docker")]
 const ENGINE: Duration = Duration::from_secs(15);
 
-/// Removes what dead processes left in the tenants' folders, and contents that nobody used for a month. Returns the
+/// Removes what dead processes left in the tenants' folders, and contents that were not used for a month. Returns the
 /// number of folders, without those of tenants that are being deleted.
 pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeError> {
     let home = Arc::clone(home);
@@ -39,7 +39,7 @@ pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeErr
                 Ok(true) => tidied += 1,
                 // It was deleted meanwhile.
                 Ok(false) => {}
-                // The error is reported to whoever needs the folder.
+                // The next caller that needs the folder gets the error.
                 Err(error) => {
                     tracing::warn!(%tenant, %error, "leftovers of dead processes in a tenant's folder were not removed");
                 }
@@ -48,7 +48,7 @@ pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeErr
         if let Err(error) = WarmPools::sweep(home.path()) {
             tracing::warn!(%error, "leftovers of dead processes in the warm pools were not removed");
         }
-        // Sandboxes without isolation have folders in the temporary one.
+        // Sandboxes without isolation have their folders in the system's temporary folder.
         if let Ok(found) = std::fs::metadata(home.path()) {
             temp_data_dir::sweep(&std::env::temp_dir(), found.uid());
         }

@@ -1,9 +1,10 @@
 //! Tracked tasks that are not cancelled with their caller.
 //!
-//! Opening, finding and deleting a session take many steps, on the disk and in the journal. The caller's future may
-//! be dropped between any two steps, so they run in a task. State: the running tasks. [`TaskSet::close`] accepts no
-//! more tasks, and waits for the running ones. Tasks that a deadline or a crash ends are completed by the next start
-//! (`recovery`).
+//! Opening, finding and deleting a session take many steps, on the disk and in the journal. The caller's future may be
+//! dropped between any two steps, so the steps run in a task.
+//!
+//! State: the running tasks. [`TaskSet::close`] accepts no more tasks, and waits for the running ones. If a deadline or
+//! a crash ends a task, the next start completes its operation (`recovery`).
 
 use std::future::Future;
 
@@ -20,9 +21,9 @@ use crate::runtime::error::RuntimeError;
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     tasks: TaskTracker,
-    /// No more tasks are started.
+    /// Cancelled when no more tasks are accepted.
     closed: CancellationToken,
-    /// Running tasks are aborted.
+    /// Cancelled when the running tasks are aborted.
     ended: CancellationToken,
 }
 
@@ -36,7 +37,7 @@ pub(crate) enum CloseOutcome {
 }
 
 impl TaskSet {
-    /// Runs `work` to its end, even if the caller is dropped.
+    /// Runs `work` to its end, even if the caller's future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -44,13 +45,13 @@ impl TaskSet {
     ) -> Result<T, RuntimeError> {
         let (give, take) = oneshot::channel();
         self.begin(async move {
-            // The caller may be gone.
+            // The caller's future may have been dropped.
             let _ = give.send(work.await);
         })?;
         take.await.unwrap_or_else(|_| Err(self.interrupted(what)))
     }
 
-    /// Runs `work` to its end. If the caller does not receive its value, `undo` follows.
+    /// Runs `work` to its end. If the caller does not receive the value, `undo` runs after it.
     pub(crate) async fn run_or_undo<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -71,7 +72,7 @@ impl TaskSet {
             }
         })?;
         match take.await {
-            // The caller has the value as soon as this is polled; it is not dropped in between.
+            // This future cannot be dropped between the two lines, so the caller receives the value.
             Ok(Ok((value, took))) => {
                 let _ = took.send(());
                 Ok(value)
@@ -81,7 +82,7 @@ impl TaskSet {
         }
     }
 
-    /// Runs `work` in the background until the set is closed. Nobody waits for it.
+    /// Runs `work` in the background until the set is closed. No caller waits for it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let closed = self.closed.clone();
         let task = async move {
@@ -91,7 +92,7 @@ impl TaskSet {
                 () = work => {}
             }
         };
-        // A closed set drops it.
+        // A closed set drops the task.
         let _ = self.begin(task);
     }
 
@@ -101,7 +102,7 @@ impl TaskSet {
     }
 
     fn begin(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), RuntimeError> {
-        // From here on, `close` waits for it.
+        // From here on, `close` waits for this task.
         let _counted = self.tasks.token();
         if self.closed.is_cancelled() {
             return Err(SessionError::ShuttingDown.into());
@@ -142,7 +143,7 @@ impl TaskSet {
     }
 }
 
-/// Runs blocking work on a thread for it. A panic becomes an error.
+/// Runs blocking work on a thread for such work. A panic becomes an error.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,

@@ -1,7 +1,7 @@
 //! Warm sandboxes: sandboxes that are created before a session needs them, and the sources that claim them.
 //!
-//! State: one pool for each kind of sandbox, in memory. The files of warm sandboxes are in `<data>/pool`, which
-//! belongs to no tenant. What dead processes left there is removed when it is opened again.
+//! State: one pool for each kind of sandbox, in memory. The files of warm sandboxes are in `<data>/pool`, which belongs
+//! to no tenant. What dead processes left there is removed when the folder is opened again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,8 +42,8 @@ pub(crate) struct WarmPool {
 }
 
 impl WarmPools {
-    /// The pools of this configuration, and their actors. A kind without warm sandboxes has an admission gate for its
-    /// starts, too.
+    /// The pools of this configuration, and their actors. Every kind has an admission gate for its starts, even without
+    /// warm sandboxes.
     pub(crate) fn new(
         config: &Config,
         settings: PoolSettings,
@@ -92,7 +92,7 @@ impl WarmPools {
         self.kinds.get(kind.as_str())
     }
 
-    /// The admission gates of the starts of each kind.
+    /// The admission gates for the starts of sandboxes, one for each kind.
     pub(crate) fn starts(&self) -> Vec<AdmissionGate> {
         self.kinds.values().map(|kind| kind.pool.start_gate().clone()).collect()
     }
@@ -115,7 +115,7 @@ pub(crate) struct WarmSandboxFactory {
     kind: ExecutorKind,
     folder: PathBuf,
     spec: WarmSpec,
-    /// Created with the first sandbox, and again if that failed.
+    /// Created with the first sandbox. If that fails, the next sandbox tries again.
     state: OnceCell<FactoryState>,
 }
 
@@ -182,14 +182,15 @@ impl Waiting for ReadySandbox {
     }
 }
 
-/// The sandboxes of one session, of a kind with a pool: a warm one if it fits, else a new one.
+/// The source of one session's sandboxes, of a kind with a pool. It claims a warm sandbox if one fits, and creates a
+/// new one otherwise.
 #[derive(Debug)]
 pub(crate) struct PooledSource {
     kind: WarmPool,
     create: ConnectorSource,
     tenant: TenantId,
     context: Arc<ExecutionContext>,
-    /// The data folder with the session's workspace, if that is its own.
+    /// The tenant's data folder. It holds the session's workspace, unless that is a folder of the embedder.
     data: DataDir,
     origin: SandboxOrigin,
 }
@@ -247,7 +248,7 @@ impl ExecutorSource for PooledSource {
                 return Ok(claimed);
             }
             let _permit = self.kind.pool.admit(&self.tenant, deadline).await?;
-            // Waits for what an interrupted claim still has to do.
+            // Completes the workspace swap of an interrupted claim first.
             let (data, workspace) = (self.data.clone(), self.context.workspace.clone());
             let settling = tokio::task::spawn_blocking(move || data.finish_workspace_swap(&workspace));
             settling.await.unwrap_or_else(|error| Err(unavailable(&error)))?;

@@ -1,10 +1,12 @@
-//! Copies a folder that commands may change meanwhile, for a fork of its session.
+//! Copies a folder for a fork of its session. Commands may change the folder meanwhile.
 //!
-//! Each step goes from an open folder to a name in it, and follows no link. Entries, depth and so the open folders are bounded. Links are
-//! copied as links, further names of a file as further names, and holes stay holes. Where the file system can, files share their blocks
-//! until one of them changes. Sockets, pipes and devices are left out.
+//! - Each step opens a name in an already open folder, and follows no link.
+//! - The number of entries and the depth are bounded, and so is the number of open folders.
+//! - Symbolic links, hard links and holes are kept.
+//! - If the file system supports it, files share their blocks until one of them changes.
+//! - Sockets, pipes and devices are left out.
 //!
-//! State: the copy, which is incomplete after an error. Whoever asked for it removes it.
+//! State: the copy. It is incomplete after an error, and the caller must remove it.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -36,7 +38,7 @@ impl Default for CopyBounds {
     }
 }
 
-/// Why a folder was not copied.
+/// The entry that stopped the copy, and the reason.
 #[derive(Debug)]
 pub(crate) struct CopyError {
     /// The entry, relative to the folder; empty for the folder itself.
@@ -49,10 +51,11 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLL
 const CREATE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How much of a file is copied at a time.
+/// The bytes that are copied at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Copies what is in `from` to the empty folder `to`, which nobody else uses. Ends with an error soon after `cancel`. Blocks.
+/// Copies the contents of `from` to the empty folder `to`, which no other task may use. Returns an error soon after
+/// `cancel`. Blocks.
 pub(crate) fn copy_tree(
     from: OwnedFd,
     to: OwnedFd,
@@ -105,7 +108,7 @@ impl OpenFolder {
         Ok(Self { from, to, names, path })
     }
 
-    /// Sets owner, mode and dates, which the entries would have changed.
+    /// Sets owner, mode and dates, because copying the entries changes them.
     fn finish(&self) -> Result<(), Errno> {
         copy_attributes(self.to.as_fd(), &fstat(&self.from)?)
     }
@@ -150,7 +153,7 @@ struct TreeCopy<'c> {
     root: OwnedFd,
     bounds: CopyBounds,
     entries: usize,
-    /// The copies of files that have several names, by device and inode.
+    /// The copies of files that have several hard links, by device and inode.
     linked: HashMap<(u64, u64), PathBuf>,
     cancel: &'c CancellationToken,
 }
@@ -165,7 +168,8 @@ impl TreeCopy<'_> {
         if self.cancel.is_cancelled() { Err(EntryError::Cancelled.at(path)) } else { Ok(()) }
     }
 
-    /// Copies one entry. Returns a folder whose entries are to be copied. What is removed or replaced meanwhile is left out.
+    /// Copies one entry. If it is a folder, returns it, so that its entries can be copied. An entry that is removed or
+    /// replaced meanwhile is left out.
     fn entry(
         &mut self,
         folder: &OpenFolder,
@@ -229,7 +233,7 @@ impl TreeCopy<'_> {
         Ok(())
     }
 
-    /// Copies the data of a file of this size, and leaves its holes.
+    /// Copies the data of a file of this size. Holes stay holes.
     fn copy_content(&self, from: &File, to: &File, size: u64) -> Result<(), EntryError> {
         to.set_len(size)?;
         let mut buffer = vec![0; CHUNK];
@@ -237,9 +241,9 @@ impl TreeCopy<'_> {
         while at < size {
             at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
                 Ok(data) => data,
-                // There is no data after it.
+                // There is no data after this position.
                 Err(Errno::NXIO) => break,
-                // This file system does not tell.
+                // This file system does not report holes.
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
                 Err(errno) => return Err(errno.into()),
             };
@@ -251,7 +255,7 @@ impl TreeCopy<'_> {
                 let wanted = usize::try_from(hole - at).unwrap_or(CHUNK).min(CHUNK);
                 let count = from.read_at(&mut buffer[..wanted], at)?;
                 if count == 0 {
-                    // It was truncated meanwhile.
+                    // The file was truncated meanwhile.
                     return Ok(());
                 }
                 to.write_all_at(&buffer[..count], at)?;
@@ -266,8 +270,8 @@ fn copy_link(target: &CString, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     rustix::fs::symlinkat(target, to, name)
 }
 
-/// Sets owner, mode and dates as of this file. Only a process that may change owners keeps foreign owners. The bits that change the user
-/// of a program are left out.
+/// Copies owner, mode and dates of a file. Only a process with the permission to change owners keeps foreign owners. The
+/// bits for set-user-ID, set-group-ID and sticky are left out.
 fn copy_attributes(to: BorrowedFd<'_>, stat: &Stat) -> Result<(), Errno> {
     let own = fstat(to)?;
     if (own.st_uid, own.st_gid) != (stat.st_uid, stat.st_gid) {

@@ -1,9 +1,11 @@
-//! The folder that a session works in: private, with copies of its inputs, and compared before and after a turn.
+//! The folder that a session works in. It is private, contains copies of the session's inputs, and is compared before and
+//! after a turn.
 //!
-//! A temporary workspace is in the data folder, where only its owner may enter. It is removed when the
-//! [`SessionWorkspace`] is dropped, unless [`SessionWorkspace::keep`] was called. After a crash it is removed when
-//! the data folder is opened again. A kept one in a temporary data folder (`conjure-…`) stays for the system to
-//! clear.
+//! A temporary workspace is in the data folder, which only its owner may enter. It is removed when the
+//! [`SessionWorkspace`] is dropped, unless [`SessionWorkspace::keep`] was called. After a crash, opening the data folder
+//! again removes it.
+//!
+//! A kept workspace in a temporary data folder (`conjure-…`) stays until the system clears its temporary files.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -35,8 +37,8 @@ impl SessionWorkspace {
         Self::private(&temporary_data()?)
     }
 
-    /// Creates a folder that is removed when the value is dropped. It is inside one that only its owner may enter:
-    /// commands can change the permissions of their workspace, but not those of the parent folder.
+    /// Creates a folder that is removed when the value is dropped. Its parent folder may be entered only by its owner.
+    /// Commands can change the permissions of their workspace, but not those of the parent folder.
     ///
     /// # Errors
     ///
@@ -56,20 +58,20 @@ impl SessionWorkspace {
     /// If it does not exist, is not a folder, or may not be entered.
     pub fn existing(path: &Path) -> Result<Self, Error> {
         let resolved = path.canonicalize().map_err(|error| Error::io(path, &error))?;
-        // Listing it proves that it is a folder which we may enter.
+        // Listing it proves that it is a folder, and that this process may enter it.
         std::fs::read_dir(&resolved).map_err(|error| Error::io(path, &error))?;
         Ok(Self { path: resolved, guard: None })
     }
 
-    /// Uses an existing folder at a path that had no links before. A link in it now is not followed: whoever put it
-    /// there, such as a tool that may write the parent folder, chose where it leads.
+    /// Uses an existing folder at a path that contained no links when it was recorded. If it contains a link now, the
+    /// link is not followed. For example, a tool that may write the parent folder may have created it.
     ///
     /// # Errors
     ///
     /// As for [`SessionWorkspace::existing`], and if the path contains a link.
     pub fn at_real_path(path: &Path) -> Result<Self, Error> {
         let folder = open_real(path)?;
-        // The path of the opened folder: the given path may lead elsewhere by now.
+        // Reads the path of the opened folder, because the given path may lead elsewhere by now.
         let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .map_err(|error| Error::io(path, &error))?;
         Ok(Self { path, guard: None })
@@ -87,28 +89,28 @@ impl SessionWorkspace {
         self.guard.is_some()
     }
 
-    /// Keeps a temporary folder.
+    /// Keeps a temporary folder when the value is dropped.
     ///
     /// # Errors
     ///
-    /// If that cannot be recorded on the disk. The folder then stays only until the data folder is opened again.
+    /// If that cannot be recorded on the disk. The folder then exists only until the data folder is opened again.
     pub fn keep(&mut self) -> Result<(), Error> {
         let kept = self.guard.take().map(OwnedWorkspace::keep).transpose();
         kept.map(drop).map_err(Error::from)
     }
 
-    /// Copies the file at `source` into the folder, under its own name, and gives the copy's path. A file that
-    /// lies in the folder already under that name stays where it is.
+    /// Copies the file at `source` into the folder, under its own name, and returns the copy's path. A file that already
+    /// lies in the folder under that name stays where it is.
     ///
     /// # Errors
-    /// When `source` is not a regular file (a device or a pipe is not even read), or the name is taken.
+    /// If `source` is not a regular file (a device or a pipe is not even read), or if the name is taken.
     pub fn add_file(&self, source: &Path) -> Result<PathBuf, Error> {
         let refused = |reason: &str| Error::PermissionDenied {
             path: source.to_owned(),
             reason: format!("`{}` cannot be given: {reason}", source.display()),
         };
-        // Opening a pipe would wait for its other end, and opening a device may have effects: look first, open
-        // without waiting, and look again at what was opened.
+        // Opening a pipe would wait for its other end, and opening a device may have effects. So the file's type is
+        // checked first. Then the file is opened without waiting, and its type is checked again.
         let found = std::fs::metadata(source).map_err(|error| Error::io(source, &error))?;
         if !found.is_file() {
             return Err(refused("it is not a regular file"));
@@ -132,7 +134,7 @@ impl SessionWorkspace {
         let mode = Mode::from_raw_mode(metadata.mode() & 0o777 | 0o600);
         match rustix::fs::openat(&folder, name, flags, mode) {
             Ok(to) => io::copy(&mut from, &mut File::from(to)).map(drop).map_err(|error| {
-                // An incomplete copy is of no use.
+                // An incomplete copy is useless.
                 let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
                 Error::io(&target, &error)
             })?,
@@ -147,20 +149,20 @@ impl SessionWorkspace {
         Ok(target)
     }
 
-    /// The current content, to compare with later. Reads names and dates, not contents.
+    /// A snapshot of the current files, for a later comparison. Reads names and dates, not contents.
     #[must_use]
     pub fn snapshot(&self) -> WorkspaceSnapshot {
         WorkspaceSnapshot::new(&self.path)
     }
 
-    /// The files that are new or changed since `before`.
+    /// The files that are new or changed since the snapshot `before`.
     #[must_use]
     pub fn produced_since(&self, before: &WorkspaceSnapshot) -> ProducedFiles {
         WorkspaceSnapshot::new(&self.path).produced_since(before)
     }
 }
 
-/// A data folder that is removed with its last user.
+/// A data folder that is removed when its last user drops it.
 pub(crate) fn temporary_data() -> Result<DataDir, Error> {
     let around = std::env::temp_dir();
     DataDir::temporary().map_err(|error| Error::PermissionDenied {

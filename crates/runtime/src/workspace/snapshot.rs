@@ -1,7 +1,6 @@
 //! A snapshot of the files in a folder, and the changes between two snapshots.
 //!
-//! Commands may change the folder meanwhile, so that a path leads elsewhere: [`walk`] follows no link, and is
-//! bounded.
+//! Commands may change the folder meanwhile, so that a path leads elsewhere. So [`walk`] follows no link, and is bounded.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,11 +15,11 @@ use rustix::fs::{CWD, Mode, OFlags, Statx, StatxTimestamp};
 pub struct WorkspaceSnapshot {
     files: BTreeMap<PathBuf, Fingerprint>,
     extent: WalkCoverage,
-    /// When the look began, in seconds and nanoseconds since 1970.
+    /// The time when the snapshot began, in seconds and nanoseconds since 1970.
     start: (i64, i64),
 }
 
-/// What of a file changes when its content does.
+/// The facts of a file that change when its content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fingerprint {
     size: u64,
@@ -35,29 +34,30 @@ struct Fingerprint {
 pub struct ProducedFiles {
     /// The files, sorted by path.
     pub files: Vec<ProducedFile>,
-    /// Whether the folder was small enough to be looked at whole; if not, there may be more. Those that are listed
-    /// are new or changed even so.
+    /// Whether the complete folder was compared. If not, it was too large, and there may be more such files. The listed
+    /// files are new or changed in any case.
     pub complete: bool,
 }
 
-/// A file that a session made or changed.
+/// A file that a session created or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProducedFile {
     /// Its path, relative to the workspace.
     pub path: PathBuf,
     /// Its size in bytes.
     pub size: u64,
-    /// Whether it was seen before, with other content. Of a folder that was too large, not all was seen.
+    /// Whether the earlier snapshot contains the file. If the folder was too large, a snapshot does not contain all
+    /// files.
     pub existed: bool,
 }
 
 impl WorkspaceSnapshot {
-    /// What is in `root` now. What cannot be read is left out: it belongs to somebody else.
+    /// The files in `root` now. Files that cannot be read are left out, because they belong to another user.
     pub(super) fn new(root: &Path) -> Self {
         Self::with_limit(root, WalkBounds::default().entries)
     }
 
-    /// The same of so many entries.
+    /// As [`WorkspaceSnapshot::new`], but with at most this many entries.
     pub(super) fn with_limit(root: &Path, most_entries: usize) -> Self {
         let (start, mut files) = (now(), BTreeMap::new());
         let bounds = WalkBounds { entries: most_entries, ..WalkBounds::default() };
@@ -71,9 +71,10 @@ impl WorkspaceSnapshot {
         Self { files, extent, start }
     }
 
-    /// The files in here that are not in `before`, or are there with another fingerprint. Where `before` was cut, a
-    /// file that is not in it may have been there all the same: then it counts only when the system changed its entry
-    /// since, a date that no program can set back.
+    /// The files that are new or have another fingerprint than in `before`.
+    ///
+    /// If `before` is truncated, a file that is missing there may still have existed. Such a file counts only if its
+    /// inode was changed since then (`ctime`). No program can set this date back.
     pub(super) fn produced_since(self, before: &Self) -> ProducedFiles {
         let complete = self.extent == WalkCoverage::Complete && before.extent == WalkCoverage::Complete;
         let is_produced = |path: &PathBuf, now: &Fingerprint| match before.files.get(path) {
@@ -96,7 +97,7 @@ impl WorkspaceSnapshot {
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The time by the clock that dates files.
+/// The current time of the clock that also dates files.
 #[expect(clippy::disallowed_methods, reason = "compared with dates that the system gave to files")]
 fn now() -> (i64, i64) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`CallOptions`]: the bounds of one call in a sandbox.
+//! [`CallOptions`]: the deadline and the cancellation of one call in a sandbox.
 
 use conjure_base::Deadline;
 use tokio_util::sync::CancellationToken;
@@ -6,9 +6,9 @@ use tokio_util::sync::CancellationToken;
 /// The deadline and the cancellation of one call.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
-    /// The point in time at which the call ends, done or not. Everything that it started ends with it.
+    /// The point in time at which the call ends, complete or not. Everything that it started is ended, too.
     pub deadline: Deadline,
-    /// Cancels the call. The call still returns soon, with what it knows. Dropping its future cancels it too.
+    /// Cancels the call. The call still returns soon, with its results so far. Dropping its future cancels it too.
     pub cancel: CancellationToken,
 }
 

@@ -12,25 +12,25 @@ pub use conjure_guest::protocol::{DiskUsage, ProcessLimits, QuotaExcess, Reached
 pub struct Command {
     /// Program and arguments. Never shell text, unless the program is a shell.
     pub argv: Vec<String>,
-    /// Variables on top of the sandbox's own.
+    /// Variables that are added to the sandbox's environment.
     pub env: BTreeMap<String, String>,
     /// The working directory; `None`: the workspace.
     pub cwd: Option<String>,
     /// The content of standard input.
     pub input: Input,
-    /// Whether standard error goes where standard output goes, in order.
+    /// Whether standard error is merged into standard output, in order.
     pub merge_stderr: bool,
-    /// Bytes of output kept from the start, for each stream.
+    /// The number of bytes to keep from the start of each stream.
     pub keep_head: u32,
-    /// Bytes of output kept from the end, for each stream.
+    /// The number of bytes to keep from the end of each stream.
     pub keep_tail: u32,
-    /// Bytes of output kept in a file when head and tail do not hold all.
+    /// The maximum size of the file with the output, which is written when head and tail do not hold all of it.
     pub spill: u64,
     /// Limits of each process, where they differ from the sandbox's limits.
     pub limits: ProcessLimits,
 }
 
-/// What standard input holds.
+/// The content of standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// Nothing.
@@ -73,13 +73,13 @@ pub struct CommandOutcome {
     pub stdout: CommandOutput,
     /// Its standard error; empty where merged.
     pub stderr: CommandOutput,
-    /// From its start to its end.
+    /// The time from its start to its end.
     pub duration: Duration,
-    /// The limits of the sandbox that were reached meanwhile.
+    /// The limits of the sandbox that were reached while it ran.
     pub limits_hit: ReachedLimits,
 }
 
-/// How a program ended. In every case but the first three, everything it started was ended with it.
+/// How a program ended. Except for the first three cases, everything that it started was ended with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
     /// It exited with this code.
@@ -88,7 +88,7 @@ pub enum CommandEnd {
     Signaled(i32),
     /// The kernel killed it, because memory ran out.
     OutOfMemory,
-    /// Its deadline had passed.
+    /// Its deadline passed.
     TimedOut,
     /// It was cancelled.
     Cancelled,
@@ -116,18 +116,18 @@ pub enum RunEvent {
 pub struct CommandOutput {
     /// The first bytes.
     pub head: Vec<u8>,
-    /// The last bytes, not overlapping the head. Empty when the head is all there is.
+    /// The last bytes, not overlapping the head. Empty when the head contains the whole output.
     pub tail: Vec<u8>,
     /// The exact number of bytes that were written.
     pub total: u64,
     /// The file in the sandbox that holds the output from its start, when head and tail do not hold all of it.
     pub spill_path: Option<String>,
-    /// Bytes in that file.
+    /// The size of that file in bytes.
     pub spilled: u64,
 }
 
 impl CommandOutput {
-    /// Bytes between head and tail that are in neither.
+    /// The number of bytes between head and tail, which neither contains.
     #[must_use]
     pub fn omitted(&self) -> u64 {
         self.total.saturating_sub(self.head.len() as u64).saturating_sub(self.tail.len() as u64)

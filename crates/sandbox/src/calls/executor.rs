@@ -24,10 +24,10 @@ pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Bytes, SandboxError>> 
 
 /// A sandbox in which tool calls run. Calls may overlap; each is independent.
 ///
-/// An embedder can implement it for a backend of its own: the methods without a default suffice. Paths are paths in the
-/// sandbox, absolute or relative to the workspace.
+/// An embedder can implement it for its own backend: the methods without a default implementation suffice. Paths are
+/// paths in the sandbox, absolute or relative to the workspace.
 pub trait Executor: Send + Sync + fmt::Debug {
-    /// Where the sandbox has its directories.
+    /// The paths in the sandbox.
     fn layout(&self) -> &Layout;
 
     /// The boundaries between the sandbox and the host. The default is none.
@@ -47,13 +47,13 @@ pub trait Executor: Send + Sync + fmt::Debug {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>>;
 
-    /// Starts a program that lives between calls, such as a shell or a server. The options are about the start alone:
+    /// Starts a program that lives between calls, such as a shell or a server. The options apply only to the start:
     /// the program has no deadline. Its standard input begins with `command.input` and stays open; `keep_head`,
     /// `keep_tail` and `spill` do not apply.
     ///
     /// # Errors
-    /// `Unsupported` when this executor runs no such programs; `TimedOut` and `Cancelled`; `Lost` when the sandbox has
-    /// ended. Why the program itself cannot be started is an error of [`Process::next_event`].
+    /// `Unsupported` when this executor runs no such programs; `TimedOut` and `Cancelled`; `Lost` when the sandbox
+    /// has ended. If the program itself cannot be started, [`Process::next_event`] returns the error.
     fn start(
         &self,
         command: Command,
@@ -80,8 +80,8 @@ pub trait Executor: Send + Sync + fmt::Debug {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<WriteResult, SandboxError>>;
 
-    /// Replaces the only occurrence of `old` in a text file, atomically. No occurrence or several are errors that say
-    /// so.
+    /// Replaces the only occurrence of `old` in a text file, atomically. It fails if `old` does not occur, or occurs
+    /// several times.
     fn str_replace<'a>(
         &'a self,
         path: &'a str,
@@ -100,28 +100,31 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Box::pin(async {})
     }
 
-    /// Ends the sandbox, and returns as soon as nothing of it can change its workspace any more. Another sandbox may
-    /// use the workspace then. The rest is removed in the background; [`Executor::cleanup`] waits for it.
+    /// Ends the sandbox, and returns as soon as nothing of it can change its workspace any more. Then another sandbox
+    /// may use the workspace. The rest is removed in the background; [`Executor::cleanup`] waits for that.
     fn stop(&self) -> BoxFuture<'_, ()> {
         self.cleanup()
     }
 
     /// Resolves with the reason when the sandbox has ended by itself, was lost or was cleaned up. No call can succeed
-    /// any more. The future may be dropped and created again. An executor that cannot tell never resolves it.
+    /// any more. The future may be dropped and created again. An executor that cannot detect its end never resolves
+    /// it.
     fn wait_ended(&self) -> BoxFuture<'_, SandboxError> {
         Box::pin(future::pending())
     }
 
-    /// Takes the notice for the model, which belongs to the result of the call that has just returned: that the sandbox
-    /// was recreated and what was lost, and which files of the host it did not get. Each notice is returned once.
+    /// Takes the notice for the model. It belongs to the result of the call that has just returned. It says that the
+    /// sandbox was recreated and what was lost, or which files of the host were not copied into it. Each notice is
+    /// returned once.
     fn take_model_notice(&self) -> Option<String> {
         None
     }
 
-    /// Copies the files and directories that commands created or changed since the last call to the host's directory,
-    /// where the sandbox has a copy of it ([`HostAccess::Copied`](crate::HostAccess)). Each file is copied whole, with
-    /// its permissions. A file that commands removed stays on the host, unless an entry of another kind has its name
-    /// now. The sandbox keeps running. Changes that are not copied out before its end are lost.
+    /// Copies the files and directories that commands created or changed since the last call to the host's directory.
+    /// It does this only if the sandbox has a copy of that directory ([`HostAccess::Copied`](crate::HostAccess)).
+    /// Each file is copied whole, with its permissions. A file that commands removed stays on the host, unless an
+    /// entry of another kind now has its name. The sandbox keeps running. Changes that are not copied out before its
+    /// end are lost.
     fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         let _ = options;
         Box::pin(async { Ok(CopyOutReport::default()) })
@@ -129,8 +132,8 @@ pub trait Executor: Send + Sync + fmt::Debug {
 
     /// Pauses all processes that commands left running, until [`Executor::resume`] or until a command is run. Paused
     /// processes use no processor; they keep their memory, files and connections. File calls work meanwhile, and the
-    /// sandbox's end is still reported. It must not be called while a command runs. A second call does no harm. A call
-    /// that failed, was cancelled or was dropped may have taken effect: resume.
+    /// sandbox's end is still reported. It must not be called while a command runs. A second call does no harm. A
+    /// call that failed, was cancelled or was dropped may have paused processes: call [`Executor::resume`].
     ///
     /// # Errors
     /// `Unsupported` when this executor never pauses; `BadRequest` while a command runs; `TimedOut` when processes
@@ -140,7 +143,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
         unsupported("pause what runs in it")
     }
 
-    /// Resumes everything that [`Executor::pause`] stopped, also after a pause that broke off. Without a pause it does
+    /// Resumes everything that [`Executor::pause`] stopped, also after an interrupted pause. Without a pause it does
     /// nothing.
     ///
     /// # Errors
@@ -162,7 +165,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
         unsupported("list folders")
     }
 
-    /// Streams a file out.
+    /// Streams the content of a file out of the sandbox.
     fn read<'a>(
         &'a self,
         path: &'a str,
@@ -172,7 +175,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
         unsupported("stream files out")
     }
 
-    /// Streams a whole file in, atomically. An error in `content` leaves the previous file.
+    /// Streams a whole file into the sandbox, atomically. An error in `content` leaves the previous file unchanged.
     fn write<'a>(
         &'a self,
         path: &'a str,
@@ -183,9 +186,9 @@ pub trait Executor: Send + Sync + fmt::Debug {
         unsupported("stream files in")
     }
 
-    /// Installs a file or a tree of a store in a content directory of the sandbox, and returns its path there. Commands
-    /// can read it and cannot change it. They see it whole or not at all, also while they run. A call that was
-    /// cancelled, dropped or timed out installs nothing; a call that succeeded has installed it.
+    /// Installs a file or a tree of a store in a content directory of the sandbox, and returns its path there.
+    /// Commands can read it and cannot change it. They see it completely or not at all, also while they run. A call
+    /// that was cancelled, dropped or timed out installs nothing; a call that succeeded has installed it.
     ///
     /// # Errors
     /// `Exists` when the directory has other content of that name (the same content twice is no error); `BadRequest`
@@ -202,7 +205,8 @@ pub trait Executor: Send + Sync + fmt::Debug {
     }
 
     /// Removes the entry of this name from a content directory, also while commands run. A process that has it open
-    /// keeps it. Without such an entry it does nothing. A call that was cancelled or timed out changes nothing.
+    /// can still use it. Without such an entry it does nothing. A call that was cancelled or timed out changes
+    /// nothing.
     ///
     /// # Errors
     /// `BadRequest` when the name is invalid; `Cancelled` and `TimedOut`; `Lost` when the sandbox has ended;

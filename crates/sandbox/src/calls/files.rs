@@ -1,4 +1,4 @@
-//! What the file calls of an [`crate::Executor`] return.
+//! Results of the file calls of an [`crate::Executor`].
 
 pub use conjure_guest::protocol::{EntryKind, FileEntry as DirectoryEntry, LineRange};
 
@@ -13,14 +13,14 @@ pub enum View {
         first_line: u64,
         /// The last line in `text`.
         last_line: u64,
-        /// All lines of the file.
+        /// The number of lines of the file.
         total_lines: u64,
-        /// All bytes of the file.
+        /// The size of the file in bytes.
         size: u64,
-        /// Whether the lines that were asked for did not fit.
+        /// Whether the requested lines did not fit.
         truncated: bool,
     },
-    /// An image, whole.
+    /// A complete image.
     Image {
         /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
         media_type: String,
@@ -29,7 +29,7 @@ pub enum View {
     },
     /// Neither text nor a known image; it was not read.
     Binary {
-        /// Its bytes.
+        /// The size of the file in bytes.
         size: u64,
     },
     /// A folder, two levels deep, without names that begin with a dot.
@@ -41,7 +41,7 @@ pub enum View {
 pub struct Listing {
     /// Entries, sorted by path, relative to the folder.
     pub entries: Vec<DirectoryEntry>,
-    /// Whether there was more than could be listed.
+    /// Whether there were more entries than can be listed.
     pub truncated: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct WriteResult {
 pub struct CopyOutReport {
     /// The number of copied files.
     pub files: u64,
-    /// The bytes of these files.
+    /// The total size of these files in bytes.
     pub bytes: u64,
     /// The entries that were not copied.
     pub skipped: Vec<SkippedFile>,

@@ -1,6 +1,6 @@
-//! Between the types of [`crate::Executor`] and the messages of the guest's protocol.
+//! Converts between the types of [`crate::Executor`] and the messages of the guest's protocol.
 //!
-//! What the guest says is checked here: counts that do not agree with the bytes that came are a violation.
+//! Replies of the guest are checked here: if counts do not match the received bytes, that is a protocol violation.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,10 +19,10 @@ use crate::calls::files::{Listing, View};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::mux::{Call, Event};
 
-/// The most that the guest keeps of one end of a stream.
+/// The maximum number of bytes that the guest keeps of the head or tail of a stream.
 const KEEP_MAX: u32 = 1024 * 1024;
 
-/// Content on its way in. Its state survives when [`ContentSender::run`] is dropped and called again.
+/// Sends content to the guest. Its state survives when [`ContentSender::run`] is dropped and called again.
 pub(crate) struct ContentSender {
     content: Option<ContentStream>,
     piece: Bytes,
@@ -30,22 +30,22 @@ pub(crate) struct ContentSender {
 }
 
 impl ContentSender {
-    /// No content, and no end of it either: for operations that take none.
+    /// Sends no content and no end of content: for operations without content.
     pub(crate) const fn none() -> Self {
         Self { content: None, piece: Bytes::new(), failure: None }
     }
 
-    /// The whole of this stream.
+    /// Sends the whole stream, and then the end of content.
     pub(crate) fn from_stream(content: ContentStream) -> Self {
         Self { content: Some(content), ..Self::none() }
     }
 
-    /// These bytes.
+    /// Sends these bytes, and then the end of content.
     pub(crate) fn bytes(bytes: Bytes) -> Self {
         Self::from_stream(stream::iter([Ok(bytes)]).boxed())
     }
 
-    /// The next event of the call, while content goes in as the guest grants credit.
+    /// Returns the next event of the call. Meanwhile it sends content, as far as the guest grants credit.
     pub(crate) async fn next(&mut self, call: &Call) -> Event {
         tokio::select! {
             biased;
@@ -63,7 +63,7 @@ impl ContentSender {
             match content.next().await {
                 Some(Ok(piece)) => self.piece = piece,
                 Some(Err(error)) => {
-                    // Without its end the guest keeps nothing of it.
+                    // Without the end mark, the guest discards the content.
                     self.failure = Some(error);
                     self.content = None;
                     call.cancel();
@@ -77,13 +77,13 @@ impl ContentSender {
         pending().await
     }
 
-    /// The error in the content, if it had one: it explains the cancelled operation.
+    /// The error of the content stream, if it failed: it explains the cancelled operation.
     pub(crate) fn into_failure(self) -> Option<SandboxError> {
         self.failure
     }
 }
 
-/// What a call collected.
+/// The output that a call collected.
 #[derive(Debug, Default)]
 pub(crate) struct CollectedOutput {
     pub(crate) content: Vec<u8>,
@@ -102,7 +102,7 @@ impl CollectedOutput {
     }
 }
 
-/// The request for a program whose output is captured, and the bytes that it may send.
+/// The request for a program whose output is captured, and the maximum number of output bytes.
 pub(crate) fn captured(command: Command) -> (Request, u32, ContentSender) {
     let head = command.keep_head.min(KEEP_MAX);
     let tail = command.keep_tail.min(KEEP_MAX);
@@ -153,7 +153,7 @@ fn exec_request(
     })
 }
 
-/// How a program ended; `None` when the counts are not those of the bytes that came.
+/// How a program ended; `None` when the counts do not match the received bytes.
 pub(crate) fn outcome(reply: ExecReply, collected: CollectedOutput) -> Option<CommandOutcome> {
     Some(CommandOutcome {
         end: match reply.end {
@@ -187,7 +187,7 @@ fn output(captured: CapturedOutput, mut bytes: Vec<u8>) -> Option<CommandOutput>
     })
 }
 
-/// What a program wrote in all, when its output was streamed.
+/// How a program ended, with the total sizes of its streamed output.
 pub(crate) fn streamed_outcome(reply: ExecReply) -> Option<CommandOutcome> {
     let without_content = |captured| CapturedOutput { head: 0, tail: 0, ..captured };
     let reply =
@@ -195,7 +195,7 @@ pub(crate) fn streamed_outcome(reply: ExecReply) -> Option<CommandOutcome> {
     outcome(reply, CollectedOutput::default())
 }
 
-/// What a view shows; `None` when the content is not what the guest says.
+/// The result of a view; `None` when the content does not match the reply.
 pub(crate) fn view(viewed: ViewReply, content: Vec<u8>) -> Option<View> {
     Some(match viewed {
         ViewReply::Text { first_line, last_line, total_lines, size, truncated } => View::Text {
@@ -215,7 +215,7 @@ pub(crate) fn view(viewed: ViewReply, content: Vec<u8>) -> Option<View> {
     })
 }
 
-/// A failure in the guest as one of the sandbox.
+/// Converts an error of the guest to an error of the sandbox.
 pub(crate) fn failure(error: GuestError) -> SandboxError {
     let kind = match error.code {
         ErrorCode::NotFound => SandboxErrorKind::NotFound,

@@ -12,31 +12,35 @@ use crate::error::SandboxError;
 
 /// A program that lives between calls. It has no deadline. It ends with this handle, with its sandbox, or by itself.
 ///
-/// Dropping the handle ends the program and everything it started. What a program that ended by itself left running goes
-/// on until the sandbox ends, as after [`Executor::run`](crate::Executor::run).
+/// Dropping the handle ends the program and everything it started. If a program ends by itself, processes that it
+/// left running continue until the sandbox ends, as after [`Executor::run`](crate::Executor::run).
 ///
-/// A sandbox may be paused while no call is in it, and the program with it: see [`Process::begin_call`].
+/// A sandbox may be paused while no call is in progress. The program is then paused, too: see
+/// [`Process::begin_call`].
 pub trait Process: Send + Sync + fmt::Debug {
-    /// Begins a call: the sandbox goes on if it was paused. It is neither paused nor put away as unused before the
-    /// returned guard is dropped.
+    /// Begins a call, and resumes the sandbox if it was paused. Until the returned guard is dropped, the sandbox is
+    /// neither paused nor stopped as idle.
     ///
     /// # Errors
-    /// `Lost` when the sandbox has ended, `TimedOut` and `Cancelled` by the options, and why nothing may be run now.
+    /// `Lost` when the sandbox has ended; `TimedOut` and `Cancelled` by the options; another error when no program
+    /// may run now.
     fn begin_call(&self, options: CallOptions) -> BoxFuture<'_, Result<ProcessCall, SandboxError>>;
 
-    /// Writes to its standard input; returns when the sandbox has room for all of it. What a program that has ended
-    /// would have read is dropped. One writer at a time. A dropped future may have written a part.
+    /// Writes to its standard input; returns when the sandbox has accepted all bytes. Bytes for a program that has
+    /// ended are dropped. Only one writer at a time is allowed. If the future is dropped, a part may have been
+    /// written.
     fn write(&self, bytes: Vec<u8>) -> BoxFuture<'_, ()>;
 
     /// Ends its standard input.
     fn close_input(&self);
 
-    /// What it says next. A program whose events are not taken is held up once half a megabyte waits. What it wrote to
-    /// standard output before it wrote to standard error comes first. One reader at a time; the future may be dropped.
+    /// Returns the next event. If the caller does not take events, the program is blocked once half a megabyte waits.
+    /// Output on standard output that was written before output on standard error comes first. Only one reader at a
+    /// time is allowed. The future may be dropped.
     ///
     /// # Errors
-    /// Why it could not be started; `Lost` when the sandbox has ended. Nothing follows an error or
-    /// [`RunEvent::Ended`].
+    /// The reason why the program could not be started; `Lost` when the sandbox has ended. Nothing follows an error
+    /// or [`RunEvent::Ended`].
     fn next_event(&self) -> BoxFuture<'_, Result<RunEvent, SandboxError>>;
 }
 
@@ -52,7 +56,7 @@ impl ProcessCall {
         Self { guards: Vec::new() }
     }
 
-    /// Keeps this until the call is over.
+    /// Keeps `guard` until the call ends.
     #[must_use]
     pub fn with_guard(mut self, guard: impl Any + Send + Sync) -> Self {
         self.guards.push(Box::new(guard));

@@ -1,4 +1,4 @@
-//! What the control groups of a process share: where they are created, and what is still to be removed.
+//! State that all control groups of a process share: where they are created, and which ones must still be removed.
 //!
 //! State: the groups that could not be removed yet because the kernel still had a process in them.
 
@@ -15,7 +15,7 @@ use super::hierarchy::Version;
 use super::owner_process::OwnerProcess;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// A controller: what a group may limit.
+/// A cgroup controller: it limits one resource of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Controller {
     Memory,
@@ -46,7 +46,7 @@ pub struct MissingController {
     pub hint: &'static str,
 }
 
-/// What the groups of a process share.
+/// State that all control groups of a process share.
 #[derive(Debug)]
 pub(super) struct CgroupState {
     pub(super) parents: Vec<ParentGroup>,
@@ -82,10 +82,10 @@ pub(super) fn remove_all(folders: &mut Vec<PathBuf>) {
     }
 }
 
-/// Waits a millisecond for the kernel to remove killed processes. The kernel does not notify anybody of that.
+/// Waits a millisecond for the kernel to remove killed processes. The kernel sends no notification.
 fn pause() {
     let millisecond = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    // An interrupted wait is a short one.
+    // If a signal interrupts the wait, it is only shorter.
     let _ = rustix::event::poll(&mut [], Some(&millisecond));
 }
 
@@ -105,13 +105,13 @@ impl CgroupState {
 }
 
 impl Drop for CgroupState {
-    /// Waits for processes that were just killed, because nobody tries again later.
+    /// Waits for processes that were just killed, because no later call removes their groups.
     fn drop(&mut self) {
         remove_all(self.pending_removal.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Removes a group's folder; processes in it are killed.
+/// Removes a group's directory. Kills processes that are still in the group.
 fn remove(folder: &Path) -> io::Result<()> {
     let mut result = fs::remove_dir(folder);
     for _ in 0..KILL_ROUNDS {
@@ -133,7 +133,7 @@ fn kill(folder: &Path) {
         return;
     }
     let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    // A process of another pid namespace is listed as 0, and is none that could be signalled.
+    // A process of another pid namespace is listed as 0, and cannot be signalled.
     for pid in listed.lines().filter_map(|line| line.parse().ok().and_then(Pid::from_raw)) {
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }

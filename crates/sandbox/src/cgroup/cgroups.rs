@@ -1,8 +1,8 @@
 //! Finds which control groups this process may create, and creates the groups of sandboxes.
 //!
-//! Only the sandbox itself is moved into a group, no other process. State: groups that could not be removed yet because
-//! the kernel still had a process in them. They are tried again whenever a group is created, and by a sweep. After a
-//! crash of this process, its groups stay, empty, until [`Cgroups::sweep`] removes them.
+//! Only processes of the sandbox are moved into a group. State: groups that could not be removed yet because the
+//! kernel still had a process in them. The removal is tried again whenever a group is created, and by a sweep. After
+//! a crash of this process, its groups stay, empty, until [`Cgroups::sweep`] removes them.
 
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -62,7 +62,7 @@ impl Cgroups {
             parents: if owner.is_some() { parents } else { Vec::new() },
             missing,
             owner,
-            // Others in this process count, too.
+            // Random, because other values of this type in this process create groups, too.
             next: AtomicU64::new(RandomState::new().build_hasher().finish()),
             pending_removal: Mutex::default(),
         };
@@ -95,8 +95,8 @@ impl Cgroups {
     /// accesses do not block.
     ///
     /// # Errors
-    /// If a group cannot be created, or a limit cannot be set, although it should be possible. Nothing of the group is
-    /// left then.
+    /// If a group cannot be created, or a limit cannot be set, although it should be possible. Then nothing of the
+    /// group remains.
     pub fn make(&self, limits: &Limits) -> Result<Cgroup, SandboxError> {
         self.shared.remove_pending();
         let Some(owner) = &self.shared.owner else { return Ok(Cgroup::new(Arc::clone(&self.shared))) };
@@ -122,8 +122,9 @@ impl Cgroups {
         Ok(Some(group))
     }
 
-    /// Removes the groups of dead processes, and kills what is still in them. Returns how many there were. Blocks for
-    /// up to half a second while killed processes end; a group that is still not empty is removed later.
+    /// Removes the groups of dead processes, and kills processes that are still in them. Returns the number of
+    /// groups. Blocks for up to half a second while killed processes end; a group that is still not empty is removed
+    /// later.
     pub fn sweep(&self) -> usize {
         self.shared.remove_pending();
         let mut left: Vec<PathBuf> = Vec::new();
@@ -149,7 +150,7 @@ impl Cgroups {
 
 /// A version, and a group in which groups can be created.
 type ParentPath = (Version, PathBuf);
-/// The reason why there is none, and a hint.
+/// Why no group can be created, and a hint.
 type MissingReason = (String, &'static str);
 
 /// Finds a group in which groups with this controller can be created.
@@ -171,13 +172,13 @@ fn find_parent(controller: Controller, hierarchies: &[Hierarchy]) -> Result<Pare
         return Err(("no control groups are mounted".to_owned(), "mount cgroup2 at /sys/fs/cgroup"));
     };
     let mut reason = format!("`{}` cannot be written by this user", hierarchy.own.display());
-    // The nearest group that permits it: processes stay in the branch that they were started in.
+    // Uses the nearest group that permits it, so that processes stay in the branch that they were started in.
     for folder in hierarchy.own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount)) {
         if !read_words(&folder.join("cgroup.controllers")).iter().any(|word| word == name) {
             reason = format!("the controller `{name}` is not available in `{}`", folder.display());
             continue;
         }
-        // Whoever moves a process must be permitted to write to the nearest group above both places.
+        // To move a process, this process needs write permission in the nearest common ancestor of both groups.
         if !is_writable(folder) || !is_writable(&folder.join("cgroup.procs")) {
             continue;
         }

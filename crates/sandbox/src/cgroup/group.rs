@@ -1,6 +1,6 @@
-//! The control group of one sandbox: a folder in each hierarchy that limits something.
+//! The control group of one sandbox: a directory in each hierarchy that limits a resource.
 //!
-//! Dropping it kills what is left in it and removes it.
+//! Dropping it kills the remaining processes and removes the group.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use super::hierarchy::Version;
 use crate::error::SandboxError;
 use crate::settings::limits::Limits;
 
-/// Processes for the guest, its shims and its workers beyond the limit, so that a fork bomb cannot keep the guest from
+/// Additional processes for the guest, its shims and its workers, so that a fork bomb cannot keep the guest from
 /// ending it.
 const RESERVED_PROCESSES: u32 = 64;
 
@@ -54,7 +54,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// The folders that the sandbox's first process joins, by writing itself to `cgroup.procs` in each.
+    /// The directories that the sandbox's first process joins, by writing its process id to `cgroup.procs` in each.
     #[must_use]
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
@@ -71,7 +71,7 @@ impl Drop for Cgroup {
 
 fn limit(controller: Controller, version: Version, folder: &Path, limits: &Limits) -> io::Result<()> {
     let set = |file: &str, value: String| fs::write(folder.join(file), value);
-    // Files that not every kernel has, and without which the limit is the same or a little looser.
+    // Not every kernel has these files. Without them, the limit is the same or a little looser.
     let set_if_there = |file: &str, value: String| match set(file, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         written => written,
@@ -79,7 +79,7 @@ fn limit(controller: Controller, version: Version, folder: &Path, limits: &Limit
     match (controller, version) {
         (Controller::Memory, Version::One) => {
             set("memory.limit_in_bytes", limits.memory().to_string())?;
-            // Nothing is swapped out instead. Without the accounting of swap, the group at least avoids it.
+            // Swap counts towards the limit. Where swap is not accounted, the group at least avoids it.
             set_if_there("memory.memsw.limit_in_bytes", limits.memory().to_string())?;
             set_if_there("memory.swappiness", "0".to_owned())
         }
@@ -98,7 +98,7 @@ fn limit(controller: Controller, version: Version, folder: &Path, limits: &Limit
                 Version::Two => set("cpu.max", format!("{quota} {PERIOD}")),
             };
             match written {
-                // A group above has less than this, which the kernel enforces.
+                // A parent group has a lower limit than this, which the kernel enforces.
                 Err(error) if version == Version::One && error.kind() == io::ErrorKind::InvalidInput => {
                     Ok(())
                 }

@@ -1,4 +1,4 @@
-//! The control groups of this process in each hierarchy, from the text of two files in `/proc`. No I/O.
+//! The control groups of this process in each hierarchy, from the text of two files in `/proc`. Does no I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(super) struct Hierarchy {
     pub(super) own: PathBuf,
 }
 
-/// The hierarchies that are mounted, by the text of `/proc/self/mountinfo` and `/proc/self/cgroup`.
+/// Returns the mounted hierarchies, from the text of `/proc/self/mountinfo` and `/proc/self/cgroup`.
 pub(super) fn hierarchies(mountinfo: &str, cgroup: &str) -> Vec<Hierarchy> {
     mountinfo.lines().filter_map(|line| hierarchy(line, cgroup)).collect()
 }
@@ -52,9 +52,9 @@ fn hierarchy(line: &str, cgroup: &str) -> Option<Hierarchy> {
             names.split(',').filter(|name| !name.is_empty() && !name.starts_with("name=")).map(str::to_owned);
         is_it.then(|| (place, controllers.collect::<Vec<_>>()))
     })?;
-    // What is mounted may be a part of the hierarchy, as in a container.
+    // Only a part of the hierarchy may be mounted, as in a container.
     let below = Path::new(place).strip_prefix(&root).unwrap_or_else(|_| Path::new(""));
-    // A place outside of what is mounted begins with `/..`.
+    // The path of a group outside the mounted part begins with `/..`.
     let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     let has_name = is_inside && below.components().next().is_some();
     let own = if has_name { mount.join(below) } else { mount.clone() };

@@ -1,6 +1,6 @@
 //! Counts how many processes of a control group the kernel killed because memory ran out.
 //!
-//! State: the path of the counter. The group and its counter end when the group's owner removes it.
+//! State: the path of the counter. The counter disappears when the group's owner removes the group.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ pub(crate) struct OomKillCounter {
 }
 
 impl OomKillCounter {
-    /// The counter of the group of this process; `None` if this host sees no group of its own for it.
+    /// The counter of the group of this process; `None` if the process has no group of its own with a visible
+    /// counter.
     pub(crate) fn for_process(process: Pid) -> Option<Self> {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero())).ok()?;
@@ -25,14 +26,14 @@ impl OomKillCounter {
         Some(kills)
     }
 
-    /// The number; `None` when the group is gone.
+    /// The number of killed processes; `None` when the group was removed.
     pub(crate) fn count(&self) -> Option<u64> {
         parse_count(&fs::read_to_string(&self.file).ok()?)
     }
 }
 
-/// The file of the counter for a process with these hierarchies. The group at a mount point has other processes as
-/// well.
+/// The path of the counter for a process with these hierarchies. The group at a mount point is not used, because it
+/// has other processes as well.
 fn file(hierarchies: &[Hierarchy]) -> Option<PathBuf> {
     let own = hierarchies.iter().filter(|found| found.own != found.mount);
     let has_memory = |found: &&Hierarchy| found.controllers.iter().any(|name| name == "memory");

@@ -1,5 +1,5 @@
-//! [`OwnerProcess`]: the host process in the name of a control group, so that the groups of dead processes are found
-//! and removed.
+//! [`OwnerProcess`]: the host process, which is part of the name of a control group. So a sweep can find and remove
+//! the groups of dead processes.
 
 use std::fs;
 use std::io;
@@ -11,13 +11,13 @@ use rustix::process::{Pid, test_kill_process};
 
 const PREFIX: &str = "conjure";
 
-/// A process of this machine since its boot: ids are reused, the pair of id and start time is not.
+/// A process of this machine since its boot. Process ids are reused, but the pair of id and start time is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OwnerProcess {
-    /// The pid namespace in which `pid` counts, by the number of its inode.
+    /// The pid namespace of `pid`, by its inode number.
     namespace: u64,
     pid: u32,
-    /// Clock ticks since the machine's start.
+    /// The start time of the process, in clock ticks since the machine's start.
     started: u64,
 }
 
@@ -41,7 +41,7 @@ impl OwnerProcess {
         let mut parts = name.split('-');
         let prefix = parts.next()?;
         let mut number = || {
-            // Only what `name` writes: no signs, no leading zeros.
+            // Accepts only text that `name` writes: no signs, no leading zeros.
             let text = parts.next()?;
             text.parse::<u64>().ok().filter(|number| number.to_string() == text)
         };
@@ -62,7 +62,7 @@ impl OwnerProcess {
         self.liveness(Path::new("/proc")) == Liveness::Dead
     }
 
-    /// Its liveness, by the process directory `proc`.
+    /// Its liveness, as the directory `proc` (`/proc`) shows it.
     fn liveness(&self, proc: &Path) -> Liveness {
         if own_namespace().ok() != Some(self.namespace) {
             return Liveness::Unknown;
@@ -70,7 +70,7 @@ impl OwnerProcess {
         match start_time(proc, self.pid) {
             Some(started) if started == self.started => Liveness::Alive,
             Some(_) => Liveness::Dead,
-            // Others' processes may be hidden (`hidepid`), but not that there is one.
+            // Processes of other users may be hidden (`hidepid`), but a signal still shows that they exist.
             None => match i32::try_from(self.pid).ok().and_then(Pid::from_raw).map(test_kill_process) {
                 Some(Err(Errno::SRCH)) => Liveness::Dead,
                 _ => Liveness::Unknown,
@@ -91,7 +91,7 @@ fn own_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// When a living process was started. Its name, the second field, may hold anything.
+/// The start time of a living process. Its name, the second field of the file, may contain any characters.
 fn start_time(proc: &Path, pid: u32) -> Option<u64> {
     let stat = fs::read(proc.join(format!("{pid}/stat"))).ok()?;
     let stat = String::from_utf8_lossy(&stat);

@@ -1,4 +1,5 @@
-//! [`ChunkSender`]: a blocking thread as the source of an async byte stream, with a bounded number of chunks ahead.
+//! [`ChunkSender`]: makes a blocking thread the source of an async byte stream, with a bounded number of waiting
+//! chunks.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,13 +12,13 @@ use tokio::sync::mpsc::{self, Sender};
 use crate::calls::executor::ContentStream;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// The bytes of a file that are read at once.
+/// The number of bytes of a file that are read at once.
 const CHUNK: usize = 128 * 1024;
 
 /// The maximum number of waiting chunks.
 const MAX_QUEUED: usize = 4;
 
-/// The sending end, for the thread.
+/// The sending end, for use on the thread.
 pub(super) struct ChunkSender(Sender<Result<Bytes, SandboxError>>);
 
 /// The stream was dropped.
@@ -61,7 +62,7 @@ impl ChunkSender {
 
     /// Ends the stream with this error.
     pub(super) fn failure<T>(&self, error: SandboxError) -> Result<T, ReceiverClosed> {
-        // A dropped stream needs no error.
+        // If the stream was dropped, no error is needed.
         let _ = self.0.blocking_send(Err(error));
         Err(ReceiverClosed)
     }
@@ -74,7 +75,7 @@ pub(super) fn stream(
 ) -> ContentStream {
     let (sender, receiver) = mpsc::channel(MAX_QUEUED);
     tokio::task::spawn_blocking(move || {
-        // The stream contains its failure.
+        // The stream already contains the error.
         let _ = make(&ChunkSender(sender));
     });
     stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|chunk| (chunk, receiver)) })

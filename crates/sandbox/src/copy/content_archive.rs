@@ -13,7 +13,7 @@ use crate::calls::executor::ContentStream;
 use crate::content::{ContentItem, ItemContent};
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// The bytes that a file costs of the budget beside its content.
+/// The number of bytes that a file uses of the budget, in addition to its content.
 const OVERHEAD: u64 = 4096;
 
 /// The kind of archive for an item.
@@ -24,7 +24,7 @@ pub(super) const fn kind(item: &ContentItem) -> ArchiveKind {
     }
 }
 
-/// The bytes that an item costs of the budget; blocks.
+/// The number of bytes that an item uses of the budget. Blocks.
 pub(super) fn size(item: &ContentItem) -> Result<u64, SandboxError> {
     let name = &item.name;
     match &item.content {

@@ -15,8 +15,9 @@ use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
 use crate::sandbox::{Sandbox, wrong_reply};
 
-/// What to copy through the guest of a sandbox that shares no directories with the host, before its use and later
-/// ([`crate::SandboxGuard::copy_plan`]). The greeting names the directory that contains `skills` and `artifacts`.
+/// What to copy through the guest, for a sandbox that shares no directories with the host
+/// ([`crate::SandboxGuard::copy_plan`]). Some content is copied before the first call, and some later. The greeting
+/// names the directory that contains `skills` and `artifacts`.
 #[derive(Debug)]
 pub struct CopyPlan {
     /// The content to install at the start.
@@ -24,9 +25,9 @@ pub struct CopyPlan {
     /// The host directory that is copied into the workspace at the start, and that changes are copied out to. It
     /// belongs to the session alone.
     pub workspace: PathBuf,
-    /// The maximum bytes of installed content.
+    /// The maximum size of installed content in bytes.
     pub content_max_bytes: u64,
-    /// The maximum bytes of one copy out.
+    /// The maximum size of one copy out in bytes.
     pub copy_out_max_bytes: u64,
 }
 
@@ -53,7 +54,7 @@ impl GuestCopier {
         Ok(Self { space, workspace })
     }
 
-    /// Installs an item whole or not at all.
+    /// Installs an item completely or not at all.
     pub(crate) async fn install(
         &self,
         sandbox: &Sandbox,
@@ -91,13 +92,14 @@ impl GuestCopier {
         self.workspace.copy_out(sandbox, options).await
     }
 
-    /// Takes the notice for the model; each is returned once.
+    /// Takes the notice for the model. Each notice is returned once.
     pub(crate) fn take_model_notice(&self) -> Option<String> {
         self.workspace.take_model_notice()
     }
 }
 
-/// The guest decides: after a cancel the item does not appear, and an item that the guest confirms has appeared.
+/// Sends an item to the guest, which decides about the commit. After a cancel the item does not appear. An item that
+/// the guest confirms has appeared.
 async fn send_item(
     sandbox: &Sandbox,
     space: &SpaceBudget,

@@ -1,4 +1,4 @@
-//! [`HostFiles`]: scan of a host workspace that is copied into a sandbox.
+//! [`HostFiles`]: the result of scanning a host workspace that is copied into a sandbox.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::calls::files::SkippedFile;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// The mode of a directory that is created on the way to a file.
+/// The mode of missing parent directories that are created for a file.
 const DEFAULT_MODE: u32 = 0o755;
 
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct HostFiles {
     pub(super) files: Vec<HostFile>,
-    /// Directories that must be created by themselves, by their depth.
+    /// Directories that must be created explicitly, by their depth.
     pub(super) folders: BTreeMap<usize, Vec<HostDir>>,
     /// The entries that cannot be copied.
     pub(super) skipped: Vec<SkippedFile>,
@@ -33,12 +33,12 @@ pub(super) struct HostFile {
 /// A directory that is empty, or has a mode other than the default.
 #[derive(Debug)]
 pub(super) struct HostDir {
-    /// Where it goes, relative to the workspace.
+    /// Its path in the sandbox, relative to the workspace.
     pub(super) target: String,
     pub(super) mode: u32,
 }
 
-/// Scans a directory; blocks.
+/// Scans a directory. Blocks.
 pub(super) fn scan(workspace: &Path) -> Result<HostFiles, SandboxError> {
     let mut all = HostFiles::default();
     let mut folders = vec![(workspace.to_owned(), None)];

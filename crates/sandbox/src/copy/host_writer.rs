@@ -1,9 +1,10 @@
-//! [`HostWriter`]: writes copied-out files into a directory of the host, beneath its handle, through no link, each file
-//! whole.
+//! [`HostWriter`]: writes copied-out files into a directory of the host. It works beneath the handle of the
+//! directory, follows no link, and writes each file atomically.
 //!
-//! It does not trust the sandbox: paths must be plain, and bytes are counted. A thread writes, and the caller waits for
-//! its end, also when the content fails. When a copy is dropped, its thread ends by itself, and the next copy waits for
-//! it ([`HostWriter::open`]). A crash leaves the files that were copied before, and at most a staging file.
+//! It does not trust the sandbox: paths must be plain, and bytes are counted. A thread writes, and the caller waits
+//! for its end, also when the content fails. When a copy is dropped, its thread ends by itself, and the next copy
+//! waits for it ([`HostWriter::open`]). A crash leaves the files that were copied before, and at most one staging
+//! file.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -27,7 +28,7 @@ use crate::host_dirs::remove_beneath;
 /// How many chunks wait to be written.
 const AHEAD: usize = 4;
 
-/// The mode of directories that are created on the way to a file.
+/// The mode of missing parent directories that are created for a file.
 const DIR_MODE: Mode = Mode::from_raw_mode(0o755);
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -50,7 +51,7 @@ pub(super) struct IncomingEntry {
     pub(super) previous: PreviousEntry,
 }
 
-/// What the sandbox and the host had under this path before.
+/// The entry that the sandbox and the host had under this path before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PreviousEntry {
     /// Nothing, or an entry of the same kind.
@@ -124,7 +125,7 @@ async fn send_content(
             let message = format!("`{path}` cannot be brought back: it is more than the workspace may hold");
             return Err(SandboxError::new(SandboxErrorKind::TooLarge, message));
         }
-        // The thread reports its failure at its end.
+        // The thread returns its error when it ends.
         if to.send(Some(piece)).await.is_err() {
             break;
         }
@@ -133,7 +134,7 @@ async fn send_content(
     Ok(size)
 }
 
-/// Writes chunks up to the end mark `None`. A file whose chunks end without it is dropped.
+/// Writes chunks up to the end mark `None`. If the chunks end without it, the file is discarded.
 fn write(top: &DirHandle, file: &IncomingEntry, mut pieces: Receiver<Option<Bytes>>) -> io::Result<()> {
     let (parents, name) = split_path(&file.path)?;
     let folder = top.create_dirs(parents, DIR_MODE)?;
@@ -175,7 +176,7 @@ fn split_path(path: &str) -> io::Result<(&Path, &OsStr)> {
     Ok((path.parent().unwrap_or(Path::new("")), name))
 }
 
-/// Removes a directory of the host that a file replaces, if the sandbox had everything in it.
+/// Removes a directory of the host that a file replaces, if the sandbox had all entries in it.
 fn remove_conflicting(
     parent: &DirHandle,
     name: &OsStr,

@@ -1,4 +1,5 @@
-//! [`TreePager`]: lists the workspace of a sandbox in pages that fit a frame, for any number of files.
+//! [`TreePager`]: lists the workspace of a sandbox in pages, each of which fits into a frame. The number of files is
+//! not limited by the frame size.
 
 use conjure_guest::protocol::{Reply, Request};
 
@@ -8,7 +9,7 @@ use crate::calls::guest_ops::ContentSender;
 use crate::error::SandboxError;
 use crate::sandbox::{Sandbox, wrong_reply};
 
-/// The maximum entries of a page; the guest may send fewer.
+/// The maximum number of entries of a page. The guest may send fewer.
 const PAGE: u32 = 50_000;
 
 /// A walk through a workspace, up to a maximum number of entries.

@@ -40,12 +40,12 @@ const MAX_REPORTED: usize = 10;
 #[derive(Debug)]
 pub(super) struct WorkspaceCopy {
     host: PathBuf,
-    /// The maximum bytes of one copy out.
+    /// The maximum size of one copy out in bytes.
     max_bytes: u64,
     synced: Mutex<SyncedEntries>,
     /// The threads that write files on the host.
     writers: TaskTracker,
-    /// Files not copied in and not yet reported to the model.
+    /// Files that were not copied in and that were not reported to the model yet.
     skipped: Lock<Vec<SkippedFile>>,
 }
 
@@ -99,14 +99,14 @@ impl WorkspaceCopy {
         Ok(Self { host, max_bytes, synced, writers, skipped })
     }
 
-    /// Copies out the files and directories that are new or changed, each whole. The report names those that cannot be
-    /// copied; the others are copied all the same.
+    /// Copies out the files and directories that are new or changed, each completely. The report names those that
+    /// cannot be copied; the others are still copied.
     pub(super) async fn copy_out(
         &self,
         sandbox: &Sandbox,
         options: &CallOptions,
     ) -> Result<CopyOutReport, SandboxError> {
-        // One copy at a time: two would write the same files.
+        // Only one copy at a time, because two would write the same files.
         let mut synced = self.synced.lock().await;
         let writer = HostWriter::open(&self.host, &self.writers).await?;
         let (mut report, mut pager) = (CopyOutReport::default(), TreePager::new(MAX_ENTRIES));
@@ -157,7 +157,7 @@ impl WorkspaceCopy {
         Ok(())
     }
 
-    /// The notice for the model about files that were not copied in; returned once.
+    /// Takes the notice for the model about files that were not copied in. Each notice is returned once.
     pub(super) fn take_model_notice(&self) -> Option<String> {
         let skipped = std::mem::take(&mut *lock(&self.skipped));
         let told = skipped.iter().take(MAX_REPORTED);
@@ -188,7 +188,7 @@ impl SyncedEntry {
 }
 
 impl SyncedEntries {
-    /// What both sides had at `path`, where the sandbox has `now`.
+    /// The entry that both sides had at `path` before, when the sandbox has `now` there.
     fn previous(&self, path: &str, now: SyncedEntry) -> PreviousEntry {
         match (self.0.get(path), now) {
             (Some(SyncedEntry::File { .. }), SyncedEntry::Dir) => PreviousEntry::File,

@@ -1,7 +1,8 @@
 //! [`Docker`]: creates sandboxes that are containers.
 //!
 //! A connector has the directory of its containers' files, and shares the engine with the other connectors of the
-//! process ([`ContainerEngine`]). It looks for both when the first container is requested, and again if it found none.
+//! process ([`ContainerEngine`]). It searches for the engine and opens the directory when the first container is
+//! requested. It tries again later if that failed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -47,7 +48,8 @@ use crate::settings::layout::Layout;
 /// Runs the guest as the first process of a container, with Docker Engine 20.10 or later or Podman 4.0 or later,
 /// rootless too.
 ///
-/// Any image works. The programs of commands must be in it, so `bash_tool` needs an image with `bash`. Commands see:
+/// Any image works. It must contain the programs of commands, so `bash_tool` needs an image with `bash`. Commands
+/// see:
 ///
 /// - the image, read-only;
 /// - `/workspace`, writable;
@@ -59,16 +61,17 @@ use crate::settings::layout::Layout;
 /// host, which they find by the usual variables. All capabilities are dropped, nothing gains privileges, two
 /// system-call filters and Landlock apply, and the engine limits the resources of the container as a whole.
 ///
-/// `Sandbox::isolation` shows what the engine does not enforce, and it is an error where the context's floor demands
-/// it. An engine at a TCP address, and one that maps users, has none of the host's directories. Then all content is
-/// copied through the guest, with the same layout ([`crate::HostAccess`]): the workspace must be a session's own
-/// ([`DataDir::workspace`]), its files are copied in at the start and out by [`crate::Executor::copy_out`]. Volumes,
-/// allowed paths and read-only directories outside the content directories are refused.
+/// `Sandbox::isolation` shows which boundaries the engine does not enforce. If the context's floor requires one of
+/// them, that is an error. An engine at a TCP address, or one that maps users, cannot mount the host's directories.
+/// Then all content is copied through the guest, with the same layout ([`crate::HostAccess`]). The workspace must be
+/// a session's own ([`DataDir::workspace`]). Its files are copied in at the start, and copied out by
+/// [`crate::Executor::copy_out`]. Volumes, allowed paths and read-only directories outside the content directories
+/// are refused.
 ///
-/// A container is removed when its sandbox ends, whatever is dropped and when. [`Docker::sweep`] removes what a killed
-/// process leaves; the first container on an engine starts a sweep, too. Clones share the connector. A process with
-/// several connectors gives all of them one [`ContainerEngine`]: the engine is looked for once, and no more containers
-/// are started at a time than the machine has processors.
+/// A container is removed when its sandbox ends, even if all futures and handles are dropped. [`Docker::sweep`]
+/// removes the containers of a killed process; the first container on an engine starts a sweep, too. Clones share the
+/// connector. A process with several connectors should give all of them one [`ContainerEngine`]. Then the process
+/// searches for the engine once, and starts no more containers at a time than the machine has processors.
 #[derive(Debug, Clone)]
 pub struct Docker {
     engine: ContainerEngine,
@@ -88,7 +91,8 @@ struct Inner {
 }
 
 impl Docker {
-    /// Creates a connector. It does not look for the engine yet. Of the host's variables, commands see the time zone.
+    /// Creates a connector. It does not search for the engine yet. Of the host's variables, commands see only the
+    /// time zone.
     pub fn new(
         options: DockerOptions,
         host_environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -104,7 +108,7 @@ impl Docker {
         }
     }
 
-    /// Uses this engine, which other connectors share, instead of the one of the options.
+    /// Uses this engine instead of the one of the options. Other connectors can share it.
     #[must_use]
     pub fn with_engine(mut self, engine: ContainerEngine) -> Self {
         self.engine = engine;
@@ -118,8 +122,9 @@ impl Docker {
         self
     }
 
-    /// Uses this egress: its resolver, observer, bounds and check of addresses, for the connections of commands. Its
-    /// policy and data directory are not used: each container has those of its context, and its own.
+    /// Uses the resolver, the observer, the limits and the address policy of this egress for the connections of
+    /// commands. Its network policy and its connection permits are not used: each container has the policy of its
+    /// context, and its own permits.
     #[must_use]
     pub fn with_egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -149,7 +154,7 @@ impl Docker {
         })
     }
 
-    /// What the image starts by itself. A sandbox does not start it.
+    /// Returns what the image starts by default. A sandbox does not start it.
     ///
     /// # Errors
     /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine lacks the image.
@@ -162,7 +167,7 @@ impl Docker {
     /// As [`ContainerEngine::sweep`].
     ///
     /// # Errors
-    /// When the engine cannot be asked. What cannot be removed is in the result.
+    /// When the engine does not answer. The result lists containers that could not be removed.
     pub async fn sweep(&self) -> Result<ContainerSweepReport, SandboxError> {
         if let Some(data) = &self.data {
             self.engine.learn(data.sandboxes());
@@ -210,7 +215,7 @@ impl Docker {
 }
 
 impl Connector for Docker {
-    /// The boundaries of a container of an ordinary engine; the engine is not asked.
+    /// The boundaries of a container of an ordinary engine. This does not ask the engine.
     fn isolation(&self) -> Isolation {
         Isolation::FULL
     }

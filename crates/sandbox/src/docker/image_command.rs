@@ -1,4 +1,5 @@
-//! [`ImageCommand`]: what an image starts by itself. A sandbox does not start it: whoever runs a program that an image has is asked to do so.
+//! [`ImageCommand`]: what an image starts by default. A sandbox does not start it; the caller decides whether to run
+//! it.
 
 use bollard::models::ImageInspect;
 
@@ -11,7 +12,7 @@ pub struct ImageCommand {
     pub engine: EngineKind,
     /// The program and its first arguments.
     pub entrypoint: Vec<String>,
-    /// The arguments that others may take the place of.
+    /// The default arguments, which a caller can replace.
     pub command: Vec<String>,
     /// The directory in which it starts.
     pub workdir: Option<String>,
@@ -28,8 +29,8 @@ impl ImageCommand {
         }
     }
 
-    /// What `docker run --entrypoint ENTRYPOINT IMAGE ARGS…` starts: with an entrypoint, nothing of the image's is left; arguments take the
-    /// place of its command.
+    /// Returns the command line that `docker run --entrypoint ENTRYPOINT IMAGE ARGS…` starts. A given entrypoint
+    /// replaces both the entrypoint and the command of the image. Given arguments replace the command of the image.
     #[must_use]
     pub fn argv(&self, entrypoint: Option<&str>, args: &[String]) -> Vec<String> {
         let (first, command) = match entrypoint {

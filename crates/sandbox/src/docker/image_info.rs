@@ -7,7 +7,7 @@ use bollard::models::ImageInspect;
 
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// The used parts of an image.
+/// The parts of an image that a sandbox uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ImageInfo {
     /// Its unique id.
@@ -18,7 +18,7 @@ pub(super) struct ImageInfo {
     pub(super) volumes: BTreeSet<String>,
 }
 
-/// Variables about a user and a machine, which are not those of a sandbox.
+/// Variables that describe the user and machine of the image. A sandbox has its own values.
 const NOT_ITS_OWN: [&str; 6] = ["HOME", "HOSTNAME", "LOGNAME", "PWD", "TERM", "USER"];
 
 /// Variables of proxies, in lower and upper case. A sandbox cannot reach these proxies, and may have one of its own.
@@ -26,7 +26,7 @@ const OF_PROXIES: [&str; 6] =
     ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY"];
 
 impl ImageInfo {
-    /// Reads the answer of the engine.
+    /// Parses the response of the engine.
     ///
     /// # Errors
     /// If the image declares a volume at an ambiguous path.
@@ -49,7 +49,8 @@ fn is_of_proxies(name: &str) -> bool {
     OF_PROXIES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// The path as the engine compares it: `VOLUME` is kept as written, and cleaned when a container is created.
+/// The path as the engine compares it. The image stores the path of a `VOLUME` as written, and the engine normalises
+/// it when a container is created.
 fn normal(given: &str) -> Result<String, SandboxError> {
     let parts = Path::new(given).components().skip(1);
     let names: Option<Vec<&str>> = parts

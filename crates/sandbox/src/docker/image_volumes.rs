@@ -1,7 +1,7 @@
-//! Replaces the volumes of an image by memory file systems with a size.
+//! Replaces the volumes of an image by in-memory file systems with a size limit.
 //!
-//! An engine creates a volume wherever the image declares one and nothing is mounted at exactly that path, also inside
-//! other mounts. Commands could fill it without being counted. So every such path gets a mount, or the image is
+//! An engine creates a volume wherever the image declares one and nothing is mounted at exactly that path, also
+//! inside other mounts. Commands could fill it without a limit. So every such path gets a mount, or the image is
 //! refused.
 
 use std::collections::BTreeSet;

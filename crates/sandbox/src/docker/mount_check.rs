@@ -1,9 +1,9 @@
 //! [`ExpectedMounts`]: the expected inode of each mount of a container, which the guest verifies.
 //!
-//! An engine mounts a path some time after it was checked. Another sandbox that may write the directory around it could
-//! have put a link there by then, and the engine runs as root. So the expected directories are recorded, and the guest
-//! reports which ones it has, before any command. Where the guest's kernel is not the host's, as with runtimes that
-//! bring their own, the inode numbers cannot be compared.
+//! An engine mounts a path some time after it was checked. Another sandbox that may write to the parent directory
+//! could have put a link there by then, and the engine runs as root. So the host records the expected directories.
+//! Before any command, the guest reports which ones it has. Where the guest's kernel is not the host's, as with
+//! runtimes that bring their own, the inode numbers cannot be compared.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl ExpectedMounts {
     /// Records the directories that are mounted at roots of the greeting, as they are now. Files are not checked.
     ///
     /// # Errors
-    /// When the path of one contains a link.
+    /// When the path of a directory contains a link.
     pub(super) fn record(roots: &[Root], bound: &[BindMount]) -> Result<Self, SandboxError> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let mut expected_mounts = Self { boot: boot.trim().to_owned(), folders: Vec::new() };

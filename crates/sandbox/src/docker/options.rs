@@ -16,12 +16,13 @@ const IMAGE: &str = "conjure/sandbox:latest";
 /// kind of sandbox: 512 MiB and one processor by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DockerOptions {
-    /// The addresses of the engine; the first that answers is used. Empty: the usual sockets of this machine.
+    /// The addresses of the engine. The first one that answers is used. Empty: the usual sockets of this machine.
     pub engine: Vec<EngineAddress>,
-    /// The image. The engine must have it: nothing is downloaded. `conjure/sandbox:latest` by default.
+    /// The image. The engine must already have it, because nothing is downloaded. `conjure/sandbox:latest` by
+    /// default.
     pub image: String,
-    /// The user of commands, `USER` or `USER:GROUP`, as names of the image or ids. `None`: the owner of the workspace;
-    /// if that is root, a user that owns nothing, who gets the files until the container ends.
+    /// The user of commands, `USER` or `USER:GROUP`, as names of the image or ids. `None`: the owner of the
+    /// workspace; if that is root, a user that owns nothing. That user owns the files until the container ends.
     pub user: Option<String>,
     /// The OCI runtime, such as `runsc` or `kata`; `None`: the engine's default.
     pub runtime: Option<String>,
@@ -30,7 +31,7 @@ pub struct DockerOptions {
     /// Further labels. Labels that begin with `conjure.` cannot be set; the context determines them.
     pub labels: BTreeMap<String, String>,
     /// The age at which another machine may remove a container, because it cannot know whether the owning process is
-    /// alive. Nothing renews it, so it must be longer than any sandbox lives.
+    /// alive. It is never renewed, so it must be longer than the life of any sandbox.
     pub lease: Duration,
 }
 

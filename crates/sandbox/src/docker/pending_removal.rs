@@ -1,4 +1,5 @@
-//! [`PendingRemoval`]: creates a container and removes it whatever happens: waited for, in the background, or in `Drop`.
+//! [`PendingRemoval`]: creates a container, and ensures its removal. The removal is awaited, or runs in the
+//! background or in `Drop`.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::docker::engine::engine_client::{CreateError, RemoveOutcome};
 use crate::docker::engine::error_map::Effect;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// The pause between two requests for a container that the engine is creating, without a runtime.
+/// The pause between two requests without a runtime, while the engine is creating the container.
 const DROP_PAUSE: Duration = Duration::from_millis(50);
 
 /// A request that an engine answers at once unless it hangs.
@@ -25,15 +26,15 @@ const ABSENT: u16 = 404;
 /// The status while another operation on the container is under way.
 const CONFLICT: u16 = 409;
 
-/// Longer than anything here takes: a fixed point to measure from.
+/// Longer than any wait here: a deadline this far away serves to measure elapsed time.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The pause before the second attempt; each further pause is twice as long, up to the longest.
+/// The pause before the second attempt. Each further pause is twice as long, up to the maximum.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 40;
 
-/// A container name whose container is to be removed, now or when this is dropped.
+/// A container name. Its container must be removed, now or when this is dropped.
 #[derive(Debug)]
 pub(super) struct PendingRemoval {
     tracker: Arc<ContainerTracker>,
@@ -44,11 +45,11 @@ pub(super) struct PendingRemoval {
 /// What is known about the creation of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CreateState {
-    /// The engine has answered: if it has no container of this name now, there is none.
+    /// The engine has answered. So if it has no container of this name now, none will appear.
     Known,
-    /// The engine was asked to create it and has not answered yet: the container may still appear.
+    /// The creation was requested, and the engine has not answered yet. The container may still appear.
     Requested,
-    /// The engine was asked and did not answer in time: the container may still appear.
+    /// The creation was requested, and the engine did not answer in time. The container may still appear.
     Unconfirmed,
     /// It was removed, or its removal is left to the next sweep.
     Removed,
@@ -68,9 +69,9 @@ impl PendingRemoval {
         self.state == CreateState::Removed
     }
 
-    /// Creates the container; returns the engine's warnings.
+    /// Creates the container. Returns the engine's warnings.
     pub(super) async fn create(&mut self, body: ContainerCreateBody) -> Result<Vec<String>, SandboxError> {
-        // Until the engine answers, also when the caller stops waiting.
+        // This state stays until the engine answers, also when the caller drops the future.
         self.state = CreateState::Requested;
         let created = self.tracker.engine.create(&self.name, body).await;
         self.state = match &created {
@@ -112,16 +113,16 @@ impl PendingRemoval {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        // Podman does not list a container whose creation died half way, and removes it by its name.
+        // Podman does not list a container whose creation failed half way, but it can remove it by name.
         let _ = self.tracker.engine.remove(&self.name).await;
         tracing::warn!(container = self.name, "a container was not removed; the next sweep removes it");
         self.leave_to_sweep();
     }
 
-    /// Asks the engine to remove the container, without a runtime; returns the HTTP status.
+    /// Asks the engine to remove the container, without a runtime. Returns the HTTP status.
     fn remove_blocking(&self, budget: Duration) -> io::Result<u16> {
         let address = self.tracker.engine.address();
-        // As `EngineClient::remove_when_shown`.
+        // For the reason that `EngineClient::remove_when_shown` describes.
         if matches!(self.state, CreateState::Requested | CreateState::Unconfirmed) {
             let shown = address.ask_blocking(&format!("GET /containers/{}/json", self.name), budget)?;
             if shown == ABSENT {
@@ -137,7 +138,7 @@ impl PendingRemoval {
         self.tracker.set_sweep_flag();
     }
 
-    /// Gives up the name.
+    /// Releases the name.
     fn release(&mut self) {
         self.state = CreateState::Removed;
         self.tracker.names().remove(&self.name);
@@ -145,9 +146,9 @@ impl PendingRemoval {
 }
 
 impl Drop for PendingRemoval {
-    /// Removes the container without a runtime, which may be shutting down. It asks the engine again while the engine is still
-    /// creating the container, fails, is busy with it or is slow. It leaves the container to the next sweep when a creation was
-    /// not answered in time, and when the engine hangs.
+    /// Removes the container without a runtime, because the runtime may be shutting down. It repeats the request
+    /// while the engine is still creating the container, fails, is busy with it, or is slow. It leaves the container
+    /// to the next sweep when the engine hangs, or did not answer the creation in time.
     fn drop(&mut self) {
         if self.state == CreateState::Removed {
             return;
@@ -181,7 +182,7 @@ impl Drop for PendingRemoval {
                     );
                     return self.leave_to_sweep();
                 }
-                // A slow engine may have dropped the removal when its client went away.
+                // A slow engine may have dropped the removal when this client disconnected.
                 Err(ref error) if is_over_time(error) => {
                     match self.tracker.engine.address().ask_blocking(PING, share) {
                         Ok(_) => budget.spend_on_silence(waited()),

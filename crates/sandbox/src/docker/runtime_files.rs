@@ -1,8 +1,8 @@
 //! [`RuntimeFiles`]: the files on the host that are mounted into containers: the guest's program and the system-call
 //! filter.
 //!
-//! State: `<data>/guest/<digest>` and `<data>/guest/<digest>.json`, written whole once and never changed, shared by all
-//! processes of the data directory. A crash leaves at most an unused temporary file.
+//! State: `<data>/guest/<digest>` and `<data>/guest/<digest>.json`, each written atomically once and never changed.
+//! All processes with this data directory share them. A crash leaves at most an unused temporary file.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -29,7 +29,7 @@ pub(super) struct RuntimeFiles {
 }
 
 impl RuntimeFiles {
-    /// Writes the files in this data directory, where they are missing; blocks.
+    /// Writes the files in this data directory if they are missing. Blocks.
     pub(super) fn make(data: DataDir) -> Result<Self, SandboxError> {
         let failed = |error: io::Error| unavailable("the folder for containers cannot be used", error);
         let folder = data.path().join("guest");
@@ -46,7 +46,7 @@ fn ensure_file(folder: &Path, suffix: &str, content: &[u8], mode: u32) -> io::Re
     let digest = Digest::of_bytes(content);
     let name = format!("{}{suffix}", digest.to_hex());
     let path = folder.join(&name);
-    // A file that was truncated by a full disk, or changed, is written again.
+    // A file is written again if it was truncated by a full disk, or changed.
     if fs::read(&path).is_ok_and(|found| Digest::of_bytes(&found) == digest) {
         return Ok(path);
     }

@@ -10,7 +10,7 @@ pub(super) struct TarWriter {
 }
 
 impl TarWriter {
-    /// Adds a file of root with mode 0644. The path is relative and has at most 100 bytes.
+    /// Adds a file of root with mode 0644. The path must be relative and have at most 100 bytes.
     pub(super) fn file(self, path: &str, content: &[u8]) -> Self {
         self.file_with_mode(path, content, 0o644)
     }
@@ -34,7 +34,7 @@ impl TarWriter {
         put(116, &number(owner.1));
         put(124, format!("{:011o}\0", content.len()).as_bytes());
         put(136, b"00000000000\0");
-        // The checksum is computed with spaces in its own field.
+        // The checksum is computed with spaces in the checksum field itself.
         put(148, b"        ");
         put(156, kind);
         put(257, b"ustar\x0000");

@@ -1,11 +1,11 @@
-//! [`VolumeContainer`]: the files of a container for an engine that has none of the host's directories: a volume of the
-//! engine, filled from an archive before the container is created.
+//! [`VolumeContainer`]: the files of a container, for an engine that cannot mount the host's directories. They are in
+//! a volume of the engine, which is filled from an archive before the container is created.
 //!
-//! The volume belongs to a second container, which is created and never started: the engine's API puts files only into
-//! a container, and only an anonymous volume is removed with its container. The sandbox's container mounts the
+//! The volume belongs to a second container, which is created and never started: the engine's API puts files only
+//! into a container, and only an anonymous volume is removed with its container. The sandbox's container mounts the
 //! directories of the volume as it would mount those of the host: the same paths, the same hardening. The content
-//! directories are mounted twice: read-only where commands look, and writable for the guest beside its program, where
-//! Landlock permits the guest alone to write.
+//! directories are mounted twice: read-only at the paths of commands, and writable for the guest beside its program,
+//! where Landlock permits the guest alone to write.
 //!
 //! State: two containers with the same labels. Removing the volume container removes the volume.
 
@@ -39,24 +39,24 @@ const SECCOMP: &str = "seccomp.json";
 #[derive(Debug)]
 pub(super) struct VolumeContainer {
     pub(super) archive: Vec<u8>,
-    /// With sources relative to the volume.
+    /// The mounts. Their sources are relative to the volume.
     pub(super) mounts: Vec<BindMount>,
 }
 
 impl VolumeContainer {
-    /// For a container with this user.
+    /// Creates the archive and the mounts for a container with this user.
     pub(super) fn for_user(user: &ContainerUser, names: Option<(String, String)>) -> Self {
         let mut archive = TarWriter::default().file_with_mode("guest", program(), 0o555).file_with_mode(
             SECCOMP,
             seccomp::profile().to_string().as_bytes(),
             0o444,
         );
-        // When the ids of the user are unknown, everybody in the container may write: only that user runs there.
+        // When the ids of the user are unknown, every user in the container may write. Only that user runs there.
         let (owner, mode) = user.ids.map_or(((0, 0), 0o777), |ids| (ids, 0o755));
         for folder in ["shelves", "shelves/skills", "shelves/artifacts", "output"] {
             archive = archive.folder(folder, owner, mode);
         }
-        // With the mode of a session's workspace on this machine.
+        // The mode is that of a session's workspace on this machine.
         archive = archive.folder("workspace", owner, if mode == 0o755 { 0o700 } else { mode });
         let mounts = |source: &str, target: &str, access| BindMount {
             source: source.to_owned(),

@@ -1,4 +1,4 @@
-//! Resolves the directories that a context names; and the errors for those that are missing.
+//! Resolves the directories that a context names, and creates the errors for missing ones.
 
 use std::fs;
 use std::io;

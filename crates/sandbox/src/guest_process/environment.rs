@@ -1,4 +1,4 @@
-//! The variables of the host that commands see: a small safe list without keys or tokens.
+//! The host variables that commands see: a small safe list without keys or tokens.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ pub(crate) fn safe_env(host: impl IntoIterator<Item = (OsString, OsString)>) -> 
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| ALLOWED.contains(&name.as_str()) || name.starts_with("LC_"))
         .collect();
-    // There is no terminal, whatever the host has.
+    // Commands have no terminal, whatever the host's variable says.
     safe.insert("TERM".to_owned(), "dumb".to_owned());
     safe.entry("PATH".to_owned())
         .or_insert_with(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned());

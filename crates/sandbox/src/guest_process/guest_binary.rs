@@ -1,8 +1,8 @@
-//! The guest binary, built into the library, in a form that can be executed.
+//! The guest binary, which is built into the library, in an executable form.
 //!
-//! It is a sealed memory file, one for the whole process, created at the first use. Nobody can change it, and a crash
-//! leaves nothing. Where the system does not execute memory files (the setting `vm.memfd_noexec`, no `/proc`), each
-//! sandbox gets a private file instead, which is removed with it.
+//! It is a sealed memory file, one for the whole process, created at the first use. No process can change it, and a
+//! crash leaves nothing. Where the system does not execute memory files (the setting `vm.memfd_noexec`, no `/proc`),
+//! each sandbox gets a private file instead, which is removed with it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ pub(super) fn as_memfd() -> io::Result<PathBuf> {
     static SEALED: OnceLock<OwnedFd> = OnceLock::new();
     let sealed = match SEALED.get() {
         Some(sealed) => sealed,
-        // Two at once: one of the two files is kept, the other closed.
+        // If two threads create a file at the same time, one file is kept and the other is closed.
         None => {
             let made = seal()?;
             SEALED.get_or_init(|| made)

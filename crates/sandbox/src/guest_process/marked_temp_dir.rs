@@ -1,4 +1,4 @@
-//! [`MarkedTempDir`]: a temporary folder that does not outlive its process for long.
+//! [`MarkedTempDir`]: a temporary directory that is removed soon after its process has ended.
 
 use std::fs;
 use std::io;
@@ -12,12 +12,12 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub(crate) struct MarkedTempDir {
     _folder: TempDir,
-    /// `None` on a file system without locks: nobody removes the folder of a killed process there.
+    /// `None` on a file system without locks. There, the directory of a killed process is never removed.
     _lock: Option<FileLock>,
 }
 
 impl MarkedTempDir {
-    /// Makes a folder that only its owner sees, and returns its real path. Blocks.
+    /// Creates a directory that only its owner can access, and returns its real path. Blocks.
     pub(super) fn make() -> io::Result<(Self, PathBuf)> {
         let permissions = fs::Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("conjure-").permissions(permissions).tempdir()?;

@@ -17,7 +17,7 @@ use super::marked_temp_dir::MarkedTempDir;
 use crate::connector::SandboxGuard;
 use crate::settings::isolation::Isolation;
 
-/// How much of the end of the guest's standard error an error contains, in bytes.
+/// The maximum length of the guest's standard error in an error, in bytes. The end of it is kept.
 const STDERR_TAIL_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub(crate) struct GuestProcess {
     child: Child,
     /// Its standard error; `None` once it ended.
     stderr: Option<ChildStderr>,
-    /// The end of its standard error, for the reason of the guest's end.
+    /// The end of its standard error, which explains why the guest ended.
     stderr_tail: Vec<u8>,
-    /// Spilled output. It is removed with the sandbox, after the guest was killed. `None`: the owner of the sandbox
-    /// directory removes it.
+    /// The directory of spilled output. It is removed with the sandbox, after the guest was killed. `None`: the owner
+    /// of the sandbox directory removes it.
     _folder: Option<MarkedTempDir>,
 }
 
@@ -41,10 +41,10 @@ impl GuestProcess {
     /// Sends SIGTERM to the started process. Returns whether it still runs.
     #[cfg(feature = "jail")]
     pub(crate) fn send_sigterm(&self) -> bool {
-        // It has its number until it was waited for, which is when tokio forgets it.
+        // The process id is not reused until tokio has waited for the process. From then on, tokio returns no id.
         let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         pid.is_some_and(|pid| {
-            // It may have been stopped.
+            // The process may be stopped, so SIGCONT follows.
             let asked = rustix::process::kill_process(pid, Signal::TERM);
             asked.and_then(|()| rustix::process::kill_process(pid, Signal::CONT)).is_ok()
         })
@@ -63,12 +63,12 @@ impl GuestProcess {
             tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(patience.subsec_nanos()),
         };
-        // An interrupted wait is a short one.
+        // If a signal interrupts the wait, it is only shorter.
         let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience));
     }
 
-    /// Reads standard error until all its holders have closed it: the guest (in a jail it is not the started process)
-    /// and its file workers. Commands never have it.
+    /// Reads standard error until all its holders have closed it. The holders are the guest and its file workers. In
+    /// a jail, the guest is not the started process. Commands never have it.
     async fn read_stderr(stderr: &mut Option<ChildStderr>, stderr_tail: &mut Vec<u8>) {
         while let Some(pipe) = stderr {
             let mut piece = [0; STDERR_TAIL_MAX];
@@ -94,7 +94,7 @@ impl SandboxGuard for GuestProcess {
 
     fn wait(&mut self) -> BoxFuture<'_, String> {
         Box::pin(async {
-            // At the same time: a guest whose complaints nobody reads would have to wait with them.
+            // Both at the same time: a guest that writes to a full standard error could not exit.
             let (status, ()) =
                 tokio::join!(self.child.wait(), Self::read_stderr(&mut self.stderr, &mut self.stderr_tail));
             let how = match status {

@@ -41,13 +41,13 @@ impl PrivateDir {
         self.path.join("shelves")
     }
 
-    /// The directory of a sandbox, which its holder removes.
+    /// Uses the directory of a sandbox, which its owner removes.
     #[cfg(feature = "jail")]
     pub(crate) fn for_sandbox_dir(place: &SandboxDir) -> Self {
         Self { path: place.path().to_owned(), output: place.output(), folder: None }
     }
 
-    /// The directory for the complete text of cut output; a real path.
+    /// The directory for the complete text of cut output. It is a real path, without links.
     pub(crate) fn output(&self) -> &Path {
         &self.output
     }
@@ -92,14 +92,14 @@ fn into_spawned(mut child: Child, folder: Option<MarkedTempDir>) -> Result<Spawn
     Ok(SpawnedGuest { reader, writer, process: GuestProcess::new(child, folder) })
 }
 
-/// Lets the guest's program change owners of files; `question` is a `ChownRequest` in JSON.
+/// Runs the guest program as a helper that changes owners of files. `question` is a `ChownRequest` in JSON.
 #[cfg(feature = "jail")]
 pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxError> {
     use tokio::io::AsyncWriteExt as _;
 
     let failed = |error| unavailable("the files of a sandbox cannot be taken back", error);
     let arguments = ["own"];
-    // It has a folder only where it must: a program in memory needs none.
+    // A directory is needed only where the program cannot run from memory.
     let (child, folder) = match spawn_from_memfd(&arguments) {
         Ok(child) => (child, None),
         Err(_) => {
@@ -117,7 +117,8 @@ pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxErr
     }
 }
 
-/// Starts the guest with what `posix_spawn` supports. Anything more would copy the page tables of a large process.
+/// Starts the guest with options that `posix_spawn` supports. Other options would copy the page tables of a large
+/// process.
 #[expect(clippy::disallowed_methods, reason = "this is where the sandbox's process is started")]
 fn spawn(program: &Path, arguments: &[&str]) -> io::Result<Child> {
     Command::new(program)
@@ -127,7 +128,7 @@ fn spawn(program: &Path, arguments: &[&str]) -> io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A Ctrl-C in the terminal is for the host, which then ends what it started.
+        // A Ctrl-C in the terminal must reach only the host, which then ends the guest.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()

@@ -28,12 +28,13 @@ impl ContentDirs {
         Self { dir: Arc::new(RwLock::new(Some(dir))), link_method: LinkMethod::Linked }
     }
 
-    /// For a sandbox without a file system of its own, which could write there: it gets copies, and artifacts only.
+    /// Creates it for a sandbox without a file system of its own. Its commands could write there, so it gets copies.
+    /// It takes artifacts only.
     pub(crate) fn with_copies(dir: SandboxDir) -> Self {
         Self { link_method: LinkMethod::Copied, ..Self::new(dir) }
     }
 
-    /// Removes the directory with its content. Nothing may run in the sandbox any more. Blocks, also for pending
+    /// Removes the directory with its content. No process may run in the sandbox any more. Blocks, also for pending
     /// installs. A second call does nothing.
     ///
     /// # Errors
@@ -57,7 +58,7 @@ impl ContentDirs {
         })
     }
 
-    /// The write lock waits for a pending install, also for one that is no longer waited for.
+    /// The write lock waits for a pending install, even if the caller has dropped its future.
     fn remove_blocking(
         &self,
         content_dir: ContentDir,
@@ -80,7 +81,7 @@ impl ContentInstaller for ContentDirs {
         token: CommitToken,
     ) -> BoxFuture<'static, Result<PathBuf, SandboxError>> {
         let dirs = self.clone();
-        // When this future is dropped, the thread runs until it asks for the commit, and cleans up.
+        // If this future is dropped, the thread runs until it asks for the commit, and then cleans up.
         Box::pin(async { run_blocking(move || dirs.install_blocking(&item, &token)).await? })
     }
 

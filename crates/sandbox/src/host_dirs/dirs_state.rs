@@ -42,7 +42,7 @@ pub(super) enum SweepOutcome {
     Removed,
     Alive,
     Kept,
-    /// It is no sandbox directory, or another process removed it.
+    /// It is not a sandbox directory, or another process removed it.
     None,
 }
 
@@ -61,7 +61,7 @@ impl DirsState {
         &self.path
     }
 
-    /// Locks a directory if no other process has. `flags`: whether a missing lock file is created.
+    /// Locks a directory, unless another process has locked it. `flags` tells whether a missing lock file is created.
     pub(super) fn lock_dir(&self, name: &str, flags: OFlags) -> Result<LockOutcome, Errno> {
         let folder = match rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty()) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(LockOutcome::Missing),
@@ -73,8 +73,8 @@ impl DirsState {
             other => other?,
         };
         let Some(lock) = FileLock::try_exclusive(lock)? else { return Ok(LockOutcome::Alive) };
-        // Another process may have removed the directory before this lock was taken, and a third created one of the
-        // same name.
+        // Another process may have removed the directory before this lock was taken. A third process may then have
+        // created a new one of the same name.
         let c_name = CString::new(name).map_err(|_| Errno::INVAL)?;
         if has_name(&folder, &self.folder, &c_name) && has_name(&lock, &folder, LOCK) {
             Ok(LockOutcome::Locked(folder, lock))
@@ -120,7 +120,7 @@ impl DirsState {
                     return removed;
                 }
                 Err(Errno::NOENT) => return Ok(()),
-                // Left by a process with the same id.
+                // A process with the same id left a directory of that name. Try the next name.
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {}
                 Err(errno) => return Err(failed(errno)),
             }

@@ -5,9 +5,9 @@
 //! <place>/workspace/       where it is mounted, with the host's right to mount
 //! ```
 //!
-//! State: the file, which stays as long as the workspace, and the mount, which outlives this process: the next one
-//! finds it. After a restart of the machine, the next use of the workspace mounts it again. It is unmounted when the
-//! directory is removed.
+//! State: the file and the mount. The file stays as long as the workspace. The mount outlives this process, and the
+//! next process uses it. After a restart of the machine, the next use of the workspace mounts it again. It is
+//! unmounted when the directory is removed.
 
 use std::fs::{self, File};
 #[cfg(feature = "jail")]
@@ -30,22 +30,22 @@ use crate::settings::limits::Limits;
 const IMAGE: &str = "workspace.img";
 const WORKSPACE: &str = "workspace";
 
-/// The bytes that ext4 uses for a file or directory beside its content.
+/// The number of bytes that ext4 uses for a file or directory, in addition to its content.
 #[cfg(feature = "jail")]
 const BYTES_PER_INODE: u64 = 256;
 
-/// The bytes that ext4 uses for itself, beside a fraction of its size.
+/// The number of bytes that ext4 uses for itself, in addition to a fraction of its size.
 #[cfg(feature = "jail")]
 const OVERHEAD_BYTES: u64 = 1 << 20;
 #[cfg(feature = "jail")]
 const OVERHEAD_SHARE: u64 = 16;
 
-/// The files that ext4 contains from the start.
+/// The number of files that ext4 contains from the start.
 #[cfg(feature = "jail")]
 const RESERVED_INODES: u64 = 11;
 
-/// Lets the kernel limit a session's workspace, in which no command may run. Blocks. The first call copies existing
-/// files into the file system. A workspace that is limited already keeps its limits.
+/// Lets the kernel limit a session's workspace. No command may run in the workspace. Blocks. The first call copies
+/// existing files into the file system. A workspace that is limited already keeps its limits.
 ///
 /// # Errors
 /// `NotEnforced` if this process may not mount, if the machine lacks a program for it, or if the files do not fit;
@@ -62,7 +62,7 @@ pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), San
     }
     if !place.join(IMAGE).exists() {
         create_image(place, limits)?;
-        // They are in the image now, and would be hidden by it.
+        // The image has copies of these entries, and its mount would hide them here.
         let folder = File::open(workspace).map_err(|error| failed("open", workspace, &error))?;
         for entry in fs::read_dir(workspace).map_err(|error| failed("look into", workspace, &error))? {
             let entry = entry.map_err(|error| failed("look into", workspace, &error))?;
@@ -114,7 +114,7 @@ fn create_image(place: &Path, limits: &Limits) -> Result<(), SandboxError> {
     drop(file);
     let inodes = inodes.to_string();
     let path = staging.as_os_str();
-    // Nothing is kept back for root.
+    // No blocks are reserved for root.
     let options = ["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-I", "256", "-N", &inodes, "-E"];
     let options = options.into_iter().chain(["nodiscard", "-d"]).map(AsRef::as_ref);
     let workspace = place.join(WORKSPACE);
@@ -128,7 +128,7 @@ fn mount(place: &Path) -> Result<(), SandboxError> {
     let owner = fs::metadata(&workspace).map_err(|error| failed("look into", &workspace, &error))?;
     let options = ["-t", "ext4", "-o", "loop,nosuid,nodev,noatime", "--"].map(AsRef::as_ref);
     run("mount", "mount", options.into_iter().chain([image.as_os_str(), workspace.as_os_str()]))?;
-    // As the folder was that it lies over.
+    // The mount gets the permissions of the directory beneath it.
     let settled = fs::set_permissions(&workspace, owner.permissions())
         .and_then(|()| match fs::remove_dir(workspace.join("lost+found")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,11 +1,11 @@
 //! [`SandboxDirs`]: the directory of all sandbox directories, with their locks, and the sweep of those whose process is
 //! dead.
 //!
-//! State: `<data>/sandboxes/<name>`, one directory for each sandbox, with a file `lock` that is locked while the owning
-//! process lives. After a crash the kernel has released the lock, and [`SandboxDirs::sweep`] removes the directory.
-//! Before anything of a directory is removed, it is renamed to `dead-…` while its lock is held. So two processes never
-//! take the same directory, one to use it and one to remove it. Entries with other names, and entries without a lock,
-//! belong to somebody else and stay.
+//! State: `<data>/sandboxes/<name>`, one directory for each sandbox, with a file `lock` that is locked while the
+//! owning process lives. After a crash the kernel has released the lock, and [`SandboxDirs::sweep`] removes the
+//! directory. Before a directory is removed, it is renamed to `dead-…` while its lock is held. So it cannot happen
+//! that one process uses a directory while another removes it. Entries with other names, and entries without a lock,
+//! belong to other programs and stay.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -62,13 +62,13 @@ impl SandboxDirsRef {
         self.inner.strong_count() == 0
     }
 
-    /// Whether the process that locked this sandbox directory is dead, or the directory is gone; `None` when that is
-    /// unknown.
+    /// Whether the process that locked this sandbox directory is dead, or the directory was removed; `None` when that
+    /// is unknown.
     pub(crate) fn is_abandoned(&self, name: &str) -> Option<bool> {
         let inner = self.inner.upgrade().filter(|_| is_sandbox_dir_name(name))?;
         match inner.lock_dir(name, OFlags::empty()) {
             Ok(LockOutcome::Alive) => Some(false),
-            // The lock is held for a moment; the directory stays as it is.
+            // This holds the lock only for a moment, and the directory is unchanged.
             Ok(LockOutcome::Locked(..) | LockOutcome::Missing) => Some(true),
             Err(_) => None,
         }
@@ -89,10 +89,10 @@ pub struct DirSweepReport {
 }
 
 impl SandboxDirs {
-    /// The places beneath the folder `data_dir`, which is made if it is missing, for its owner only.
+    /// Opens the sandbox directories in the data directory `data`. Creates missing directories, for their owner only.
     ///
     /// # Errors
-    /// When the folder cannot be made or opened.
+    /// When a directory cannot be created or opened.
     pub fn open(data: &Path) -> Result<Self, SandboxError> {
         Self::open_dir(data.join("sandboxes"))
     }
@@ -113,8 +113,9 @@ impl SandboxDirs {
         &self.inner.path
     }
 
-    /// Identifies the directory among all that this machine has had since its boot. Another container that sees the
-    /// directory at another path gets the same identity. `None` where the file system does not record creation times.
+    /// Returns an id of the directory that is unique among all directories on this machine since its boot. Another
+    /// container that sees the directory at another path gets the same id. `None` where the file system does not
+    /// record creation times.
     #[cfg(feature = "docker")]
     pub(crate) fn identity(&self) -> Option<String> {
         let found = std::fs::metadata(&self.inner.path).ok()?;
@@ -150,7 +151,8 @@ impl SandboxDirs {
             }
             // A sweep may have removed it meanwhile.
             let lock_dir = inner.lock_dir(&name, OFlags::CREATE).map_err(|errno| {
-                // As on a full disk, where the directory fits and its lock does not.
+                // The disk may be full, so that the directory could be created but not its lock file. Remove the
+                // directory.
                 if let Ok(folder) = rustix::fs::openat(&inner.folder, name.as_str(), FOLDER, Mode::empty()) {
                     let _ = rustix::fs::unlinkat(folder, LOCK, AtFlags::empty());
                 }
@@ -168,8 +170,8 @@ impl SandboxDirs {
         Err(unavailable("make", &inner.path, Errno::EXIST))
     }
 
-    /// Removes the directories of dead processes. It leaves those of living processes, this one included, and entries
-    /// that are no sandbox directories.
+    /// Removes the directories of dead processes. It keeps those of living processes, this one included, and entries
+    /// that are not sandbox directories.
     ///
     /// # Errors
     /// When the directories cannot be listed. The report contains what cannot be removed.
@@ -184,7 +186,7 @@ impl SandboxDirs {
             }
             let name = OsString::from_vec(name.to_bytes().to_vec());
             let outcome = match name.to_str() {
-                // Its removal was interrupted.
+                // An earlier removal was interrupted.
                 Some(name) if name.strip_prefix(DEAD).is_some_and(is_sandbox_dir_name) => {
                     remove_beneath(self.inner.folder.as_fd(), name.as_ref(), None)
                         .map(|()| SweepOutcome::Removed)

@@ -31,7 +31,7 @@ use crate::error::{SandboxError, SandboxErrorKind};
 
 const WORKSPACE: &str = "workspace";
 
-/// Processes of the sandbox may run as another user than the host.
+/// The mode of the subdirectories: processes of the sandbox may run as another user than the host.
 const SHARED: Mode = Mode::from_raw_mode(0o755);
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -120,7 +120,7 @@ impl SandboxDir {
         self.path.join(WORKSPACE)
     }
 
-    /// Keeps the directory, also from sweeps. If that fails, the next sweep removes it.
+    /// Keeps the directory, so that sweeps do not remove it. If that fails, the next sweep removes it.
     pub(crate) fn keep(mut self) -> Result<(), SandboxError> {
         // The lock is released in any case: without the mark, the next sweep removes the directory.
         let _lock = self.lock.take();
@@ -138,8 +138,8 @@ impl SandboxDir {
     ///
     /// # Errors
     /// `BadRequest` when the name is invalid; `Exists` when it is taken; `NotFound` when the store lacks some of the
-    /// content; `NoSpace`; `Cancelled` when `token` was cancelled before the commit. Nothing of the content is there
-    /// then.
+    /// content; `NoSpace`; `Cancelled` when `token` was cancelled before the commit. Then nothing of the content is
+    /// installed.
     pub fn install(&self, item: &ContentItem, token: &CommitToken) -> Result<(), SandboxError> {
         self.install_with(LinkMethod::Linked, item, token)
     }
@@ -154,7 +154,7 @@ impl SandboxDir {
         let ContentItem { dir: content_dir, name, store, content } = item;
         check_name(name)?;
         let to = self.open(content_dir_name(*content_dir))?;
-        // A name that is taken fails before any work.
+        // Fails early if the name is taken.
         if rustix::fs::statat(&to, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Err(name_taken(name));
         }
@@ -168,7 +168,7 @@ impl SandboxDir {
                     return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
                 }
                 ItemContent::Tree(tree) => store.link_tree(tree, &folder),
-                // A copy takes its time, so a file is staged too.
+                // A copy takes time, so a copied file is also staged first.
                 ItemContent::File { digest, variant } => match method {
                     LinkMethod::Linked => {
                         store.link_into(digest, *variant, &folder, Path::new(name)).map(drop)
@@ -239,7 +239,7 @@ impl SandboxDir {
             .map_err(|errno| unavailable("open", &self.path.join(name), errno))
     }
 
-    /// Removes the directory with its content. Nothing may run in the sandbox any more. Blocks.
+    /// Removes the directory with its content. No process may run in the sandbox any more. Blocks.
     ///
     /// # Errors
     /// When an entry cannot be removed; a later sweep tries again.

@@ -1,21 +1,22 @@
 //! Swaps the workspace of a warm sandbox with the workspace of the session that claims it.
 //!
-//! A bind mount follows the directory, not its path. So the empty directory of the warm sandbox takes the place of the
-//! session's, and the session's files are moved into it.
+//! A bind mount follows the directory, not its path. So the empty directory of the warm sandbox replaces the
+//! session's directory, and the session's files are moved into it.
 //!
 //! ```text
 //! <dir>/workspace/   where the session works
 //! <dir>/staging/     exists only during the swap: its files belong in the workspace
 //! ```
 //!
-//! State: `staging`, the record of a swap under way. It exists before the two directories change places, and is
+//! State: `staging`, the record of a swap in progress. It is created before the two directories are exchanged, and
 //! removed when all files are in the workspace. After a crash in between, the next user of the workspace first moves
-//! the remaining files ([`finish_swap`]). Each step is one rename, so a file is always in one of the two directories. A
-//! kernel lock on the directory keeps others out meanwhile; it ends with the process.
+//! the remaining files ([`finish_swap`]). Each step is one rename, so a file is always in one of the two directories.
+//! A kernel lock on the directory excludes other users meanwhile; it ends with the process.
 //!
-//! Nothing is flushed to the disk, as commands' own writes are not. After a crash of the machine a workspace has what
-//! the file system had written by then. A rename is one step of its journal, so a file is in one of the two directories
-//! then, too. A flush would cost each claim some milliseconds, and guarantee nothing about the content of the files.
+//! Nothing is flushed to the disk, like the writes of commands. After a crash of the machine, a workspace has the
+//! data that the file system had written by then. A rename is atomic in the file system's journal, so each file is
+//! still in one of the two directories. A flush would cost each claim some milliseconds, and would guarantee nothing
+//! about the content of the files.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -45,12 +46,14 @@ pub(crate) enum SessionFiles {
     Some,
 }
 
-/// Makes the empty directory `from` the workspace `to`, with all files of the old one. It does nothing when the claim
-/// is no longer wanted. It calls `on_moved` once the directory has its new path, also when a later step fails. Blocks.
+/// Replaces the workspace `to` by the empty directory `from`, and moves all files of the old workspace into it. It
+/// does nothing when the claim is no longer wanted. It calls `on_moved` once the directory has its new path, also
+/// when a later step fails. Blocks.
 ///
 /// # Errors
-/// When the two are on different file systems or belong to different users, when `from` is not empty, and errors of the
-/// system. The session then has its files as before, or [`finish_swap`] completes the swap. The errors of `on_moved`.
+/// When the two are on different file systems or belong to different users, when `from` is not empty, and errors of
+/// the system. Then the session has its files as before, or [`finish_swap`] completes the swap. Errors of `on_moved`
+/// are also returned.
 pub(crate) fn swap_workspace(
     from: &Path,
     to: &Path,
@@ -62,7 +65,7 @@ pub(crate) fn swap_workspace(
     let name = from.file_name().ok_or_else(|| failed(Errno::INVAL))?;
     let warm_parent = rustix::fs::openat(CWD, parent, FOLDER, Mode::empty()).map_err(failed)?;
     let target = LockedDir::lock(to)?;
-    // The next user of the workspace waits for this lock, or has had it.
+    // Checked under the lock. A later user of the workspace waits for the lock; an earlier one had it before.
     if !is_wanted.load(Ordering::Acquire) {
         let message = "whoever wanted the sandbox is gone";
         return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
@@ -83,7 +86,7 @@ pub(crate) fn swap_workspace(
     renameat_with(&warm_parent, name, &target.folder, STAGING, RenameFlags::NOREPLACE).map_err(there)?;
     let exchanged = renameat_with(&target.folder, STAGING, &target.folder, WORKSPACE, RenameFlags::EXCHANGE);
     if let Err(errno) = exchanged {
-        // The session still has its own directory.
+        // The session still uses its own directory.
         let _ = unlinkat(&target.folder, STAGING, AtFlags::REMOVEDIR);
         return Err(there(errno));
     }
@@ -92,15 +95,15 @@ pub(crate) fn swap_workspace(
     notified.map(|()| SessionFiles::Some)
 }
 
-/// Completes a swap that was interrupted. Nothing may run in the workspace. Blocks, also while another thread completes
-/// it.
+/// Completes a swap that was interrupted. No process may run in the workspace. Blocks, also while another thread
+/// completes it.
 ///
 /// # Errors
 /// When files cannot be moved. They stay where they are, and the next call tries again.
 pub(crate) fn finish_swap(workspace: &Path) -> Result<(), SandboxError> {
     match workspace.parent().map(Path::symlink_metadata) {
         Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        // Usually nothing is to be done. Another swap may be about to start, which only the lock shows.
+        // Usually there is nothing to do. But another swap may be about to start, and only the lock shows that.
         _ => LockedDir::lock(workspace)?.finish_swap(),
     }
 }
@@ -115,7 +118,8 @@ fn check(warm_parent: &OwnedFd, name: &std::ffi::OsStr, before: &Stat) -> Result
     if is.st_dev != before.st_dev {
         return Err(Errno::XDEV);
     }
-    // As after a crash with a sandbox of another user: its files must be given back first.
+    // A sandbox of another user may have left the directory in a crash. Then the owner of its files must be restored
+    // first.
     if before.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::PERM);
     }
@@ -219,7 +223,7 @@ impl<'a> LockedDir<'a> {
 fn move_files(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     let rename = || renameat_with(from, name, to, name, RenameFlags::NOREPLACE);
     match rename() {
-        // The entry `..` of a moved directory changes, so the directory must be writable.
+        // The move changes the `..` entry of the moved directory, so the directory must be writable.
         Err(Errno::ACCESS | Errno::PERM) => {
             let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let folder = rustix::fs::openat(from, name, path | OFlags::DIRECTORY, Mode::empty())?;
@@ -233,14 +237,14 @@ fn move_files(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// By its handle, so that it cannot be another directory.
+/// Uses the handle: another directory may have the name by now.
 fn chmod(folder: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)
 }
 
 /// The names in a directory, read from its start.
 fn names(folder: &OwnedFd) -> Result<impl Iterator<Item = Result<CString, Errno>>, Errno> {
-    // All of them first: what is moved out while it is read could hide others.
+    // All names are read first: moving entries out of a directory while it is read could hide others.
     let all: Vec<_> = Dir::read_from(folder)?
         .filter_map(|entry| match entry {
             Ok(entry) => {

@@ -39,34 +39,35 @@ use crate::settings::limits::{DiskLimit, Limits};
 /// Runs the guest in new namespaces (user, mount, pid, network, ipc, uts, cgroup), without a daemon and without root.
 ///
 /// Commands see a root of their own, read-only: the machine's programs and libraries, a small `/etc`, and their own
-/// `/dev` and `/proc`. They may write `/workspace`, and `/tmp` and a home in memory. Skills are at `/mnt/skills`. There
-/// is no network interface but loopback. Commands reach what the context's policy allows through a proxy on the host,
-/// which they find by the usual variables. All capabilities are dropped, system calls that administer a machine are
-/// refused, and control groups limit the resources of the whole jail, where they can be created ([`Cgroups::missing`]).
-/// A host that is root runs each jail as another user that owns nothing; files in the workspace stay the host's.
+/// `/dev` and `/proc`. They may write `/workspace`, and `/tmp` and a home in memory. Skills are at `/mnt/skills`.
+/// There is no network interface but loopback. Commands reach what the context's policy allows through a proxy on the
+/// host, which they find by the usual variables. All capabilities are dropped, and system calls that administer a
+/// machine are refused. Control groups limit the resources of the whole jail, where they can be created
+/// ([`Cgroups::missing`]). If the host process is root, each jail runs as another user that owns nothing; files in
+/// the workspace still belong to the host's user.
 ///
 /// A directory shared at `/mnt/skills/NAME` or `/artifacts/NAME` is a snapshot, taken when the sandbox is created:
-/// hard-linked from the store of the data directory ([`Jail::with_data`]), or copied where the store is on another file
-/// system. More content can be installed later ([`crate::Executor::install_content`]). A directory shared elsewhere is
-/// mounted itself.
+/// hard-linked from the store of the data directory ([`Jail::with_data`]), or copied where the store is on another
+/// file system. More content can be installed later ([`crate::Executor::install_content`]). A directory shared at
+/// another path is bind-mounted.
 ///
 /// The workspace has a quota. By default the guest checks it often: commands can exceed it for a moment, and then all
-/// of them are ended. The kernel enforces it on request ([`DiskLimit::Kernel`]). In a workspace of the data directory
-/// all files count, in any other only added ones. Further writable directories have no quota, so with them the disk
-/// boundary is open.
+/// of them are ended. The kernel enforces it on request ([`DiskLimit::Kernel`]). In a workspace of the data
+/// directory, all files count. In other workspaces, only added files count. Further writable directories have no
+/// quota, so with them the disk boundary is open.
 ///
-/// `Sandbox::isolation` shows the boundaries that the machine does not permit; they are an error where the context's
-/// floor demands them. Without user namespaces there is no jail.
+/// `Sandbox::isolation` shows which boundaries the machine does not permit. If the context's floor requires one of
+/// them, that is an error. Without user namespaces there is no jail.
 #[derive(Debug, Clone)]
 pub struct Jail {
     host: Arc<JailHost>,
 }
 
-/// What all jails of the connector share.
+/// State that all jails of the connector share.
 #[derive(Debug, Clone)]
 struct JailHost {
     environment: BTreeMap<String, String>,
-    /// The egress settings of all jails.
+    /// The egress settings that all jails share.
     egress: Egress,
     installations: Vec<Installation>,
     mounts: Vec<MountEntry>,
@@ -76,8 +77,9 @@ struct JailHost {
 }
 
 impl Jail {
-    /// Detects the machine's facts. Of the host's variables, commands get the language and the time zone; `PATH` finds
-    /// interpreters that are not installed with the system. Does some hundred file accesses.
+    /// Detects the features of the machine, with some hundred file accesses. Of the host's variables, commands get
+    /// only the language and the time zone. The host's `PATH` is used to find interpreters outside the system's
+    /// directories.
     pub fn new(host_environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let host: Vec<(OsString, OsString)> = host_environment.into_iter().collect();
         let path = host.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
@@ -90,13 +92,14 @@ impl Jail {
             cgroups: Cgroups::detect(),
             data: None,
         };
-        // Removes the groups of killed processes.
+        // Removes the control groups of killed processes.
         host.cgroups.sweep();
         Self { host: Arc::new(host) }
     }
 
-    /// Uses this egress: its resolver, observer, bounds and check of addresses, for the connections of commands. Its
-    /// policy and data directory are not used: each jail has those of its context, and its own.
+    /// Uses the resolver, the observer, the limits and the address policy of this egress for the connections of
+    /// commands. Its network policy and its connection permits are not used: each jail has the policy of its context,
+    /// and its own permits.
     #[must_use]
     pub fn with_egress(mut self, egress: Egress) -> Self {
         Arc::make_mut(&mut self.host).egress = egress;
@@ -111,8 +114,8 @@ impl Jail {
         self
     }
 
-    /// A connector with another data directory and the same facts of the machine. The two share no data and no name
-    /// resolution.
+    /// Creates a connector with another data directory and the same detected features of the machine. The two share
+    /// no data and no name resolution.
     #[must_use]
     pub fn for_data_dir(&self, data: DataDir) -> Self {
         let host = JailHost {
@@ -148,7 +151,7 @@ impl Connector for Jail {
             let planned = tokio::task::spawn_blocking(move || host.prepare(&wanted)).await;
             let JailPlan { hello, layout, proxy, to_restore, private, resources } =
                 planned.map_err(|error| unavailable("its preparation failed", error))??;
-            // Files that look left over may belong to a running container.
+            // Directories that seem to be left over may belong to a running container. The lock shows that.
             let lock =
                 OwnershipLock::lock(to_restore.iter().map(|to_restore| to_restore.folder.as_str())).await?;
             for to_restore in &to_restore {
@@ -195,7 +198,7 @@ impl JailHost {
         }
     }
 
-    /// Resolves directories, and creates the private one and the control group; blocks.
+    /// Resolves directories, and creates the private directory and the control group. Blocks.
     fn prepare(&self, context: &ExecutionContext) -> Result<JailPlan, SandboxError> {
         let proxy = egress::proxy(&self.egress, context)?;
         let runner = JailUser::choose();
@@ -223,7 +226,7 @@ impl JailHost {
         let kinds = mounts.iter().map(|mount| &mount.kind);
         let ownership = OwnershipTransfer::from_mounts(runner, kinds, Some((&output.source, output.owner)));
         roots.push(Root { path: OUTPUT.to_owned(), access: Access::ReadOnly });
-        // File calls also reach files in memory file systems.
+        // File operations may also access files in the in-memory file systems.
         roots.extend(WRITABLE.map(|path| Root { path: path.to_owned(), access: Access::ReadWrite }));
         let jail = JailSpec {
             identity: runner.identity(),
@@ -237,11 +240,11 @@ impl JailHost {
             workdir: WORKSPACE.to_owned(),
             env: variables(&self.environment, &self.installations, limits, &context.environment),
             spill_dir: Some(OUTPUT.to_owned()),
-            // The guest does not check what the kernel limits.
+            // The guest does not monitor a quota that the kernel enforces.
             quota: (limits.disk_limit() == DiskLimit::Watched).then(|| Quota {
                 path: WORKSPACE.to_owned(),
                 allowed: DiskUsage { bytes: limits.disk(), inodes: limits.inodes() },
-                // Files that the user has there already do not count.
+                // In a directory of the user, files that exist already do not count.
                 basis: if data.is_workspace(&workspace) {
                     QuotaBasis::Everything
                 } else {
@@ -279,7 +282,7 @@ fn limit_by_kernel(data: &DataDir, context: &ExecutionContext) -> Result<(), San
     Err(SandboxError::new(SandboxErrorKind::Unsupported, message))
 }
 
-/// The rules for commands, beyond the namespaces.
+/// The rules for commands, in addition to the namespaces.
 fn rules(limits: &Limits, writable: Vec<String>) -> CommandRules {
     let own = WRITABLE.into_iter().chain(["/proc", "/dev/pts"]).map(str::to_owned);
     let files = FileRules {

@@ -1,7 +1,7 @@
 //! [`OwnershipLock`]: locks directories whose owner is changed to the user of one sandbox.
 //!
-//! A host directory that belongs to a sandbox's user was left by a crash, or a running sandbox has it. These locks tell
-//! the two apart. State: a kernel lock on each directory, which ends with its process.
+//! If a host directory belongs to a sandbox's user, either a crash left it so, or a running sandbox uses it. These
+//! locks distinguish the two cases. State: a kernel lock on each directory, which ends with its process.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,7 +14,7 @@ use conjure_fs::{FileLock, LockWait};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::missing_dir;
 
-/// How long to wait for another sandbox to end that has one of the directories.
+/// How long to wait for the end of another sandbox that uses one of the directories.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Locked directories. No other sandbox changes their owner until this is dropped.

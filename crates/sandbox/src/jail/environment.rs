@@ -1,4 +1,4 @@
-//! The variables that commands in a jail see: its own, and of the host's only the language and the time zone.
+//! The variables of commands in a jail. Of the host's variables, they include only the language and the time zone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,8 @@ use super::interpreters::{Installation, SYSTEM};
 use super::user::{HOME, NAME};
 use crate::settings::limits::Limits;
 
-/// How many threads libraries start, which would otherwise count the machine's processors.
+/// Variables with the number of threads that libraries start. Without them, libraries would use the number of
+/// processors of the machine.
 const THREADS: [&str; 7] = [
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -18,15 +19,15 @@ const THREADS: [&str; 7] = [
     "GOMAXPROCS",
 ];
 
-/// The variables. `host` holds those of the host's that commands may see anywhere; `overrides` is what the context says,
-/// and wins.
+/// Returns the variables. `host` contains the host's variables that commands may see in every kind of sandbox.
+/// `overrides` are the variables of the context, which take precedence.
 pub(super) fn variables(
     host: &BTreeMap<String, String>,
     installations: &[Installation],
     limits: &Limits,
     overrides: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
-    // The system's own first: what is elsewhere is there for what the system lacks.
+    // The system's directories come first, because the others exist only for programs that the system lacks.
     let elsewhere = installations.iter().filter_map(|found| found.programs.to_str());
     let path: Vec<&str> = SYSTEM.into_iter().chain(elsewhere).collect();
     let threads = limits.millicpus().div_ceil(1000).to_string();
@@ -49,7 +50,7 @@ pub(super) fn variables(
     variables
 }
 
-/// Those of a sandbox that has no programs of the host's.
+/// The variables of a sandbox that has no programs of the host.
 #[cfg(feature = "docker")]
 pub(crate) fn default_variables(
     host: &BTreeMap<String, String>,
@@ -58,11 +59,11 @@ pub(crate) fn default_variables(
     variables(host, &[], limits, &BTreeMap::new())
 }
 
-/// Whether the host's variable means the same in a jail.
+/// Whether the host's variable has the same meaning in a jail.
 fn is_shown(name: &str, value: &str) -> bool {
     match name {
         "LANG" => !value.is_empty(),
-        // A file of the host's may not be there.
+        // A path on the host may not exist in the jail.
         "TZ" => {
             !Path::new(value.trim_start_matches(':')).is_absolute() || value.contains("/usr/share/zoneinfo/")
         }

@@ -44,7 +44,7 @@ const SHOWN: [&str; 31] = [
     "xml",
 ];
 
-/// Further entries, by the beginnings of their names: languages and tools have settings for each version.
+/// Prefixes of further entries: languages and tools have settings for each version.
 const SHOWN_BEGINNINGS: [&str; 5] = ["python3", "java-", "ImageMagick-", "ruby", "php"];
 
 /// The mounts in `/etc`. `hosts` and related files are the jail's own, because only the host resolves names.
@@ -68,7 +68,7 @@ pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
         };
         mounts.push(MountEntry { path: format!("/etc/{name}"), kind: MountKind::Bind(bind) });
     }
-    // What the time zone and the system are is a link into `/usr`.
+    // On most systems, these are links into `/usr`.
     for name in ["localtime", "os-release"] {
         let file = etc.join(name);
         if let Some(target) = fs::read_link(&file).ok().and_then(|target| target.to_str().map(str::to_owned))
@@ -99,7 +99,7 @@ pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
         generated_file("group", format!("root:x:0:\n{NAME}:x:{INSIDE}:\nnogroup:x:65534:\n")),
         generated_file("hostname", format!("{hostname}\n")),
         generated_file("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {hostname}\n")),
-        // No names of the network: nobody could be asked.
+        // Only local files are used for lookups, because a jail has no name service.
         generated_file(
             "nsswitch.conf",
             "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\n\

@@ -23,7 +23,7 @@ const DROP_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct JailGuard {
-    /// The outer process. It ends with the inner one, and the inner one with it.
+    /// The outer process. When the outer or the inner process ends, the other one ends, too.
     process: GuestProcess,
     resources: JailResources,
 }
@@ -31,17 +31,17 @@ pub(super) struct JailGuard {
 /// The resources of a jail on the host.
 #[derive(Debug)]
 pub(super) struct JailResources {
-    /// Undone when nothing runs any more.
+    /// The ownership changes, which are undone once no process runs in the jail.
     pub(super) ownership: OwnershipTransfer,
     /// The workspace's path on the host.
     pub(super) workspace: String,
     /// The boundaries, from the control groups of the machine and the user of the jail.
     pub(super) isolation: Isolation,
-    /// Removed when nothing runs any more.
+    /// The content directories, which are removed once no process runs in the jail.
     pub(super) content_dirs: ContentDirs,
-    /// Removed when it has no processes any more. `None` once it was.
+    /// The control group, which is removed when it has no processes. `None` once it was removed.
     pub(super) cgroup: Option<Cgroup>,
-    /// Kept because it may be temporary.
+    /// Kept, because dropping a temporary data directory would remove it.
     #[expect(dead_code, reason = "held, and not looked at")]
     pub(super) data: DataDir,
 }
@@ -107,7 +107,7 @@ impl SandboxGuard for JailGuard {
         })
     }
 
-    /// Removes the directory too: the last command may end a moment after the outer process.
+    /// Also removes the directory. The last command may end a moment after the outer process.
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             remove_in_background(&self.resources.content_dirs, None).await;
@@ -125,8 +125,8 @@ impl SandboxGuard for JailGuard {
 }
 
 impl Drop for JailGuard {
-    /// When the runtime shuts down, nobody waited for the end: the directory and the control group can be removed only
-    /// after it.
+    /// When the runtime shuts down, no task waits for the end of the jail. The directory and the control group can be
+    /// removed only after the end, so this waits.
     fn drop(&mut self) {
         if self.process.send_sigterm() {
             self.process.wait_blocking(DROP_TIMEOUT);

@@ -1,4 +1,4 @@
-//! Interpreters outside of the system's directories: in `/opt`, or in a version manager in a home directory.
+//! Interpreters outside the system's directories: in `/opt`, or from a version manager in a home directory.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 /// The programs that skills are written for.
 const WANTED: [&str; 8] = ["python3", "node", "bash", "ruby", "perl", "deno", "git", "pwsh"];
 
-/// The system's directories of programs, in the usual order of `PATH`.
+/// The system's program directories, in the usual order of `PATH`.
 pub(super) const SYSTEM: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The directories of an installation beside its programs.
+/// The directories of an installation next to its program directory.
 const BESIDE: [&str; 4] = ["include", "lib", "lib64", "libexec"];
 
 /// An installation that a jail shows at its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Installation {
-    /// The shown directories: the program's, and those beside it that belong to an installation. Never others, such as
-    /// `share`, where people have data of their own (`~/.local/share`).
+    /// The visible directories: the program directory, and those next to it that belong to an installation. Others,
+    /// such as `share`, are never included, because people keep their own data there (`~/.local/share`).
     pub(super) parts: Vec<PathBuf>,
     /// The directory of the program.
     pub(super) programs: PathBuf,
@@ -52,11 +52,12 @@ fn installation(program: &Path) -> Option<Installation> {
     }
     let programs = real.parent()?;
     let prefix = programs.parent()?;
-    // A folder `bin` of its own in a folder of its own: never a home, nor a system's own folder.
+    // The program must be in a `bin` directory whose parent is not at the top level. So `/usr` and `/root` are never
+    // shown as an installation.
     let is_own = programs.file_name() == Some(OsStr::new("bin")) && prefix.components().count() > 2;
     let parts: Vec<PathBuf> =
         BESIDE.iter().map(|name| prefix.join(name)).filter(|part| part.is_dir()).collect();
-    // `~/.local` and its kin are a user's, not a program's.
+    // Hidden directories such as `~/.local` belong to a user, not to a program.
     let is_hidden = prefix.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     if !is_own || parts.is_empty() || is_hidden || is_home(prefix) || prefix.parent().is_some_and(is_home) {
         return None;

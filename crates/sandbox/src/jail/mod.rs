@@ -1,4 +1,4 @@
-//! The jail: the guest in namespaces of its own, made by the library itself, without a daemon and without root.
+//! The jail: the guest in its own namespaces. The library creates it without a daemon and without root.
 
 mod connector;
 mod dir_lock;

@@ -1,5 +1,5 @@
-//! [`JailMounts`]: the mounts and roots of a sandbox, from the directories of its context: the workspace, read-only and
-//! writable ones.
+//! [`JailMounts`]: the mounts and roots of a sandbox, from the directories of its context. These are the workspace,
+//! read-only directories and writable directories.
 
 use std::fs;
 use std::os::fd::AsRawFd as _;
@@ -56,9 +56,9 @@ pub(crate) struct JailMounts {
     pub(crate) mounts: Vec<MountEntry>,
     pub(crate) roots: Vec<Root>,
     pub(crate) layout: Layout,
-    /// The writable paths, beside the jail's own.
+    /// The writable paths, in addition to the jail's own.
     pub(crate) writable: Vec<String>,
-    /// Directories that a crashed host left with a jail's user. Their owner is restored first.
+    /// Directories that belong to a jail's user because a host process crashed. Their owner is restored first.
     pub(crate) to_restore: Vec<ChownRequest>,
     /// The workspace's real path.
     pub(crate) workspace: PathBuf,
@@ -76,7 +76,7 @@ pub(crate) struct ContentSource<'a> {
 
 impl JailMounts {
     /// Resolves the directories of `context` for a jail that runs as `runner`, and installs those that belong in
-    /// content directories, as they are now; blocks.
+    /// content directories, as they are now. Blocks.
     pub(crate) fn from_context(
         context: &ExecutionContext,
         runner: JailUser,
@@ -160,7 +160,7 @@ impl JailMounts {
             return Ok(());
         };
         let source = utf8_path(&dir.content_dir(content_dir))?;
-        // Everybody may read the content.
+        // All users may read the content.
         self.bind(source, content_dir.path(), Access::ReadOnly, OwnerMapping::Unchanged);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl JailMounts {
             source,
             access,
             content: BindContent::Programs,
-            // The path was resolved here. If it is a link by then, somebody has replaced it.
+            // The path was resolved here. If it is a link at the time of the mount, another process has replaced it.
             links: SymlinkPolicy::Refuse,
             missing: IfMissing::Fail,
             owner,
@@ -180,7 +180,7 @@ impl JailMounts {
     }
 }
 
-/// The second paths of directories of the workspace, which is mounted before.
+/// The mounts of workspace directories at a second path. The workspace itself must be mounted before.
 pub(super) fn workspace_mounts(context: &ExecutionContext) -> Result<Vec<(MountEntry, Root)>, SandboxError> {
     let mounts = context.workspace_mounts.iter().map(|mount| {
         let target = sandbox_target(&mount.target)?;
@@ -298,7 +298,7 @@ fn content_dir_of(shared: &SharedFolder) -> Result<Option<(ContentDir, &str)>, S
     }
 }
 
-/// How a sandbox gets a read-only directory.
+/// How a sandbox gets the content of a read-only directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceMode {
     /// As a copy of its content at the creation of the sandbox.
@@ -308,8 +308,8 @@ pub(crate) enum SourceMode {
 }
 
 impl SourceMode {
-    /// Fails when commands could change the directory by another path. A copy cannot be changed; but a workspace inside
-    /// a skill is refused, too, because nobody means that.
+    /// Fails when commands could change the directory by another path. A copy cannot be changed. But a workspace
+    /// inside a skill is refused, too, because it is certainly a mistake.
     pub(crate) fn check(
         self,
         real: &Path,
@@ -333,8 +333,8 @@ impl SourceMode {
     }
 }
 
-/// The real path of the workspace. It must be a directory, and its path must contain no link: a link could lead
-/// elsewhere by the time of the mount.
+/// The real path of the workspace. It must be a directory, and its path must contain no link: the target of a link
+/// could change before the mount.
 pub(super) fn workspace(given: &Path) -> Result<PathBuf, SandboxError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -349,7 +349,7 @@ pub(super) fn workspace(given: &Path) -> Result<PathBuf, SandboxError> {
         }
         other => missing_dir("workspace", given, &other.into()),
     })?;
-    // The path of the opened directory, not of what the given path leads to by now.
+    // The path of the opened directory. The given path may lead to another directory by now.
     let real = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()));
     let real = real.map_err(|error| missing_dir("workspace", given, &error))?;
     if real.parent().is_none() {

@@ -59,14 +59,15 @@ impl WorkspaceListener for TransferredDir {
             let pending = self.pending.lock().iter().find(|pending| pending.folder == folder).cloned();
             match pending {
                 Some(back) => run_chown(&reversed(&back)).await,
-                // The mount maps its owner, or the files belong to that user already.
+                // The mount maps the owner, or the files already belong to the sandbox's user. So nothing must be
+                // changed.
                 None => Ok(()),
             }
         })
     }
 }
 
-/// The opposite change. A file with further hard links keeps its owner.
+/// Returns the request that reverses `back`. A file with further hard links keeps its owner.
 fn reversed(back: &ChownRequest) -> ChownRequest {
     ChownRequest {
         folder: back.folder.clone(),
@@ -78,7 +79,7 @@ fn reversed(back: &ChownRequest) -> ChownRequest {
 }
 
 impl OwnershipTransfer {
-    /// The changes that the guest may make when it sets the jail up: these mounts, and the output directory.
+    /// The changes that the guest may make when it sets up the jail, for these mounts and the output directory.
     pub(crate) fn from_mounts<'a>(
         runner: JailUser,
         places: impl IntoIterator<Item = &'a MountKind>,
@@ -118,18 +119,18 @@ impl OwnershipTransfer {
         Arc::new(TransferredDir { pending: self.pending.clone(), folder: Mutex::new(folder.to_owned()) })
     }
 
-    /// Makes all changes, for a sandbox that its guest does not set up itself.
+    /// Makes all changes, for a sandbox that is not set up by its guest.
     #[cfg(feature = "docker")]
     pub(crate) async fn transfer(&mut self) -> Result<(), SandboxError> {
         for back in self.possible.values() {
-            // A change that fails half way is undone, too.
+            // Recorded first, so that a change that fails half way is undone, too.
             self.pending.lock().push(back.clone());
             run_chown(&reversed(back)).await?;
         }
         Ok(())
     }
 
-    /// Undoes all changes, once. Nothing may run in the sandbox any more.
+    /// Undoes all changes, once. No process may run in the sandbox any more.
     pub(crate) async fn restore(&mut self) {
         loop {
             let Some(next) = self.pending.lock().last().cloned() else { return };

@@ -21,20 +21,20 @@ pub(crate) const OUTPUT: &str = "/output";
 /// The host name in the sandbox.
 pub(crate) const HOSTNAME: &str = "sandbox";
 
-/// The writable paths beside the workspace.
+/// The writable paths, in addition to the workspace.
 pub(crate) const WRITABLE: [&str; 3] = ["/tmp", HOME, "/dev/shm"];
 
 /// Devices that are harmless.
 pub(crate) const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// System directories beside `/usr`: on most machines links into it.
+/// System directories outside `/usr`. On most machines they are links into it.
 const MERGED: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Package stores of systems that do not use `/usr`.
 const STORES: [&str; 3] = ["/nix/store", "/gnu/store", "/run/current-system"];
 
-/// The entries of `/proc` that reveal or change the machine rather than the jail.
+/// The entries of `/proc` that reveal or change the machine rather than the jail. They are hidden.
 const HIDDEN: [&str; 16] = [
     "/proc/acpi",
     "/proc/asound",
@@ -56,7 +56,7 @@ const HIDDEN: [&str; 16] = [
 
 const FIXED: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
 
-/// A file system in memory needs few files for its bytes.
+/// The number of bytes per inode: in-memory file systems need few inodes.
 const BYTES_PER_INODE: u64 = 4096;
 
 /// The mounts of every jail on this machine. Reads the machine's directories.
@@ -76,7 +76,7 @@ pub(super) fn host_mounts(installations: &[Installation]) -> Vec<MountEntry> {
             .map(|path| bind_mount(path, IfMissing::Skip)),
     );
     let parts = installations.iter().flat_map(|found| &found.parts).filter_map(|part| part.to_str());
-    // Parts beneath `/usr` are mounted already.
+    // Directories beneath `/usr` are already mounted.
     mounts.extend(
         parts
             .filter(|part| !Path::new(part).starts_with("/usr"))
@@ -86,9 +86,9 @@ pub(super) fn host_mounts(installations: &[Installation]) -> Vec<MountEntry> {
     mounts
 }
 
-/// The file systems that each jail has for itself: temporary directories, devices, processes.
+/// The own file systems of each jail: temporary directories, devices, processes.
 pub(super) fn own_mounts(limits: &Limits) -> Vec<MountEntry> {
-    // One limit for all temporary files; most of them are expected in `/tmp`.
+    // The temporary directories share one limit. Most files are expected in `/tmp`.
     let (half, quarter) = (limits.tmp() / 2, limits.tmp() / 4);
     let writable = |bytes: u64, mode| MountKind::Tmpfs {
         bytes,
@@ -114,7 +114,8 @@ pub(super) fn own_mounts(limits: &Limits) -> Vec<MountEntry> {
             access: Access::ReadWrite,
             content: BindContent::Device,
             links: SymlinkPolicy::Refuse,
-            // A container may have no terminal; the rest is everywhere, and missed by those alone who need it.
+            // A container may have no terminal device. `/dev/null` is required; the other devices exist almost
+            // everywhere, and few programs need them.
             missing: if path == "/dev/null" { IfMissing::Fail } else { IfMissing::Skip },
             owner: OwnerMapping::Unchanged,
         };

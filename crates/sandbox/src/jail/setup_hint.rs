@@ -1,4 +1,4 @@
-//! Hints for a machine that does not permit a jail: what would help, as far as the machine shows.
+//! Hints for a machine that does not permit a jail: how to enable it, as far as the machine shows the cause.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl NamespaceFacts {
     /// Reads the settings from small files of the machine.
     pub(super) fn detect() -> Self {
         let number = |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok();
-        // Files that engines create in a container.
+        // Container engines create these files in a container.
         let marks = ["/.dockerenv", "/run/.containerenv"];
         let own_user_namespace = fs::read_to_string("/proc/self/uid_map")
             .is_ok_and(|map| map.split_ascii_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"]);
@@ -38,7 +38,7 @@ impl NamespaceFacts {
         }
     }
 
-    /// Why user namespaces fail, and what would help.
+    /// Why user namespaces fail, and how to enable them.
     fn namespaces(&self) -> &'static str {
         if self.user_namespaces == Some(0) {
             "user namespaces are switched off: `sysctl user.max_user_namespaces=15000` switches them on"
@@ -58,7 +58,7 @@ impl NamespaceFacts {
     }
 }
 
-/// The hint that follows the failure in the message.
+/// The hint that follows the failure in the error message.
 fn hint(failure: &SetupError, facts: &NamespaceFacts) -> &'static str {
     let errno = Errno::from_raw_os_error(failure.errno);
     match failure.step {
@@ -72,7 +72,7 @@ fn hint(failure: &SetupError, facts: &NamespaceFacts) -> &'static str {
             "`/proc` cannot be mounted where a part of it is covered, as containers have it: run the host outside of \
              the container, or the container with `--security-opt systempaths=unconfined`"
         }
-        // AppArmor lets the namespace be made, and refuses everything in it.
+        // AppArmor permits the namespace, but refuses all privileged operations in it.
         SetupStep::Root | SetupStep::Loopback | SetupStep::Privileges | SetupStep::Pivot
             if matches!(errno, Errno::PERM | Errno::ACCESS) =>
         {
@@ -104,7 +104,7 @@ pub(super) fn with_hint(failure: &SetupError, facts: &NamespaceFacts) -> Sandbox
         _ => SandboxErrorKind::Unavailable,
     };
     let message = match kind {
-        // These are not settings of the machine.
+        // These failures do not depend on settings of the machine.
         SandboxErrorKind::NotFound
         | SandboxErrorKind::PermissionDenied
         | SandboxErrorKind::PathNotAllowed

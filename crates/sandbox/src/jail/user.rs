@@ -16,17 +16,18 @@ pub(crate) const NAME: &str = "sandbox";
 /// The home directory in the sandbox.
 pub(crate) const HOME: &str = "/home/sandbox";
 
-/// User ids that nobody else uses: the upper part of the range that systemd reserves for containers.
+/// The range of user ids for jails. No other user has these ids: they are the upper part of the range that systemd
+/// reserves for containers.
 const DEDICATED_UIDS: RangeInclusive<u32> = 1_610_612_736..=1_879_048_191;
 
-/// The user `nobody`, for a host in a user namespace that does not reach that range.
+/// The user `nobody`. It is used when the user namespace of the host process does not include that range.
 const NOBODY: u32 = 65534;
 
 /// The user and group of a jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JailUser {
     become_user: BecomeUser,
-    /// The user and group of this process, who own everything that commands write.
+    /// The user and group of this process, who own all files that commands write.
     host: (u32, u32),
 }
 
@@ -63,11 +64,12 @@ impl JailUser {
         matches!(self.become_user, BecomeUser::Dedicated(_))
     }
 
-    /// The mapping for a directory of the host with this owner. Inside, its files belong to the jail's user; new files
-    /// belong to the directory's owner on the host. A host that is root may work for other users.
+    /// The mapping for a directory of the host with this owner. Inside, its files belong to the jail's user; new
+    /// files belong to the directory's owner on the host. If the host process is root, it may run sandboxes for other
+    /// users.
     pub(crate) fn owner(self, uid: u32, gid: u32) -> OwnerMapping {
         match self.become_user {
-            // The jail's user is the host's.
+            // The jail runs as the host's user, so no mapping is needed.
             BecomeUser::Stay => OwnerMapping::Unchanged,
             BecomeUser::Dedicated(_) => OwnerMapping::Mapped { uid, gid },
         }
@@ -78,8 +80,8 @@ impl JailUser {
         self.owner(self.host.0, self.host.1)
     }
 
-    /// The request that restores the owner of a directory that a crashed host left with a jail's user; `None` for
-    /// another owner.
+    /// The request that restores the owner of a directory that belongs to a jail's user because a host process
+    /// crashed; `None` if another user owns it.
     pub(crate) fn reclaim_request(self, folder: &str, uid: u32) -> Option<ChownRequest> {
         let is_left = matches!(self.become_user, BecomeUser::Dedicated(_)) && DEDICATED_UIDS.contains(&uid);
         is_left.then(|| ChownRequest {
@@ -92,7 +94,7 @@ impl JailUser {
     }
 }
 
-/// A user id that is unused on other machines as well.
+/// A user id that is also unused on other machines.
 #[cfg(feature = "docker")]
 pub(crate) fn unused_uid() -> u32 {
     choose_dedicated_uid("0 0 4294967295", RandomState::new().build_hasher().finish())

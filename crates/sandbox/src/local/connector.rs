@@ -26,18 +26,20 @@ use crate::settings::layout::{ArtifactDir, Layout};
 
 /// Runs the guest as a child process of the host, for trusted use.
 ///
-/// **Nothing is isolated.** Commands run as the host's user. They can read and change all files of that user, reach the
-/// whole network whatever [`ExecutionContext::network`] says, see and signal the user's processes, and use all memory.
-/// The roots of the context limit file operations, and not commands. The guest still enforces deadlines, ends complete
-/// process trees, limits output, and keeps the host's keys out of the environment.
+/// **Nothing is isolated.** Commands run as the host's user. They can read and change all files of that user, see and
+/// signal the user's processes, and use all memory. They can reach the whole network, whatever
+/// [`ExecutionContext::network`] says. The roots of the context limit file operations, but not commands. The guest
+/// still enforces deadlines, ends complete process trees, limits output, and keeps the host's keys out of the
+/// environment.
 #[derive(Debug, Clone)]
 pub struct Local {
     environment: BTreeMap<String, String>,
 }
 
 impl Local {
-    /// A connector that isolates nothing and enforces no network policy, as its caller knows. Commands see the host's
-    /// variables `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `USER`, `LOGNAME` and `SHELL`, and those of the context.
+    /// A connector without any isolation and without a network policy. The caller must know that. Commands see the
+    /// host's variables `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `USER`, `LOGNAME` and `SHELL`, and those of the
+    /// context.
     pub fn without_isolation(host_environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self { environment: safe_env(host_environment) }
     }
@@ -69,7 +71,7 @@ impl Connector for Local {
                 writer: Box::new(writer),
                 hello,
                 layout,
-                // Commands reach the network by themselves.
+                // Commands use the network directly, without a proxy.
                 proxy: None,
                 guard: Box::new(LocalGuard { content_dirs, process }),
             })
@@ -115,7 +117,7 @@ impl SandboxGuard for LocalGuard {
 }
 
 impl Drop for LocalGuard {
-    /// A concurrent installation may still hold the content directories.
+    /// A concurrent install may still hold the content directories.
     fn drop(&mut self) {
         if let Err(error) = self.content_dirs.remove() {
             tracing::warn!(%error, "the artifacts of a sandbox were not removed");
@@ -123,7 +125,7 @@ impl Drop for LocalGuard {
     }
 }
 
-/// A sandbox without its guest.
+/// A sandbox before its guest is started.
 #[derive(Debug)]
 struct LocalPlan {
     hello: Hello,
@@ -132,13 +134,13 @@ struct LocalPlan {
     content_dirs: ContentDirs,
 }
 
-/// The layout: everything is at its path on the host. Blocks.
+/// The layout: each directory has the same path as on the host. Blocks.
 fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     let workspace = resolve_dir("workspace", &context.workspace)?;
     let mut read_only = Vec::new();
     for SharedFolder { host: given, .. } in &context.read_only {
         let path = resolve_dir("read-only folder", given)?;
-        // A folder may be asked for by the name that the host gave it, or by what it really is.
+        // Callers may use the path that the context gave, or the real path. So both are listed.
         if *given != path {
             read_only.push((path.clone(), path.clone()));
         }
@@ -147,7 +149,7 @@ fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     Ok(Layout { workspace, read_only, artifacts: ArtifactDir::PerSandbox })
 }
 
-/// Resolves directories and creates the private one. Blocks.
+/// Resolves directories, and creates the private directory. Blocks.
 fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<LocalPlan, SandboxError> {
     let layout = layout(context)?;
     let workdir = utf8_path(&layout.workspace)?;
@@ -157,7 +159,7 @@ fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<
         roots.push(Root { path: utf8_path(&path)?, access: Access::ReadWrite });
     }
     let mut shared: Vec<&Path> = layout.read_only.iter().map(|(_, path)| path.as_path()).collect();
-    // Once for both names.
+    // A directory with two listed paths becomes one root.
     shared.dedup();
     for path in shared {
         roots.push(Root { path: utf8_path(path)?, access: Access::ReadOnly });

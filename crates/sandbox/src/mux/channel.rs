@@ -1,7 +1,7 @@
-//! One channel: what must be written for it, what has arrived, and the credit of both directions. Calls and tunnels
-//! ([`super::tunnels`]) use the same directions.
+//! One channel: data to write, received data, and the credit of both directions. Calls and tunnels
+//! ([`super::tunnels`]) use the same types.
 //!
-//! State: in memory. It is lost when the host dies, with the guest: the end of the stream ends everything.
+//! State: in memory. It is lost when the host process dies. The guest then ends, too, because its stream ends.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -15,7 +15,8 @@ use conjure_guest::protocol::{
 /// Content shorter than this is appended to the content before it.
 const JOIN_BELOW: usize = 4096;
 
-/// How much content of a call may wait to be written, whatever the guest grants; it may grant a terabyte.
+/// How much content of a call may wait to be written, however much credit the guest grants. The guest could grant a
+/// terabyte.
 const QUEUE: usize = 512 * 1024;
 
 /// The state of one operation. Nothing in it grows beyond the granted credit, in either direction.
@@ -25,40 +26,40 @@ pub(super) struct Channel {
     pub(super) incoming: Incoming,
     /// The result, until the call has taken it.
     pub(super) done: Option<Result<Reply, GuestError>>,
-    /// The guest must send `Done` before this; otherwise it counts as dead.
+    /// The time by which the guest must send `Done`. Otherwise it counts as dead.
     pub(super) deadline: Deadline,
     pub(super) owner: ChannelOwner,
 }
 
-/// Who receives the incoming content.
+/// The receiver of incoming content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelOwner {
     /// A call.
     Call,
-    /// Nobody, because the call was dropped. Content until `Done` is discarded.
+    /// None, because the call was dropped. Content until `Done` is discarded.
     Nobody,
 }
 
-/// What the host must still send.
+/// Data that the host must still send.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// The payload of `Open` until it was written.
+    /// The payload of `Open`, until it is written.
     pub(super) open: Option<Vec<u8>>,
     /// Credit to announce.
     pub(super) grant: u32,
-    /// Content to write: never more than the guest granted, nor than `queue`.
+    /// Content to write. It never exceeds the granted credit or `queue`.
     data: VecDeque<Bytes>,
     /// Its size in bytes.
     queued: usize,
-    /// How much may wait, whatever the guest grants.
+    /// The maximum size of waiting content, however much credit the guest grants.
     queue: usize,
     /// The credit that the guest granted for content.
     credit: u64,
     end: EndState,
     cancel: CancelState,
-    /// Whether the channel is in the queue of channels with a control frame to write.
+    /// Whether the channel is in the queue of channels that have a control frame to write.
     pub(super) in_control: bool,
-    /// Whether the channel is in the queue of channels with content to write.
+    /// Whether the channel is in the queue of channels that have content to write.
     pub(super) in_data: bool,
     /// The task that waits for credit.
     pub(super) waiter: Option<Waker>,
@@ -81,14 +82,14 @@ enum CancelState {
     Written,
 }
 
-/// What has arrived and the call has not taken.
+/// Received data that the call has not taken.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    /// Content: never more than was granted. Each buffer has one or more runs.
+    /// Content. It never exceeds the granted credit. Each buffer has one or more runs.
     buffers: VecDeque<BytesMut>,
     /// The streams to which the content belongs, in order: the runs of the first buffer, then those of the next.
     runs: VecDeque<StreamRun>,
-    /// How much the guest may still send.
+    /// How many bytes the guest may still send.
     credit: u64,
     pub(super) waiter: Option<Waker>,
 }
@@ -114,7 +115,7 @@ impl Channel {
 }
 
 impl Outgoing {
-    /// A direction with an initial credit of `credit` bytes, in which at most `queue` bytes wait to be written.
+    /// Creates a direction with an initial credit of `credit` bytes. At most `queue` bytes wait to be written.
     pub(super) const fn new(open: Option<Vec<u8>>, credit: u32, queue: usize) -> Self {
         Self {
             open,
@@ -136,7 +137,7 @@ impl Outgoing {
         self.end == EndState::Open && self.cancel == CancelState::No
     }
 
-    /// How much content fits in the credit, the queue and one frame.
+    /// How many bytes of content fit into the credit, the queue and one frame.
     pub(super) fn room(&self) -> usize {
         let credit = usize::try_from(self.credit).unwrap_or(usize::MAX);
         credit.min(self.queue - self.queued).min(DATA_MAX)
@@ -145,7 +146,7 @@ impl Outgoing {
     /// Accepts as much of `piece` as fits. Returns whether it accepted anything.
     pub(super) fn accept(&mut self, piece: &mut Bytes) -> bool {
         if !self.is_open() {
-            // Nobody listens any more: the content is dropped, and `Done` follows.
+            // No more content is accepted after an end, a cancellation or `Done`, so it is dropped.
             piece.clear();
             return true;
         }
@@ -159,20 +160,20 @@ impl Outgoing {
         true
     }
 
-    /// Adds credit from the guest. Returns `false` if the sum is absurd.
+    /// Adds credit from the guest. Returns `false` if the sum is impossibly large.
     pub(super) fn granted(&mut self, bytes: u32) -> bool {
         self.credit = self.credit.saturating_add(bytes.into());
         self.credit <= 1 << 40
     }
 
-    /// No more content follows what was accepted.
+    /// Marks the end of the content.
     pub(super) fn finish(&mut self) {
         if self.is_open() {
             self.end = EndState::Due;
         }
     }
 
-    /// Cancels the operation, and drops content that was not written. Returns whether it was not cancelled before.
+    /// Cancels the operation, and drops content that was not written. Returns `false` if it was cancelled before.
     pub(super) fn cancel(&mut self) -> bool {
         self.drop_data();
         self.end = EndState::Written;
@@ -196,7 +197,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing more is written for this channel, because its `Done` has arrived.
+    /// Closes this direction, because `Done` has arrived. Nothing more is written for this channel.
     pub(super) fn close(&mut self) {
         self.drop_data();
         self.grant = 0;
@@ -213,8 +214,8 @@ impl Outgoing {
         !self.data.is_empty() || self.end == EndState::Due
     }
 
-    /// Appends the control frames: `Open`, credit, cancellation. Returns `false` if a payload is too long for a frame,
-    /// which was excluded when the channel was opened.
+    /// Appends the control frames: `Open`, credit, cancellation. Returns `false` if a payload is too long for a
+    /// frame. That cannot happen, because it is checked when the channel is opened.
     pub(super) fn write_control(&mut self, id: u32, buffer: &mut Vec<u8>) -> bool {
         let mut fits = true;
         if let Some(payload) = self.open.take() {
@@ -231,7 +232,7 @@ impl Outgoing {
         fits
     }
 
-    /// Appends the next content frame, and `Eof` after the last.
+    /// Appends the next content frame. Appends `Eof` after the last one.
     pub(super) fn write_data(&mut self, id: u32, buffer: &mut Vec<u8>) -> bool {
         let mut fits = true;
         if let Some(piece) = self.data.pop_front() {
@@ -251,11 +252,11 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Stores the content of a data frame. Small pieces share a buffer, whatever streams they belong to. Otherwise a
-    /// guest that sends single bytes would need a hundred times the granted memory.
+    /// Stores the content of a data frame. Small pieces share a buffer, even if they belong to different streams.
+    /// Otherwise a guest that sends single bytes would use a hundred times the granted memory.
     pub(super) fn push(&mut self, stream: StreamId, payload: Vec<u8>) {
         let content = payload.get(1..).unwrap_or_default();
-        // A frame's content is at most `DATA_MAX`.
+        // The content of a frame is at most `DATA_MAX`, so this cannot fail.
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         if length == 0 {
             return;
@@ -284,7 +285,7 @@ impl Incoming {
         let piece = if length == buffer.len() {
             self.buffers.pop_front()?.freeze()
         } else if length < JOIN_BELOW {
-            // A copy, so that who keeps a few bytes does not keep the whole buffer alive.
+            // A copy, so that a caller who keeps a few bytes does not keep the whole buffer in memory.
             let piece = Bytes::copy_from_slice(&buffer[..length]);
             buffer.advance(length);
             piece

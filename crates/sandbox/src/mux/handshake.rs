@@ -22,8 +22,8 @@ impl From<SandboxError> for HandshakeError {
     }
 }
 
-/// Performs the handshake. Returns the guest's greeting, and the decoder with what followed it. The caller limits the
-/// time.
+/// Performs the handshake. Returns the guest's greeting, and the decoder with the bytes that followed it. The caller
+/// must set a timeout.
 ///
 /// # Errors
 /// If the guest cannot confine itself, the stream ends, or the guest sends anything but a greeting of this version.

@@ -1,7 +1,8 @@
-//! The host's side of the protocol, without I/O: frames in, frames out, and events for each call.
+//! The host's side of the protocol, without I/O. Its input is frames of the guest; its output is frames for the
+//! guest, and events for each call.
 //!
-//! It does not trust the guest. A frame that the protocol does not allow is a [`Violation`]. After one the whole
-//! sandbox is lost, because what the guest does is unknown.
+//! It does not trust the guest. A frame that the protocol does not allow is a [`Violation`]. After a violation the
+//! whole sandbox is lost, because the state of the guest is unknown.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -17,7 +18,8 @@ use super::tunnels::{TunnelPolicy, TunnelRead, Tunnels};
 use super::violation::Violation;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// How much is given to the stream at once, in bytes. It limits how long a control frame waits behind content.
+/// The maximum number of bytes that are passed to the stream at once. It limits how long a control frame waits for
+/// content to be written.
 const BATCH: usize = 128 * 1024;
 
 /// The next event of a call.
@@ -27,7 +29,7 @@ pub(crate) enum Event {
     Data(StreamId, Bytes),
     /// The result; nothing follows.
     Done(Result<Reply, GuestError>),
-    /// The sandbox died first; nothing follows.
+    /// The sandbox was lost before the result; nothing follows.
     Lost(SandboxError),
 }
 
@@ -36,15 +38,15 @@ pub(crate) enum Event {
 pub(super) struct Multiplexer {
     channels: BTreeMap<u32, Channel>,
     tunnels: Tunnels,
-    /// The channel opened last. Numbers are never reused.
+    /// The number of the last opened channel. Numbers are never reused.
     last: u32,
     /// Channels with control frames to write, each once. They come before all content.
     control: VecDeque<u32>,
-    /// Channels with content to write, each once. They take turns by one frame.
+    /// Channels with content to write, each once. They take turns, one frame each.
     data: VecDeque<u32>,
-    /// Why the sandbox is lost.
+    /// The reason why the sandbox is lost.
     failure: Option<SandboxError>,
-    /// The writer, while there is nothing to write.
+    /// The writer task, while there is nothing to write.
     writer: Option<Waker>,
     /// The tasks to wake after the lock is released.
     wakes: Vec<Waker>,
@@ -97,7 +99,7 @@ impl Multiplexer {
         let channel = self
             .channels
             .get_mut(&id)
-            // What the guest was not told of cannot be open for it; after `Done` nothing may follow.
+            // Before `Open` was written, the guest cannot know the channel. After `Done`, no frame may follow.
             .filter(|channel| channel.outgoing.open.is_none() && channel.done.is_none())
             .ok_or(Violation::Channel { kind, channel: id })?;
         match kind {
@@ -131,7 +133,7 @@ impl Multiplexer {
         Ok(())
     }
 
-    /// Fills `buffer` with frames to write. Pending while there are none, and for ever once the sandbox is lost.
+    /// Fills `buffer` with frames to write. Pending while there are none, and forever once the sandbox is lost.
     pub(super) fn poll_fill(&mut self, buffer: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
         if self.failure.is_none() {
             self.fill(buffer);
@@ -169,7 +171,7 @@ impl Multiplexer {
         debug_assert!(fits, "payloads were measured when they were accepted");
     }
 
-    /// The next event of a call. After `Done` or `Lost` the channel is gone.
+    /// The next event of a call. `Done` and `Lost` remove the channel.
     pub(super) fn poll_event(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Event> {
         let Some(channel) = self.channels.get_mut(&id) else {
             return Poll::Ready(Event::Lost(self.failure.clone().unwrap_or_else(already_finished)));
@@ -190,8 +192,8 @@ impl Multiplexer {
         Poll::Pending
     }
 
-    /// Sends as much of `piece` as the guest granted. Pending while it granted nothing. Content for an ended channel is
-    /// dropped, because its end is an event.
+    /// Sends as much of `piece` as the guest granted. Pending while it granted nothing. Content for an ended channel
+    /// is dropped, because the caller learns of the end by an event.
     pub(super) fn poll_send(&mut self, id: u32, piece: &mut Bytes, cx: &mut Context<'_>) -> Poll<()> {
         let lost = self.failure.is_some();
         let Some(channel) = self.channels.get_mut(&id).filter(|_| !lost) else {
@@ -206,7 +208,7 @@ impl Multiplexer {
         Poll::Pending
     }
 
-    /// No more content follows.
+    /// Marks the end of the content.
     pub(super) fn finish(&mut self, id: u32) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.outgoing.finish();
@@ -214,7 +216,7 @@ impl Multiplexer {
         }
     }
 
-    /// Grants the guest this much more content for a call.
+    /// Grants the guest this many more bytes of content for a call.
     pub(super) fn grant(&mut self, id: u32, bytes: u32) {
         if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.done.is_none()) {
             channel.incoming.extend(bytes);
@@ -233,10 +235,10 @@ impl Multiplexer {
         }
     }
 
-    /// The caller of this channel has gone.
+    /// Called when the caller has dropped its call.
     pub(super) fn abandon(&mut self, id: u32, deadline: Deadline) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
-        // A request that was never written needs no cancelling, one that is done neither.
+        // A request that was never written needs no cancellation, nor does one that is done.
         if channel.outgoing.open.is_some() || channel.done.is_some() || self.failure.is_some() {
             self.channels.remove(&id);
             return;
@@ -246,7 +248,7 @@ impl Multiplexer {
         self.cancel(id, deadline);
     }
 
-    /// The sandbox is lost: every running call ends with this error. The first reason is kept.
+    /// Marks the sandbox as lost. Every running call ends with this error. The first error is kept.
     pub(super) fn fail(&mut self, error: SandboxError) {
         if self.failure.is_some() {
             return;
@@ -277,12 +279,12 @@ impl Multiplexer {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Whether the result of this channel was not taken yet.
+    /// Whether the caller has not yet taken the result of this channel.
     pub(super) fn is_open(&self, id: u32) -> bool {
         self.channels.contains_key(&id)
     }
 
-    /// The next tunnel, with credit for its first content. Never resolves once the sandbox is lost.
+    /// The next tunnel, with credit for its first content. Pending forever once the sandbox is lost.
     pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<u32> {
         let taken = self.tunnels.poll_take(cx);
         if let Poll::Ready(id) = taken {
@@ -312,7 +314,7 @@ impl Multiplexer {
         taken
     }
 
-    /// No more content follows.
+    /// Marks the end of the content.
     pub(super) fn finish_tunnel(&mut self, id: u32) {
         if let Some(outgoing) = self.tunnels.outgoing(id) {
             outgoing.finish();
@@ -320,7 +322,7 @@ impl Multiplexer {
         }
     }
 
-    /// The holder of the tunnel has gone.
+    /// Called when the holder has dropped the tunnel.
     pub(super) fn release_tunnel(&mut self, id: u32) {
         self.tunnels.release(id);
         self.control_due(id);

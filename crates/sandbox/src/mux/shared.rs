@@ -1,6 +1,6 @@
-//! The multiplexer as calls and tasks share it, and the handle of a call on its channel.
+//! The multiplexer, shared by calls and tasks, and the handle of a call on its channel.
 //!
-//! The lock is held for memory operations only, never across an await. Wakers are called after its release.
+//! The lock is held only for memory operations, never across an await. Wakers are called after its release.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +21,8 @@ use super::violation::Violation;
 use crate::calls::call_options::CallOptions;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// How long the guest may take beyond its limits: to answer after a deadline or a cancellation, and to end after its
-/// stream was closed.
+/// How long the guest may take beyond its limits. It applies to the answer after a deadline or a cancellation, and to
+/// the end after its stream was closed.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 const _: () = assert!(
@@ -34,11 +34,11 @@ const _: () = assert!(
 #[derive(Debug)]
 pub(crate) struct SharedMux {
     state: Mutex<MuxState>,
-    /// Wakes the supervisor: the sandbox failed, or there is an earlier deadline.
+    /// Wakes the supervisor when the sandbox has failed, or when there is an earlier deadline.
     attention: Notify,
     /// Cancelled when the sandbox has failed.
     closed: CancellationToken,
-    /// Cancelled when nothing of the sandbox changes its workspace any more.
+    /// Cancelled when nothing of the sandbox can change its workspace any more.
     workspace_released: CancellationToken,
     clock: Arc<dyn Clock>,
 }
@@ -83,7 +83,7 @@ impl SharedMux {
         self.with(|state| state.multiplexer.failure().cloned())
     }
 
-    /// Ends every call with this error, unless the sandbox has failed before.
+    /// Ends every call with this error, unless the sandbox has already failed.
     pub(crate) fn fail(&self, error: SandboxError) {
         self.with(|state| state.multiplexer.fail(error));
         self.attention.notify_one();
@@ -93,7 +93,7 @@ impl SharedMux {
     /// Resolves with the reason once the sandbox has failed.
     pub(crate) async fn failed(&self) -> SandboxError {
         self.closed.cancelled().await;
-        // It was there before the token was cancelled.
+        // The error is always set before the token is cancelled.
         self.failure().unwrap_or_else(|| SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost"))
     }
 
@@ -188,7 +188,7 @@ impl Call {
         if remaining.is_zero() {
             return Err(SandboxError::new(SandboxErrorKind::TimedOut, "its time was up before it began"));
         }
-        // Rounded up: a call of half a millisecond is not one of none.
+        // Rounded up: a timeout of half a millisecond must not become zero.
         let timeout_ms = (remaining != Duration::MAX)
             .then(|| u64::try_from(remaining.as_micros().div_ceil(1000)).unwrap_or(u64::MAX));
         let deadline = link.deadline_after(options.deadline, GRACE);
@@ -200,7 +200,8 @@ impl Call {
         Ok(Self { link, channel, cancel: options.cancel, cancelled: AtomicBool::new(false) })
     }
 
-    /// The next event. Forwards the caller's cancellation, and still waits for the end.
+    /// Returns the next event. When the caller cancels, it forwards the cancellation to the guest, and still waits
+    /// for the end.
     pub(crate) async fn next(&self) -> Event {
         let event = poll_fn(|cx| self.link.with(|state| state.multiplexer.poll_event(self.channel, cx)));
         tokio::pin!(event);
@@ -219,7 +220,7 @@ impl Call {
         self.link.failure()
     }
 
-    /// Grants the guest this much more.
+    /// Grants the guest this many more bytes.
     pub(crate) fn grant(&self, bytes: u32) {
         self.link.with(|state| state.multiplexer.grant(self.channel, bytes));
     }
@@ -230,7 +231,7 @@ impl Call {
         poll_fn(|cx| self.link.with(|state| state.multiplexer.poll_send(self.channel, piece, cx))).await;
     }
 
-    /// No more content follows.
+    /// Marks the end of the content.
     pub(crate) fn finish(&self) {
         self.link.with(|state| state.multiplexer.finish(self.channel));
     }
@@ -245,7 +246,7 @@ impl Call {
         });
     }
 
-    /// The sandbox is lost, because the guest sent something that the protocol allows and this operation does not.
+    /// Marks the sandbox as lost. The guest sent something that the protocol allows, but this operation does not.
     pub(crate) fn protocol_error(&self, what: &str) -> SandboxError {
         let error = SandboxError::new(
             SandboxErrorKind::Lost,

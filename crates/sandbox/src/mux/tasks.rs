@@ -1,9 +1,9 @@
 //! The tasks of one sandbox: a reader, a writer, and their supervisor, which also holds the guard.
 //!
 //! The supervisor ends when the sandbox is closed, or when the guest ends, breaks the protocol or does not answer in
-//! time. It always does the same: every call ends as lost, and both directions of the stream are closed. A sound guest
-//! then ends everything it runs and itself. What has not ended within [`GRACE`] is killed. If its task is dropped
-//! (because the Tokio runtime ends), the guard does this.
+//! time. Then it ends every call as lost, and closes both directions of the stream. A healthy guest then ends
+//! everything it runs and itself. If it has not ended within [`GRACE`], the supervisor kills it. If the supervisor's
+//! task is dropped (because the Tokio runtime ends), the guard does this.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -24,13 +24,13 @@ use crate::connector::SandboxGuard;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Gateway;
 
-/// How long to wait for the reason of a guest's end, for the error.
+/// How long to wait for the reason of a guest's end, which the error contains.
 const END_REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The size of the read buffer.
 const READ_BUFFER: usize = 256 * 1024;
 
-/// Runs the sandbox to its end, and returns when nothing of it is left.
+/// Runs the sandbox to its end, and returns when nothing of it remains.
 pub(crate) async fn run_tasks(
     link: Arc<SharedMux>,
     mut guard: Box<dyn SandboxGuard>,
@@ -54,7 +54,7 @@ pub(crate) async fn run_tasks(
     };
     tracing::debug!(reason, "sandbox ends");
     link.fail(lost(&reason));
-    // Closes both directions, and only then is the guest's end waited for.
+    // First closes both directions, and then waits for the end of the guest.
     tasks.shutdown().await;
     tokio::join!(end_guest(&link, guard.as_mut()), end_tunnels(&link, served));
     link.release_workspace();
@@ -72,7 +72,7 @@ async fn end_guest(link: &SharedMux, guard: &mut dyn SandboxGuard) {
         biased;
         _ = guard.wait() => {}
         () = patience => {
-            // A process that the kernel does not let go of is left to it.
+            // A process that the kernel cannot kill yet is not waited for any longer.
             let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
             tokio::select! {
                 biased;
@@ -99,8 +99,8 @@ async fn end_tunnels(link: &SharedMux, mut served: JoinSet<()>) {
     }
 }
 
-/// Serves each tunnel, with a limit on how many are open. A tunnel that has ended for the guest counts until the
-/// gateway has ended it as well, so a guest that opens and closes tunnels quickly limits only itself.
+/// Serves each tunnel, with a limit on how many are open. If a tunnel has ended in the guest, it still counts until
+/// the gateway has ended it as well. So a guest that opens and closes tunnels quickly limits only itself.
 async fn serve_tunnels(
     link: &Arc<SharedMux>,
     gateway: Option<Arc<dyn Gateway>>,
@@ -158,7 +158,7 @@ async fn stream_end(link: &SharedMux, tasks: &mut JoinSet<String>, guard: &mut d
         biased;
         broken = tasks.join_next() => broken,
         how = guard.wait() => {
-            // What the guest said before its end is still in the stream.
+            // The last frames that the guest sent are still in the stream.
             let patience = link.clock().sleep_until(link.clock().deadline(END_REASON_TIMEOUT));
             tokio::select! {
                 _ = tasks.join_next() => {}
@@ -186,7 +186,7 @@ async fn read(
 ) -> String {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     loop {
-        // First what the handshake left over.
+        // First processes the bytes that followed the greeting.
         if let Err(violation) = link.receive(|| decoder.next_frame().map_err(Violation::from)) {
             let reason = violation.to_string();
             link.fail(lost(&reason));

@@ -1,7 +1,7 @@
 //! One tunnel as a byte stream, for the gateway.
 //!
 //! State: the piece that is being read. Dropping the stream ends the tunnel with a reset, unless the stream was shut
-//! down before; then the client still receives what was written.
+//! down before. Then the client still receives the written content.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,17 +18,18 @@ use super::tunnels::TunnelRead;
 
 /// A connection of a command to the proxy of its sandbox, seen from the host.
 ///
-/// It is like a TCP stream: reading ends when the client writes no more, `shutdown` tells the client the same, and the
-/// other direction continues. Reading fails with `ConnectionReset` and writing with `BrokenPipe` if the connection
-/// broke or the sandbox is lost. Dropping it without `shutdown` resets the client's connection. After `shutdown`, the
-/// client receives what was written, and what it still writes is discarded.
+/// It behaves like a TCP stream. Reading ends when the client has closed its direction. `shutdown` closes the other
+/// direction, and the client can still write. If the connection broke or the sandbox is lost, reading fails with
+/// `ConnectionReset` and writing with `BrokenPipe`. Dropping it without `shutdown` resets the client's connection. If
+/// it is dropped after `shutdown`, the client still receives the written content, and further content of the client
+/// is discarded.
 #[derive(Debug)]
 pub struct TunnelStream {
     link: Arc<SharedMux>,
     channel: u32,
-    /// Content that was taken and not read yet.
+    /// Received content that was not read yet.
     piece: Bytes,
-    /// Bytes that were read and not granted again yet.
+    /// The number of bytes that were read and not granted again yet.
     taken: u32,
 }
 
@@ -39,9 +40,9 @@ impl TunnelStream {
         Self { link: Arc::clone(link), channel, piece: Bytes::new(), taken: 0 }
     }
 
-    /// Grants the client as much again as was read, once that is worth a frame.
+    /// Grants the client as many bytes as were read, once there are enough of them for a frame.
     fn grant(&mut self, length: usize) {
-        // No more than a window was granted, so no more is read.
+        // No more than a window was granted, so no more can be read.
         self.taken = self.taken.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
         if self.taken >= TUNNEL_WINDOW / 4 {
             let taken = std::mem::take(&mut self.taken);

@@ -1,7 +1,8 @@
 //! Tunnels, the channels that the guest opens: their state, their content, and their holders.
 //!
-//! It is a part of the state machine and does no I/O. The number of tunnels is limited, and a guest may send nothing on
-//! a tunnel before somebody has taken it. State: in memory; it is lost with the host, and the connections with it.
+//! It is a part of the state machine and does no I/O. The number of tunnels is limited, and a guest may send nothing
+//! on a tunnel before a stream has taken it. State: in memory. When the host process dies, it is lost together with
+//! the connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -27,7 +28,7 @@ pub(crate) enum TunnelPolicy {
 pub(super) enum TunnelRead {
     /// Content; not empty.
     Bytes(Bytes),
-    /// The client writes no more.
+    /// The client has closed its direction.
     End,
     /// The connection broke.
     Reset,
@@ -38,11 +39,11 @@ pub(super) enum TunnelRead {
 pub(super) struct Tunnels {
     tunnel_policy: TunnelPolicy,
     tunnels: BTreeMap<u32, Tunnel>,
-    /// The tunnels that nobody has taken yet, in order.
+    /// The tunnels that no stream has taken yet, in order.
     offered: VecDeque<u32>,
     /// How many tunnels the guest has opened.
     opened: u32,
-    /// How many of them have not ended for the guest.
+    /// How many of them have not ended in the guest.
     live: usize,
     taker: Option<Waker>,
 }
@@ -71,11 +72,11 @@ enum GuestSide {
 /// The holder of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TunnelHolder {
-    /// Nobody has taken it yet.
+    /// No stream has taken it yet.
     Offered,
     /// A stream holds it.
     Stream,
-    /// The holder has gone. Content until `Done` is discarded.
+    /// The stream was dropped. Content until `Done` is discarded.
     Nobody,
 }
 
@@ -175,7 +176,7 @@ impl Tunnels {
         Ok(())
     }
 
-    /// What must still be written for this tunnel.
+    /// Data that must still be written for this tunnel.
     pub(super) fn outgoing(&mut self, id: u32) -> Option<&mut Outgoing> {
         self.tunnels.get_mut(&id).map(|tunnel| &mut tunnel.outgoing)
     }
@@ -193,7 +194,7 @@ impl Tunnels {
         Poll::Pending
     }
 
-    /// Grants the guest this much more. Returns whether the guest can send and somebody holds the tunnel.
+    /// Grants the guest this many more bytes. Returns whether the guest can send and a stream holds the tunnel.
     pub(super) fn grant(&mut self, id: u32, bytes: u32) -> bool {
         let is_read =
             |tunnel: &&mut Tunnel| tunnel.guest == GuestSide::Open && tunnel.holder == TunnelHolder::Stream;
@@ -218,7 +219,7 @@ impl Tunnels {
         }
     }
 
-    /// Accepts as much of `bytes`, which are not empty, as fits; `None` if the guest accepts no more.
+    /// Accepts as many of `bytes` as fit; `bytes` must not be empty. `None` if the guest accepts no more content.
     pub(super) fn poll_write(&mut self, id: u32, bytes: &[u8], cx: &mut Context<'_>) -> Poll<Option<usize>> {
         let Some(outgoing) = self.outgoing(id).filter(|outgoing| outgoing.is_open()) else {
             return Poll::Ready(None);
@@ -233,7 +234,7 @@ impl Tunnels {
         Poll::Ready(Some(length))
     }
 
-    /// The holder has gone.
+    /// Called when the holder has dropped the tunnel.
     pub(super) fn release(&mut self, id: u32) {
         let Some(tunnel) = self.tunnels.get_mut(&id) else { return };
         if tunnel.guest.is_closed() {
@@ -245,7 +246,7 @@ impl Tunnels {
         }
     }
 
-    /// The sandbox is lost: every tunnel is as if reset. Content that has arrived can still be read.
+    /// Resets every tunnel, because the sandbox is lost. Content that has arrived can still be read.
     pub(super) fn fail(&mut self, wakes: &mut Vec<Waker>) {
         self.tunnel_policy = TunnelPolicy::Reject;
         self.offered.clear();

@@ -1,4 +1,5 @@
-//! What a guest must never send. After a violation the whole sandbox is lost, because what the guest does is unknown.
+//! Frames that a guest must never send. After a violation the whole sandbox is lost, because the state of the guest
+//! is unknown.
 
 use conjure_guest::protocol::{FrameError, FrameKind, TUNNELS_MAX};
 

@@ -26,7 +26,7 @@ use crate::settings::isolation::Isolation;
 use crate::settings::layout::HostAccess;
 use crate::settings::layout::Layout;
 
-/// The most bytes that a view takes into memory, whatever the caller asks for.
+/// The maximum size of a view in memory, whatever the caller requests.
 const VIEW_MAX: u32 = 64 * 1024 * 1024;
 
 impl Executor for Sandbox {
@@ -91,7 +91,7 @@ impl Executor for Sandbox {
         Box::pin(async move {
             let credit = u32::try_from(max_bytes).unwrap_or(VIEW_MAX).min(VIEW_MAX);
             let request = Request::View { path: path.to_owned(), range, max_bytes: credit.into() };
-            // One byte more than it may send: a sender without credit cannot show that nothing follows.
+            // Credit for one byte more than the maximum: a sender without credit cannot show that nothing follows.
             match self.finish(request, credit + 1, ContentSender::none(), options).await? {
                 (call, Reply::View(viewed), collected) => guest_ops::view(viewed, collected.content)
                     .ok_or_else(|| call.protocol_error("the content is not what it says")),
@@ -130,7 +130,7 @@ impl Executor for Sandbox {
         Box::pin(async {
             self.core.closing.cancel();
             let clock = self.core.mux.clock();
-            // The tasks bound their own waits by this time. Beyond it, the kernel holds a process.
+            // The tasks limit their own waits to less than this time. Beyond it, the kernel blocks a process.
             let timeout = clock.sleep_until(clock.deadline(GRACE * 3));
             tokio::select! {
                 () = self.core.tasks.wait() => {}
@@ -154,9 +154,9 @@ impl Executor for Sandbox {
         Box::pin(self.core.mux.failed())
     }
 
-    /// Every kind of sandbox pauses through its guest. The guest stops its processes with SIGSTOP and keeps running
-    /// itself, so that it notices the end of the host. A process that has the kernel send it SIGCONT resumes; its
-    /// limits still hold.
+    /// Pauses through the guest, for every kind of sandbox. The guest stops its processes with SIGSTOP and keeps
+    /// running itself, so that it notices the end of the host. A process resumes itself if it has set a timer with
+    /// SIGCONT; its limits still apply.
     fn pause(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
             match self.finish(Request::Pause, 0, ContentSender::none(), options).await? {
@@ -205,7 +205,7 @@ impl Executor for Sandbox {
         Box::pin(async move {
             let request = Request::Read { path: path.to_owned(), offset: 0, length: None };
             let mut state = RunStreamState::new(self, request, ContentSender::none(), options)?;
-            // A file that cannot be read is an error of the call, not of its stream.
+            // If a file cannot be opened or read at the start, the call fails, not its stream.
             match state.next().await {
                 Event::Done(Err(error)) => return Err(guest_ops::failure(error)),
                 Event::Lost(error) => return Err(error),

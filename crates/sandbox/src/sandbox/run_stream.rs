@@ -13,19 +13,19 @@ use crate::calls::guest_ops::{self, ContentSender};
 use crate::error::SandboxError;
 use crate::mux::{Call, Event};
 
-/// How many bytes of a file or of a program's output wait for a reader that does not read.
+/// How many bytes of a file or of output may wait for a reader that does not read.
 pub(super) const WINDOW: u32 = 512 * 1024;
 
 /// The events of a running program.
 pub type RunStream = Pin<Box<dyn Stream<Item = Result<RunEvent, SandboxError>> + Send>>;
 
 impl Sandbox {
-    /// Runs a program and streams its output while it runs, then its outcome. A stream that is not polled stops the
-    /// program once half a megabyte waits. Dropping the stream ends the program. `keep_head`, `keep_tail` and `spill`
-    /// do not apply.
+    /// Runs a program and streams its output while it runs, then its outcome. If the stream is not polled, the
+    /// program is blocked once half a megabyte waits. Dropping the stream ends the program. `keep_head`, `keep_tail`
+    /// and `spill` do not apply.
     ///
     /// # Errors
-    /// When the program cannot be requested. Later errors are items of the stream: at most one, the last.
+    /// When the program cannot be requested. A later error is the last item of the stream.
     pub fn run_streamed(&self, command: Command, options: CallOptions) -> Result<RunStream, SandboxError> {
         let command = self.with_environment(command);
         let (request, sender) = guest_ops::streamed(command);
@@ -56,7 +56,7 @@ pub(super) struct RunStreamState {
     /// Bytes that the reader consumed and that are not granted again yet.
     taken: u32,
     first: Option<Event>,
-    /// The stream is a handle of the sandbox: the sandbox lives as long as the stream.
+    /// Keeps the sandbox alive as long as the stream.
     _core: Arc<SandboxCore>,
 }
 
@@ -92,7 +92,7 @@ impl RunStreamState {
         }
         let event = self.sender.next(&self.call).await;
         if let Event::Data(_, bytes) = &event {
-            // A frame's content is far below four gigabytes.
+            // The content of a frame is far below four gigabytes, so this cannot fail.
             self.taken = self.taken.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         }
         event

@@ -22,7 +22,7 @@ use crate::mux::{Call, Event};
 #[derive(Debug)]
 struct SandboxProcess {
     call: Call,
-    /// Bytes that were taken and that are not granted to the guest again yet.
+    /// The number of bytes that were read and not granted to the guest again yet.
     taken: AtomicU32,
 }
 
@@ -36,7 +36,7 @@ impl Sandbox {
         let (request, input) = guest_ops::started(self.with_environment(command));
         let mux = &self.core.mux;
         check_bounds(&options, mux.clock().remaining(options.deadline).is_zero())?;
-        // The options are about the start alone.
+        // The options apply only to the start.
         let call = Call::open(mux.clone(), request, WINDOW, CallOptions::until(Deadline::NEVER))?;
         let process = SandboxProcess { call, taken: AtomicU32::new(0) };
         tokio::select! {
@@ -61,7 +61,7 @@ fn check_bounds(options: &CallOptions, is_late: bool) -> Result<(), SandboxError
 }
 
 impl Process for SandboxProcess {
-    /// The guest has everything go on by itself when it gets input.
+    /// Needs no request: the guest resumes all processes by itself when the program gets input.
     fn begin_call(&self, options: CallOptions) -> BoxFuture<'_, Result<ProcessCall, SandboxError>> {
         Box::pin(async move {
             check_bounds(&options, false)?;
@@ -92,7 +92,7 @@ impl Process for SandboxProcess {
                     Err(self.call.protocol_error("a program has no content"))
                 }
                 Event::Data(stream, bytes) => {
-                    // A frame's content is far below four gigabytes.
+                    // The content of a frame is far below four gigabytes, so this cannot fail.
                     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                     self.taken.fetch_add(length, Ordering::Relaxed);
                     Ok(if stream == StreamId::Stdout {

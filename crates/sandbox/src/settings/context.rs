@@ -1,4 +1,4 @@
-//! The execution context of the specification (4.5, 9.4): what a sandbox is made for.
+//! The execution context of the specification (4.5, 9.4): the settings with which a sandbox is created.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -66,17 +66,18 @@ pub struct ExecutionContext {
     pub timeout: Duration,
     /// The network access.
     pub network: NetworkPolicy,
-    /// What may be reached as well during the start-up ([`SandboxNetwork::begin_startup`]). Has no effect without `sandbox_network`.
+    /// The network access during the start-up, in addition to `network` ([`SandboxNetwork::begin_startup`]). Has no
+    /// effect without `sandbox_network`.
     pub startup_network: NetworkPolicy,
-    /// Collects what the network refuses, and tells when the program starts up, if somebody wants that.
+    /// Collects refused connections, and knows whether the program is starting up. `None`: not needed.
     pub sandbox_network: Option<SandboxNetwork>,
     /// The resource limits.
     pub limits: Limits,
     /// The tenant, if it is known. It helps people to find a session's sandbox: a container has it as the label
     /// `conjure.tenant`.
     pub tenant: Option<TenantId>,
-    /// The session, if it is known: `docker ps --filter label=conjure.session=sesn_…` finds its container. It must be
-    /// no secret, because everybody with access to the engine can read it.
+    /// The session, if it is known: `docker ps --filter label=conjure.session=sesn_…` finds its container. The id
+    /// must not be a secret, because all users of the engine can read it.
     pub session: Option<SessionId>,
     /// The required boundaries. A sandbox that cannot enforce them is not created. A session cannot lower the floor
     /// that the embedder requires.

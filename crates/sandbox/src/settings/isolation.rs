@@ -7,8 +7,8 @@ use crate::error::{SandboxError, SandboxErrorKind};
 pub enum Boundary {
     /// The kernel enforces it, also against hostile commands.
     Enforced,
-    /// The sandbox monitors it and ends what exceeds it, so hostile commands can exceed it by a little. As a floor it
-    /// counts as enforced.
+    /// The sandbox monitors it and ends commands that exceed it, so hostile commands can exceed it by a little. As a
+    /// floor it counts as enforced.
     Watched,
     /// Nothing enforces it: commands can do what the host's user can.
     Open,
@@ -47,16 +47,16 @@ impl Boundary {
 /// The boundaries between a sandbox and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Isolation {
-    /// Commands reach no files but the sandbox's. In a jail they can read in `/proc/self/mountinfo` where these files
-    /// are on the host, because the kernel shows the paths for every mount.
+    /// Commands can access only the sandbox's files. In a jail they can read in `/proc/self/mountinfo` where these
+    /// files are on the host, because the kernel shows the paths for every mount.
     pub filesystem: Boundary,
-    /// Commands reach no more of the network than the policy allows.
+    /// Commands can reach only the hosts that the network policy allows.
     pub network: Boundary,
-    /// Commands see and signal no processes but the sandbox's.
+    /// Commands can see and signal only the sandbox's processes.
     pub processes: Boundary,
-    /// Commands have no rights of a host user that owns anything.
+    /// Commands do not run with the rights of a host user that owns anything.
     pub identity: Boundary,
-    /// Commands cannot make the system calls with which attacks on a kernel start.
+    /// Commands cannot make the system calls that attacks on a kernel usually begin with.
     pub syscalls: Boundary,
     /// Within the sandbox, commands cannot open the guest's own files, such as the complete text of cut output.
     pub files: Boundary,
@@ -64,11 +64,11 @@ pub struct Isolation {
     pub memory: Boundary,
     /// All processes of the sandbox together use no more processor time than its limit.
     pub processor: Boundary,
-    /// No more processes exist in the sandbox than its limit.
+    /// The sandbox has no more processes than its limit.
     pub process_count: Boundary,
     /// The workspace uses no more of the disk than its limit: [`Boundary::Enforced`] by the kernel, or
-    /// [`Boundary::Watched`] by the guest. The guest allows an excess of a sixteenth, at most 64 MiB and 4,096 files,
-    /// and what commands write until it notices: on a busy machine 130 MB were measured (example `quota`).
+    /// [`Boundary::Watched`] by the guest. The guest allows an excess of a sixteenth, at most 64 MiB and 4,096 files.
+    /// Commands can write more until the guest notices: on a busy machine, 130 MB were measured (example `quota`).
     pub disk: Boundary,
 }
 
@@ -161,7 +161,7 @@ impl Isolation {
         Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
     }
 
-    /// The boundaries that both enforce.
+    /// The boundaries that both isolations enforce.
     #[must_use]
     pub const fn and(&self, other: &Self) -> Self {
         Self {
@@ -178,7 +178,7 @@ impl Isolation {
         }
     }
 
-    /// The boundaries that at least one of them enforces: a floor on top of another lowers nothing.
+    /// The boundaries that at least one of the two enforces. So combining two floors never lowers one of them.
     #[must_use]
     pub const fn or(&self, other: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The layout of a sandbox: where it has its directories, and whether they are directories of the host.
+//! The layout of a sandbox: the paths of its directories, and whether they are directories of the host.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub struct Layout {
     /// Further readable directories, such as skills, as pairs `(path on the host, path in the sandbox)`. Under `local`
     /// the two paths are equal.
     pub read_only: Vec<(PathBuf, PathBuf)>,
-    /// Where installed artifacts are ([`crate::Executor::install_content`]).
+    /// The directory of installed artifacts ([`crate::Executor::install_content`]).
     pub artifacts: ArtifactDir,
 }
 
@@ -21,13 +21,14 @@ pub enum ArtifactDir {
     None,
     /// This directory; each artifact is in it under its name.
     Fixed(PathBuf),
-    /// Another directory in each sandbox, known once the sandbox exists. Only the variables of a command name it.
+    /// A different directory in each sandbox, known once the sandbox exists. Only a variable in the environment of
+    /// commands names it.
     PerSandbox,
 }
 
 impl Layout {
-    /// The path in the sandbox of `host` or of something beneath a shared directory; `None` when the sandbox does not
-    /// have it.
+    /// The path in the sandbox of `host`, which is a shared directory or beneath one; `None` when it is not in the
+    /// sandbox.
     #[must_use]
     pub fn sandbox_path(&self, host: &Path) -> Option<PathBuf> {
         self.read_only.iter().find_map(|(from, to)| {
@@ -40,7 +41,8 @@ impl Layout {
 /// How a sandbox gets the host's directories: skills, artifacts, the workspace. Its layout is the same either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostAccess {
-    /// The host's directories are mounted in it: what commands write into the workspace is on the host at once.
+    /// The host's directories are mounted in it: when commands write into the workspace, the host sees the change at
+    /// once.
     Mounted,
     /// No directory can be shared, as with an engine on another machine: content is copied through the guest. The
     /// workspace belongs to the sandbox and is removed with it. The host gets its changes by

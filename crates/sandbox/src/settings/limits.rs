@@ -1,8 +1,8 @@
-//! The resource limits of a sandbox: memory, processors, processes, files, disk. Values are checked when they are set,
-//! so a connector never gets a limit that no kernel accepts.
+//! The resource limits of a sandbox: memory, processors, processes, files, disk. Values are checked when they are
+//! set, so a connector never gets a limit that the kernel refuses.
 //!
-//! A limit applies as far as the machine can enforce it. Otherwise the boundary is open in the sandbox's
-//! [`crate::Isolation`], which is an error if the context's floor requires it.
+//! A limit applies only if the machine can enforce it. Otherwise the boundary is open in the sandbox's
+//! [`crate::Isolation`]. That is an error if the context's floor requires the boundary.
 
 /// An invalid limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ const TIB: u64 = 1024 * GIB;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limits {
     memory: u64,
-    /// In thousandths, so that limits can be compared.
+    /// The number of processors in thousandths, so that limits can be compared.
     millicpus: u32,
     processes: u32,
     open_files: u32,
@@ -42,7 +42,7 @@ pub struct Limits {
     disk_limit: DiskLimit,
 }
 
-/// How the limit of a workspace's bytes and files is enforced.
+/// How the limits on bytes and files of a workspace are enforced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum DiskLimit {
     /// The guest measures often and ends commands that exceed it. This works on every machine; the limit may be
@@ -56,8 +56,9 @@ pub enum DiskLimit {
 }
 
 impl Default for Limits {
-    /// 512 MiB of memory and one processor, as the specification has it (5.8, 13.1); 256 processes, 1,024 open files
-    /// each; 1 GiB and 200,000 files and folders in the workspace; 256 MiB of temporary files.
+    /// The defaults of the specification (5.8, 13.1) are 512 MiB of memory and one processor. Further defaults: 256
+    /// processes, 1,024 open files each; 1 GiB and 200,000 files and directories in the workspace; 256 MiB of
+    /// temporary files.
     fn default() -> Self {
         Self {
             memory: 512 * MIB,
@@ -73,7 +74,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The memory in bytes of all processes together, temporary files included.
+    /// The maximum memory of all processes together in bytes, temporary files included.
     #[must_use]
     pub const fn memory(&self) -> u64 {
         self.memory
@@ -103,7 +104,7 @@ impl Limits {
         self.open_files
     }
 
-    /// The bytes of the workspace on the disk.
+    /// The maximum disk usage of the workspace in bytes.
     #[must_use]
     pub const fn disk(&self) -> u64 {
         self.disk
@@ -115,7 +116,7 @@ impl Limits {
         self.inodes
     }
 
-    /// The bytes of temporary files outside of the workspace.
+    /// The maximum size of temporary files outside the workspace, in bytes.
     #[must_use]
     pub const fn tmp(&self) -> u64 {
         self.tmp
@@ -142,8 +143,8 @@ impl Limits {
         Ok(Self { memory: bytes, ..self })
     }
 
-    /// Sets the number of processors: 0.05 to 4,096, rounded down to thousandths. With less, a container may not start in time,
-    /// and measuring its disk can take too long.
+    /// Sets the number of processors: 0.05 to 4,096, rounded down to thousandths. With fewer, a container may not
+    /// start in time, and measuring its disk usage can take too long.
     ///
     /// # Errors
     /// If the value is out of range or not a number.
@@ -230,7 +231,7 @@ fn unit_value(number: u64) -> String {
     number.to_string()
 }
 
-/// A number of bytes in the largest exact unit.
+/// Formats a number of bytes in the largest exact unit.
 fn size(bytes: u64) -> String {
     let units = [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
     units

@@ -1,6 +1,7 @@
-//! [`SandboxNetwork`]: the handle with which the owner of a sandbox reads what its network refused, and begins the start-up.
+//! [`SandboxNetwork`]: a handle to the network of a sandbox. Its owner reads which connections were refused, and
+//! begins the start-up.
 //!
-//! State, in memory: the last refusals, how many there were, and whether the start-up goes on.
+//! State, in memory: the last refusals, their total number, and whether the program is starting up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use conjure_base::lock;
 
-/// How many refusals are kept.
+/// The maximum number of kept refusals.
 const MAX_KEPT: usize = 16;
 
-/// The network of a sandbox: which hosts it refused, and whether its program is starting up, so that it may reach
-/// [`ExecutionContext::startup_network`] as well. Clones are the same; two are equal if they are the same.
+/// The refused connections of a sandbox, and whether its program is starting up. During the start-up, it may also
+/// reach [`ExecutionContext::startup_network`]. Clones share the state; two handles are equal if they share it.
 ///
 /// [`ExecutionContext::startup_network`]: crate::ExecutionContext::startup_network
 ///
@@ -38,31 +39,32 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Refusals {
     count: u64,
-    /// The last ones, with their numbers.
+    /// The last refusals, with their numbers.
     last: VecDeque<(u64, String)>,
 }
 
 impl SandboxNetwork {
-    /// Nothing was refused, and nothing starts up.
+    /// A handle without refusals, for a program that is not starting up.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The program starts up: new connections may also reach the start-up's network, until the guard is dropped. Those that are open then stay.
+    /// Begins the start-up: until the guard is dropped, new connections may also reach the network of the start-up.
+    /// Connections that are still open then continue.
     #[must_use = "the start-up ends when this is dropped"]
     pub fn begin_startup(&self) -> StartupGuard {
         self.0.is_starting_up.store(true, Ordering::Release);
         StartupGuard(self.clone())
     }
 
-    /// Whether the program starts up now.
+    /// Whether the program is starting up now.
     #[must_use]
     pub fn is_starting_up(&self) -> bool {
         self.0.is_starting_up.load(Ordering::Acquire)
     }
 
-    /// Adds a refusal: which host and port, and why.
+    /// Records a refusal: host, port and reason.
     pub fn add_refusal(&self, refusal: String) {
         let mut refusals = lock(&self.0.refusals);
         refusals.count += 1;
@@ -73,13 +75,13 @@ impl SandboxNetwork {
         }
     }
 
-    /// How many refusals there were.
+    /// The total number of refusals.
     #[must_use]
     pub fn refusal_count(&self) -> u64 {
         lock(&self.0.refusals).count
     }
 
-    /// The refusals after the first `count`, each text once. Of many, the first ones are missing.
+    /// The refusals after the first `count`, each text once. If there were too many, the oldest ones are missing.
     #[must_use]
     pub fn refusals_since(&self, count: u64) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
@@ -92,7 +94,7 @@ impl SandboxNetwork {
     }
 }
 
-/// The start-up of a program, which ends when this is dropped.
+/// The start-up of a program. It ends when this is dropped.
 #[derive(Debug)]
 pub struct StartupGuard(SandboxNetwork);
 

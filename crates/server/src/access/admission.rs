@@ -1,6 +1,7 @@
-//! Lets requests in: by a key, or, where there is none, from this machine.
+//! Admits requests: by their key, or from this machine only if the server has no keys.
 //!
-//! State: whether keys were ever seen. A server that has seen keys asks for one until it ends, so that revoking the last key opens nothing.
+//! State: whether the server has ever seen a key. From then on it requires a key until it ends, so revoking the last key does not open the
+//! server.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +19,11 @@ use crate::http::{ApiError, check_loopback};
 pub(crate) enum AdmissionMode {
     /// Each request needs a key.
     Keys,
-    /// There are no keys: programs of this machine are let in.
+    /// There are no keys, so programs on this machine are admitted.
     Local,
 }
 
-/// Lets requests in.
+/// Admits requests.
 #[derive(Debug)]
 pub(crate) struct Admission {
     keys: ApiKeys,
@@ -48,7 +49,7 @@ impl Admission {
         Ok(AdmissionMode::Local)
     }
 
-    /// The tenants that requests can be of: those of keys, and that of requests without a key.
+    /// The tenants that requests can belong to: those of the keys, and the tenant of requests without a key.
     ///
     /// # Errors
     /// If the keys cannot be read.
@@ -58,10 +59,11 @@ impl Admission {
         Ok(tenants.chain([self.local_tenant.clone()]).collect())
     }
 
-    /// Who asks.
+    /// Returns the caller of a request.
     ///
     /// # Errors
-    /// 401 without a key that is known, 403 for pages and machines elsewhere, where no key is needed.
+    /// 401 if a key is required and the request has no valid one. 403 if no key is required, and the request comes from a web page or
+    /// another machine.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
         if self.mode().await? == AdmissionMode::Local {
             check_loopback(headers)?;
@@ -81,8 +83,8 @@ impl Admission {
         Ok(info.into())
     }
 
-    /// Whether a caller that was let in may go on: its key was not revoked and has not expired. A key that cannot be looked up counts as
-    /// good.
+    /// Whether an admitted caller is still admitted: its key was not revoked and has not expired. If the key cannot be looked up, it counts
+    /// as valid.
     pub(crate) async fn is_still_admitted(&self, caller: &Caller) -> bool {
         match caller.key {
             Some(key) => {
@@ -95,7 +97,7 @@ impl Admission {
     }
 }
 
-/// The key in a request: the header of the SDK, or that of older ones.
+/// The key of a request, from the header `authorization` or else from `x-api-key`.
 fn credential(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = bearer.and_then(|value| value.split_once(' '));

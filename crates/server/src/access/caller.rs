@@ -1,4 +1,4 @@
-//! Who asks: a tenant, and what its key may do.
+//! The caller of a request: its tenant, and the scopes of its key.
 
 use std::collections::BTreeSet;
 
@@ -11,27 +11,27 @@ use crate::access::keys::ApiKeyInfo;
 use crate::access::scope::Scope;
 use crate::http::ApiError;
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: TenantId,
     pub(crate) scopes: BTreeSet<Scope>,
-    /// The key that it asks with; `None` on a server without keys.
+    /// The key of the request; `None` on a server without keys.
     pub(crate) key: Option<ApiKeyId>,
 }
 
 impl Caller {
-    /// Whoever asks a probe.
+    /// The caller of an open path, such as a probe. It has no scopes.
     pub(crate) const fn nobody(tenant: TenantId) -> Self {
         Self { tenant, scopes: BTreeSet::new(), key: None }
     }
 
-    /// Whoever is on this machine. This server has no keys.
+    /// A caller on this machine, for a server without keys. It has all scopes.
     pub(crate) fn local(tenant: TenantId) -> Self {
         Self { tenant, scopes: Scope::ALL.into(), key: None }
     }
 
-    /// Refuses what the key may not do.
+    /// Checks that the key has this scope.
     ///
     /// # Errors
     /// 403.

@@ -1,4 +1,4 @@
-//! The text of an API key: a public id, by which its row is found, and a secret.
+//! The text of an API key: a public id that finds its row, and a secret.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use conjure_base::{Digest, random_bits};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-/// What the text of every key begins with, so that scanners of secrets can find it.
+/// The prefix of every key, which lets secret scanners find it.
 const PREFIX: &str = "sk-conjure-";
 const ID_DIGITS: usize = 32;
 const SECRET_DIGITS: usize = 64;
@@ -18,15 +18,15 @@ const SECRET_DIGITS: usize = 64;
 #[serde(into = "String", try_from = "String")]
 pub struct ApiKeyId(u128);
 
-/// Why a text is no id of a key, or no key. The text is not shown, since it may be a secret.
+/// Why a text is not an id of a key, or not a key. The text is not shown, since it may be a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ApiKeyTextError {
-    /// It is no id.
+    /// The text is not an id.
     #[error(
         "this is not the id of a key: it must be `key_` and 32 lowercase hex digits; `conjure keys list` shows the ids"
     )]
     Id,
-    /// It is no key.
+    /// The text is not a key.
     #[error("this is not a key of this server; `conjure keys create` makes one")]
     Key,
 }
@@ -61,7 +61,7 @@ impl TryFrom<String> for ApiKeyId {
     }
 }
 
-/// An API key with its secret. Its `Debug` shows the id alone.
+/// An API key with its secret. `Debug` shows only the id.
 #[derive(Clone)]
 pub struct ApiKey {
     id: ApiKeyId,
@@ -69,33 +69,33 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// A new key with a secret of 256 bits from the machine's entropy.
+    /// Creates a key with a secret of 256 random bits.
     ///
     /// # Errors
-    /// When the machine gives no entropy.
+    /// If the machine has no entropy.
     pub fn random() -> io::Result<Self> {
         let secret = format!("{:032x}{:032x}", random_bits()?, random_bits()?);
         Ok(Self { id: ApiKeyId(random_bits()?), secret })
     }
 
-    /// Its public id.
+    /// The public id.
     #[must_use]
     pub const fn id(&self) -> ApiKeyId {
         self.id
     }
 
-    /// The whole text, as a client sends it: `sk-conjure-`, the digits of the id, `-`, the digits of the secret.
+    /// The full text, as clients send it: `sk-conjure-`, the digits of the id, `-`, the digits of the secret.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{PREFIX}{:032x}-{}", self.id.0, self.secret)
     }
 
-    /// What is stored of the secret. It has 256 random bits, so a plain hash of it cannot be guessed.
+    /// The stored digest of the secret. The secret has 256 random bits, so a plain hash of it cannot be guessed.
     pub(super) fn secret_digest(&self) -> Digest {
         Digest::of_bytes(self.secret.as_bytes())
     }
 
-    /// Whether this is the key that was stored so. Takes the same time whatever differs.
+    /// Whether this key has the stored digest. The comparison takes constant time.
     pub(super) fn has_digest(&self, stored: &Digest) -> bool {
         self.secret_digest().to_hex().as_bytes().ct_eq(stored.to_hex().as_bytes()).into()
     }
@@ -122,7 +122,7 @@ impl FromStr for ApiKey {
     }
 }
 
-/// The text, if it is this many lowercase hex digits.
+/// Returns the text if it consists of exactly this many lowercase hex digits.
 fn hex(text: &str, digits: usize) -> Option<&str> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (text.len() == digits && text.bytes().all(is_digit)).then_some(text)

@@ -1,6 +1,6 @@
-//! The API keys of a data folder: a row for each, in the scope of no tenant.
+//! The API keys of a data directory. Each key is a row outside the scope of any tenant.
 //!
-//! Nothing is cached, so a running server sees at once what `conjure keys` changes in another process.
+//! Nothing is cached, so a running server immediately sees the changes of `conjure keys` in another process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use super::scope::Scope;
 const API_KEY: RecordKind = RecordKind::from_static("api_key");
 const TENANT: IndexName = IndexName::from_static("tenant");
 
-/// The most characters of a key's name.
+/// The maximum length of a key's name, in characters.
 const MAX_NAME: usize = 256;
 
 /// How many rows are read at once.
 const PAGE: u32 = 200;
 
-/// What is known of a key: all but its secret.
+/// The data of a key, except its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApiKeyInfo {
     /// The public id.
     pub id: ApiKeyId,
-    /// What it is for, in the words of whoever created it.
+    /// The purpose of the key, in its creator's words.
     pub name: String,
-    /// The tenant that it acts for.
+    /// The tenant that the key acts for.
     pub tenant: TenantId,
-    /// What it may do.
+    /// The permissions of the key.
     pub scopes: BTreeSet<Scope>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// From when on it is refused; `None`: never.
+    /// The time from which the key is refused; `None`: never.
     pub expires_at: Option<Timestamp>,
 }
 
 impl ApiKeyInfo {
-    /// Whether it is refused at this time because it expired.
+    /// Whether the key has expired at this time.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
@@ -53,15 +53,15 @@ impl ApiKeyInfo {
 /// A key to create.
 #[derive(Debug, Clone)]
 pub struct NewApiKey {
-    /// The tenant that it acts for.
+    /// The tenant that the key acts for.
     pub tenant: TenantId,
-    /// What it is for.
+    /// The purpose of the key.
     pub name: String,
-    /// What it may do.
+    /// The permissions of the key.
     pub scopes: BTreeSet<Scope>,
-    /// When it is created.
+    /// The time of the creation.
     pub created_at: Timestamp,
-    /// From when on it is refused; `None`: never.
+    /// The time from which the key is refused; `None`: never.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -69,13 +69,13 @@ pub struct NewApiKey {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiKeysError {
-    /// The name cannot be used.
+    /// The name is not valid.
     #[error("the name of a key must have 1 to 256 characters, none of them a control character")]
     Name,
-    /// A key that may do nothing is of no use.
+    /// The key has no scope, so it would permit nothing.
     #[error("a key needs a scope: `read`, `run` or `admin`")]
     NoScope,
-    /// The machine gives no entropy.
+    /// The machine has no entropy.
     #[error("no key can be made: {0}")]
     Entropy(#[from] std::io::Error),
     /// The rows cannot be read or written.
@@ -129,16 +129,16 @@ pub struct ApiKeys {
 }
 
 impl ApiKeys {
-    /// The keys in these records.
+    /// Uses the keys in these records.
     #[must_use]
     pub fn new(records: Arc<dyn Records>) -> Self {
         Self { records }
     }
 
-    /// Creates a key. Its secret is known to the caller alone from then on: a hash of it is stored.
+    /// Creates a key. Only its digest is stored, so from then on only the caller knows the secret.
     ///
     /// # Errors
-    /// If the name or the scopes cannot be used, and if the row cannot be written.
+    /// If the name or the scopes are not valid, or the row cannot be written.
     pub async fn create(&self, new: NewApiKey) -> Result<ApiKey, ApiKeysError> {
         let NewApiKey { tenant, name, scopes, created_at, expires_at } = new;
         let length = name.chars().count();
@@ -157,7 +157,7 @@ impl ApiKeys {
         Ok(key)
     }
 
-    /// What is known of a key, if it was created here and not revoked. It may have expired.
+    /// The data of a key. `None` if it does not exist or was revoked. The key may have expired.
     ///
     /// # Errors
     /// If the row cannot be read.
@@ -167,7 +167,7 @@ impl ApiKeys {
         Ok(key.has_digest(&row.secret).then_some(row.info))
     }
 
-    /// What is known of the key with this id, unless it was revoked. It may have expired.
+    /// The data of the key with this id. `None` if it does not exist or was revoked. The key may have expired.
     ///
     /// # Errors
     /// If the row cannot be read.
@@ -176,7 +176,7 @@ impl ApiKeys {
         record.map(|record| Ok(read(&record)?.info)).transpose()
     }
 
-    /// Whether there is any key.
+    /// Whether any key exists.
     ///
     /// # Errors
     /// If the rows cannot be read.
@@ -185,7 +185,7 @@ impl ApiKeys {
         Ok(!self.records.query(query).await?.records.is_empty())
     }
 
-    /// All keys, of one tenant or of all, the newest first.
+    /// All keys of this tenant, or of all tenants, the newest first.
     ///
     /// # Errors
     /// If the rows cannot be read.
@@ -205,7 +205,7 @@ impl ApiKeys {
         }
     }
 
-    /// Revokes a key: it is refused from now on, and its streams end. Returns whether there was such a key.
+    /// Revokes a key: it is refused from now on, and its streams end. Returns whether the key existed.
     ///
     /// # Errors
     /// If the row cannot be deleted.

@@ -1,4 +1,4 @@
-//! Who asks: a tenant, and what it may do.
+//! Authentication: the tenant and the scopes of each caller.
 
 mod admission;
 mod caller;

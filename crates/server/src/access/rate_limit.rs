@@ -1,6 +1,6 @@
-//! [`RateLimit`]: how many requests each key may make in a minute.
+//! [`RateLimit`]: limits the requests per minute of each key.
 //!
-//! State, in memory: one time for each key. Another process counts for itself, and a restart forgets.
+//! State, in memory: one time for each key. Processes do not share it, and a restart forgets it.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -13,12 +13,12 @@ use super::key::ApiKeyId;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A limit for each key. Requests that come evenly are let in at the rate; up to a minute's worth may come at once.
+/// A limit for each key. Requests at an even pace are admitted at the rate. A burst may have up to a minute's requests.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
-    /// The time that one request takes of a key's minute; `None`: no limit.
+    /// The minimum average interval between two requests; `None`: no limit.
     interval: Mutex<Option<Duration>>,
-    /// When each key has made up for its requests so far.
+    /// For each key, the time up to which its requests so far use the rate.
     even_at: Mutex<HashMap<ApiKeyId, Duration>>,
 }
 
@@ -29,12 +29,12 @@ impl RateLimit {
         limit
     }
 
-    /// Has requests from now on be limited so.
+    /// Sets the limit for requests from now on.
     pub(crate) fn set_per_minute(&self, requests: Option<NonZeroU32>) {
         *lock(&self.interval) = requests.map(|requests| MINUTE / requests.get());
     }
 
-    /// Lets a request in, or says how long to wait. `now` is a time on a clock that only goes forward.
+    /// Admits a request, or returns how long to wait. `now` must be a monotonic time.
     pub(crate) fn admit(&self, key: ApiKeyId, now: Duration) -> Result<(), Duration> {
         let Some(interval) = *lock(&self.interval) else { return Ok(()) };
         let mut even_at = lock(&self.even_at);

@@ -1,16 +1,16 @@
-//! What a key may do.
+//! The permissions of a key.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a key may do.
+/// A permission of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Scope {
-    /// Read: lists, objects, events, streams.
+    /// Read: lists, objects, events and streams.
     Read,
     /// Run: sessions, their events and their files.
     Run,

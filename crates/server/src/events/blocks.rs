@@ -1,4 +1,4 @@
-//! Blocks of content: those of the API, and those of the library.
+//! Converts content blocks between the API and the library.
 
 use conjure_api::{ContentBlock, DocumentSource, ImageSource};
 use conjure_conversation::{Block, BlockKind, ResultContent};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::http::ApiError;
 
-/// The blocks of a user's message as the library has them.
+/// Converts the blocks of a user's message for the library.
 ///
 /// # Errors
-/// 400 for a block that no model can be sent.
+/// 400 for a block that cannot be sent to any model.
 pub(crate) fn message_blocks(place: &str, content: Vec<ContentBlock>) -> Result<Vec<Block>, ApiError> {
     content.into_iter().map(|block| message_block(place, block)).collect()
 }
@@ -62,10 +62,10 @@ fn file_source(place: &str) -> ApiError {
     ))
 }
 
-/// The content of a tool's result, as the library has it.
+/// Converts the content of a tool's result for the library.
 ///
 /// # Errors
-/// 400 for a block that a result cannot have here.
+/// 400 for a block that a result cannot contain here.
 pub(crate) fn result_contents(
     place: &str,
     content: Vec<ContentBlock>,
@@ -92,7 +92,7 @@ fn result_content(place: &str, block: ContentBlock) -> Result<ResultContent, Api
     }
 }
 
-/// The blocks of a message that the API has a form for. Those of server tools and of later APIs have none.
+/// Converts the blocks of a message for the API. Blocks of server tools and of later API versions are left out.
 pub(super) fn api_blocks(content: &[Block]) -> Vec<ContentBlock> {
     content.iter().filter_map(|block| serde_json::from_str(block.json()).ok()).collect()
 }

@@ -1,7 +1,7 @@
-//! What a tool asks a person in the middle of a call, in the API's terms.
+//! The questions of a tool to the user during a call, in the API's terms.
 //!
-//! The API has no such events. So a question is shown as a custom tool that the client runs, and the answer is that tool's result. A client
-//! that does not know the tool answers with an error, which cancels the questions.
+//! The API has no events for such questions. So each question becomes a custom tool call for the client, and the answer is the result of
+//! that call. A client that does not know the tool answers with an error, which cancels the questions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::http::ApiError;
 
-/// The name of the tool: the method of MCP. No custom tool can have it.
+/// The name of the custom tool: MCP's method name. The name is not valid for the agent's own custom tools.
 const ELICITATION: &str = "elicitation/create";
 
 pub(super) fn api_questions(
@@ -31,10 +31,10 @@ pub(super) fn api_answers(request: &EventId, answers: &InputAnswers) -> EventKin
     }
 }
 
-/// The answers that a client gives as the result of the tool.
+/// The answers in a tool result of the client.
 ///
 /// # Errors
-/// 400 for content that has no answers.
+/// 400 for content without answers.
 pub(crate) fn input_answers(
     place: &str,
     content: &[ResultContent],

@@ -1,7 +1,7 @@
-//! The library's events as those of the API.
+//! Converts the library's events to events of the API.
 //!
-//! The API's union is closed: a client that is strict refuses what is not in it. So an event that the API lacks is left out, and a stop reason
-//! that it lacks becomes one that it has, behind a `session.error` where something went wrong. The guide has the table.
+//! The API's union of events is closed: a strict client refuses unknown events. So an event without an equivalent is left out. A stop
+//! reason without an equivalent becomes a similar one, preceded by a `session.error` if something went wrong. The guide contains the table.
 
 use conjure_api::{
     Confirmation, EvaluatedPermission, Evaluation, Event, EventKind, ModelUsage, RetryStatus, SessionError,
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::blocks::{api_blocks, api_result, api_texts};
 use super::input::{api_answers, api_questions};
 
-/// The API's events for an event of the library: none, one, or an error and one.
+/// The API's events for an event of the library: none, one, or an error and one event.
 pub(crate) fn api_events(event: &SessionEvent) -> Vec<Event> {
     let id = event.id.to_string();
     let processed_at = event.processed_at.map(Into::into);
@@ -120,23 +120,23 @@ fn api_kind(kind: &Kind) -> (Option<SessionError>, Option<EventKind>) {
                 is_error: Some(*is_error),
             }
         }
-        // The API has nothing for these: grants, artifacts, skills, other models, forks, containers, produced files, spans of compactions.
+        // The API has no events for grants, artifacts, skills, model changes, forks, containers, produced files and compaction spans.
         _ => return (None, None),
     };
     (None, Some(kind))
 }
 
-/// The API's stop reason, and the error that stands before it where the API has no such reason.
+/// The API's stop reason. If the API has no such reason, also the error that precedes it.
 fn api_stop(stop: &Stop) -> (Option<SessionError>, StopReason) {
     let error = |kind, message: &str| Some(SessionError::new(kind, message, RetryStatus::Exhausted));
     match stop {
-        // An interrupted turn has its `user.interrupt` before this.
+        // The event `user.interrupt` precedes the end of an interrupted turn.
         Stop::EndTurn | Stop::Interrupted => (None, StopReason::EndTurn),
         Stop::RequiresAction { event_ids, .. } => (
             None,
             StopReason::RequiresAction { event_ids: event_ids.iter().map(ToString::to_string).collect() },
         ),
-        // Its error is an event of its own.
+        // The error has an event of its own.
         Stop::RetriesExhausted => (None, StopReason::RetriesExhausted),
         Stop::Refusal => (None, StopReason::Refusal),
         Stop::OutcomeUnknown => (
@@ -162,7 +162,7 @@ fn api_stop(stop: &Stop) -> (Option<SessionError>, StopReason) {
     }
 }
 
-/// What was spent is the API's budget. Any other limit of a turn is an error of its own, and the session goes on with the next message.
+/// Spending limits are the API's budget. Any other limit of a turn becomes an error, and the session continues with the next message.
 fn api_limit(limit: Limit) -> (Option<SessionError>, StopReason) {
     let kind = match limit {
         Limit::Tokens | Limit::Cost | Limit::TenantTokens | Limit::TenantCost => {
@@ -177,7 +177,7 @@ fn api_limit(limit: Limit) -> (Option<SessionError>, StopReason) {
     (Some(SessionError::new(kind, message, RetryStatus::Exhausted)), StopReason::EndTurn)
 }
 
-/// The server and the tool of a name such as `mcp__SERVER__TOOL`. Names of servers have no `__`.
+/// The server and the tool in a name such as `mcp__SERVER__TOOL`. Names of servers never contain `__`.
 fn of_server(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("mcp__")?.split_once("__")
 }
@@ -230,7 +230,7 @@ fn api_usage(usage: &Usage) -> ModelUsage {
     }
 }
 
-/// The input as an object. A model may have written something else, which the API cannot tell.
+/// The input as an object. The API cannot represent any other value that a model may have written.
 fn api_input(input: &RawValue) -> Box<RawValue> {
     if input.get().trim_start().starts_with('{') {
         return input.to_owned();

@@ -1,4 +1,4 @@
-//! Between the library's events and those of the API.
+//! Conversions between the library's events and the API's events.
 
 mod blocks;
 mod input;

@@ -1,16 +1,16 @@
-//! Previews: what the model says, while it says it.
+//! Previews: parts of a response while the model generates it.
 //!
-//! State: the model call under way, and the message that its last block belongs to. A stream that begins within a call has no previews of it,
-//! because it has not seen the call's id.
+//! State: the current model call, and the message of its last block. A stream that begins during a call has no previews of it, because it
+//! has not seen the call's id.
 
 use conjure_api::{ContentBlock, ContentDelta, EventStreamQuery, Preview, PreviewedEvent};
 use conjure_conversation::{EventId, ModelEvent, SessionEvent, SessionEventKind};
 
-/// The part of a response that is under way.
+/// The part of the response that is being received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Nothing,
-    /// A message from this block on.
+    /// A message that starts with this block.
     Message {
         first: usize,
         id: String,
@@ -21,7 +21,7 @@ enum Part {
     },
 }
 
-/// Maps the previews of one stream.
+/// Converts the previews of one stream.
 #[derive(Debug)]
 pub(crate) struct PreviewMapping {
     wanted: EventStreamQuery,
@@ -34,7 +34,7 @@ impl PreviewMapping {
         Self { wanted, call: None, part: Part::Nothing }
     }
 
-    /// Takes notice of a recorded event.
+    /// Records the start or the end of a model call.
     pub(crate) fn note(&mut self, event: &SessionEvent) {
         match event.kind {
             SessionEventKind::ModelRequestStart { .. } => {
@@ -45,12 +45,12 @@ impl PreviewMapping {
         }
     }
 
-    /// Previews were missed: those of this call are no prefix any more.
+    /// Drops the rest of this call's previews. Some were lost, so they are no longer a complete prefix.
     pub(crate) fn forget_call(&mut self) {
         (self.call, self.part) = (None, Part::Nothing);
     }
 
-    /// The API's previews for one of the library.
+    /// Converts a preview of the library to previews of the API.
     pub(crate) fn previews(&mut self, preview: &ModelEvent) -> Vec<Preview> {
         match preview {
             ModelEvent::Started => {

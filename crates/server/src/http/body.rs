@@ -1,4 +1,4 @@
-//! What a handler reads of a request: the bytes of its body, the parts of its path, and its query string.
+//! Extractors for a request: the bytes of its body, the parameters of its path, and its query string.
 
 use std::io;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use serde::de::DeserializeOwned;
 use crate::http::error::ApiError;
 use crate::state::ServerState;
 
-/// How long any body may take, and how many bytes more must arrive in each further second.
+/// The base timeout of every body, and the minimum rate in bytes per second that extends it.
 const BODY_TIME: Duration = Duration::from_secs(60);
 const BYTES_A_SECOND: u64 = 64 << 10;
 
-/// The size of a body whose size is not told.
+/// The assumed size of a body without a content length.
 const UNKNOWN_SIZE: u64 = 512 << 20;
 
-/// How long what is sent of a refused body is thrown away, so that its client reads why it was refused.
+/// How long a refused body is still read and discarded, so that the client can read the error.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// Ends the bodies of clients that send too slowly, so that they hold no connection for ever.
+/// Aborts bodies that arrive too slowly, so that they do not hold connections open.
 pub(crate) async fn limit_body_time(request: Request) -> Request {
     request.map(|body| {
         let size = body.size_hint();
@@ -50,7 +50,7 @@ pub(crate) async fn limit_body_time(request: Request) -> Request {
     })
 }
 
-/// The bytes of a body, which is JSON whatever its content type says.
+/// The bytes of a body. It is parsed as JSON whatever its content type says.
 #[derive(Debug, Clone)]
 pub(crate) struct Body(pub(crate) Bytes);
 
@@ -68,7 +68,7 @@ impl FromRequest<Arc<ServerState>> for Body {
     }
 }
 
-/// Throws away what arrives of a body, up to a bound. A client that asks before it sends is not asked to.
+/// Reads and discards a body, up to limits of size and time. A client that waits for `100 Continue` is not asked to send it.
 async fn discard(request: Request, limit: usize) {
     if request.headers().contains_key(header::EXPECT) {
         return;
@@ -98,7 +98,7 @@ fn too_large() -> ApiError {
     ApiError::too_large("the body is larger than this server takes")
 }
 
-/// The parts of a path. One that is not UTF-8 names nothing.
+/// The parameters of a path. A path that is not UTF-8 matches nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Path<T>(pub(crate) T);
 

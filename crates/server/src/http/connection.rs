@@ -1,4 +1,4 @@
-//! Connections: accepting them, at most so many at once, and serving HTTP/1.1 on each, behind TLS where there is a certificate.
+//! Accepts a limited number of connections and serves HTTP/1.1 on each, over TLS if there is a certificate.
 //!
 //! State: the tasks of open connections. They end with the server.
 
@@ -18,13 +18,13 @@ use tokio_util::task::TaskTracker;
 use crate::http::stall_guard::StallGuard;
 use crate::http::tls::{Tls, TlsCertificate};
 
-/// How long a request's head may take to arrive, also on a connection that is kept open.
+/// The timeout for receiving the head of a request. It also limits the idle time of a kept-alive connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// How long a client may read nothing of what is sent to it.
+/// How long a write may make no progress because the client does not read.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait before accepting again, when the machine has no more file descriptors.
+/// How long to wait after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The connections of a server.
@@ -32,11 +32,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Connections {
     pub(crate) tasks: TaskTracker,
     permits: Arc<Semaphore>,
-    /// Cancelled when no request is to begin any more.
+    /// Cancelled when no further requests may begin.
     pub(crate) closing: CancellationToken,
-    /// Cancelled when open connections are to be dropped.
+    /// Cancelled when open connections must be dropped.
     pub(crate) dropping: CancellationToken,
-    /// What connections are encrypted with; `None`: they are not.
+    /// The TLS settings; `None`: connections are not encrypted.
     pub(crate) tls: Option<Arc<Tls>>,
 }
 
@@ -48,7 +48,7 @@ impl Connections {
     }
 }
 
-/// Accepts connections until the server closes. A permit is taken before each accept, so what is too much waits in the kernel.
+/// Accepts connections until the server closes. A permit is acquired before each accept, so further connections wait in the kernel.
 pub(crate) async fn accept(listener: TcpListener, router: Router, connections: Connections) {
     loop {
         let accepted = async {
@@ -76,9 +76,9 @@ pub(crate) async fn accept(listener: TcpListener, router: Router, connections: C
     }
 }
 
-/// Serves one connection, behind TLS where there is a certificate.
+/// Serves one connection, over TLS if there is a certificate.
 async fn encrypt_and_serve(stream: TcpStream, router: Router, open: &Connections) {
-    // An event is one small write, which must not wait for the next.
+    // Each event is one small write, which must not wait for the next one.
     let _ = stream.set_nodelay(true);
     let stream = StallGuard::new(stream, STALL_TIMEOUT);
     let Some(tls) = &open.tls else { return serve(stream, router, open).await };
@@ -94,7 +94,7 @@ async fn encrypt_and_serve(stream: TcpStream, router: Router, open: &Connections
     }
 }
 
-/// Serves HTTP on one connection until its client ends it, or the server closes.
+/// Serves HTTP on one connection until the client closes it, or the server closes.
 async fn serve<S>(stream: S, router: Router, open: &Connections)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -117,7 +117,7 @@ where
             }
             () = open.closing.cancelled(), if !is_closing => {
                 is_closing = true;
-                // The request under way is answered, and no other is read.
+                // The current request is answered, and no further request is read.
                 connection.as_mut().graceful_shutdown();
             }
         }

@@ -1,4 +1,4 @@
-//! Answers with the bytes of a file, read as they are sent.
+//! Responses with the bytes of a file, which is read while it is sent.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -7,10 +7,10 @@ use tokio_util::io::ReaderStream;
 
 use crate::http::error::ApiError;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const CHUNK: usize = 64 << 10;
 
-/// The answer with the bytes of `file`, which a browser saves under `name`.
+/// A response with the bytes of `file`, which a browser saves under `name`.
 pub(crate) fn download(
     file: std::fs::File,
     size: u64,
@@ -25,13 +25,13 @@ pub(crate) fn download(
         .header(header::CONTENT_TYPE, value(content_type)?)
         .header(header::CONTENT_LENGTH, size)
         .header(header::CONTENT_DISPOSITION, value(&disposition(name))?)
-        // Nobody takes an upload for a page of this server.
+        // Browsers must not treat an uploaded file as a page of this server.
         .header(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
         .body(Body::from_stream(stream))
         .map_err(|error| failed(&error))
 }
 
-/// The header for a file of this name: in ASCII for old readers, and whole for others (RFC 6266).
+/// The header `content-disposition` with this name: in ASCII for old clients, and complete for others (RFC 6266).
 fn disposition(name: &str) -> String {
     let plain = |char: char| matches!(char, ' '..='~') && !matches!(char, '"' | '\\');
     let ascii: String = name.chars().map(|char| if plain(char) { char } else { '_' }).collect();

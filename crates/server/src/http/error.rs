@@ -1,4 +1,4 @@
-//! What a handler refuses, and the API's body for it.
+//! The error of a handler, with the API's error body.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use conjure_api::{ErrorBody, ErrorKind, RequestId};
 
-/// A refusal with the API's status, type and message.
+/// An error with the API's status, type and message.
 ///
-/// As a response it has no body yet: only `request_scope` knows the request's id, which the body contains.
+/// As a response it has no body yet. The body contains the request's id, which only `request_scope` knows.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -27,43 +27,43 @@ impl ApiError {
         Self { status, kind, message: message.into(), code: None, retry_after: None }
     }
 
-    /// 400: the request is wrong, and stays wrong.
+    /// 400: the request is invalid, and a retry will not help.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidRequest, message)
     }
 
-    /// 401: no key, or a wrong one.
+    /// 401: the key is missing or not valid.
     #[must_use]
     pub fn authentication(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Authentication, message)
     }
 
-    /// 403: the key may not do this.
+    /// 403: the key does not permit this.
     #[must_use]
     pub fn permission(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Permission, message)
     }
 
-    /// 404: there is no such thing, or it belongs to another tenant.
+    /// 404: the object does not exist, or belongs to another tenant.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
-    /// 405: the path has no such method.
+    /// 405: the path does not support this method.
     #[must_use]
     pub fn method_not_allowed(message: impl Into<String>) -> Self {
         Self { status: StatusCode::METHOD_NOT_ALLOWED, ..Self::invalid(message) }
     }
 
-    /// 409: the request does not fit the state.
+    /// 409: the request conflicts with the current state.
     #[must_use]
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    /// 409: others are at the same thing for a moment. The SDKs wait and repeat.
+    /// 409: another request changes the same object at the moment. The SDKs wait and retry.
     #[must_use]
     pub fn busy(message: impl Into<String>) -> Self {
         Self { retry_after: Some(Duration::from_secs(1)), ..Self::conflict(message) }
@@ -81,19 +81,19 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..Self::new(ErrorKind::RateLimit, message) }
     }
 
-    /// 500: a defect, or a part that failed.
+    /// 500: a defect, or the failure of a component.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// 529: the server has too much to do.
+    /// 529: the server is overloaded.
     #[must_use]
     pub fn overloaded(message: impl Into<String>, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(ErrorKind::Overloaded, message) }
     }
 
-    /// Adds the API's stable code of the cause.
+    /// Adds the API's stable code for the cause.
     #[must_use]
     pub fn with_code(self, code: Option<&'static str>) -> Self {
         Self { code, ..self }
@@ -105,7 +105,7 @@ impl ApiError {
         self.status
     }
 
-    /// The body for the request of this id.
+    /// The error body for the request with this id.
     #[must_use]
     pub fn body(&self, request: Option<RequestId>) -> ErrorBody {
         let request = request.map(|id| id.to_string());
@@ -120,7 +120,7 @@ impl IntoResponse for ApiError {
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
         } else if self.status.is_client_error() {
-            // SDKs would repeat a 409 otherwise.
+            // Without this header, SDKs would retry a 409.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response.extensions_mut().insert(self);

@@ -1,4 +1,4 @@
-//! What the errors of the parts below are to a client.
+//! Converts the errors of lower layers to errors of the API.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use conjure_vault::VaultError;
 use crate::access::ApiKeysError;
 use crate::http::error::ApiError;
 
-/// When to try again, where a part does not say so.
+/// The time before a retry, if the source of the error gives none.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl From<RequestError> for ApiError {
@@ -20,7 +20,7 @@ impl From<RequestError> for ApiError {
     }
 }
 
-/// An id that no object can have: there is no such object.
+/// No object can have such an id, so the object does not exist.
 impl From<ApiIdError> for ApiError {
     fn from(error: ApiIdError) -> Self {
         Self::not_found(error.to_string())
@@ -52,7 +52,7 @@ impl From<VaultError> for ApiError {
     fn from(error: VaultError) -> Self {
         match error {
             VaultError::Records(error) => error.into(),
-            // The operator's log has the rest.
+            // The operator's log has the details.
             VaultError::Sealed { .. } => {
                 tracing::error!(%error, "a credential cannot be opened");
                 Self::conflict(format!("{error}; delete it, and make it anew"))
@@ -134,7 +134,7 @@ impl From<RuntimeError> for ApiError {
     }
 }
 
-/// 500. The log has the cause, and the client the request's id to ask for it.
+/// A 500 without details. The log has the cause, and the client can name the request's id.
 fn internal(cause: &dyn std::fmt::Display) -> ApiError {
     tracing::error!(%cause, "a request failed");
     ApiError::internal("the server failed; its log has the cause under the id of this request")

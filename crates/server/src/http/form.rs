@@ -1,4 +1,4 @@
-//! Multipart forms: fields of text, and files that are read as they arrive.
+//! Multipart forms: text fields, and files that are read while they arrive.
 
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use crate::http::error::ApiError;
 
-/// The longest field of text, in bytes.
+/// The maximum size of a text field, in bytes.
 const MAX_TEXT: usize = 64 << 10;
 
 /// The multipart form of a request.
@@ -18,7 +18,7 @@ pub(crate) struct Part<'f> {
     pub(crate) name: String,
     /// The name of the file; `None` for a field of text.
     pub(crate) file_name: Option<String>,
-    /// The kind of its content, as the client has it.
+    /// The content type, as the client sent it.
     pub(crate) content_type: Option<String>,
     field: Field<'f>,
 }
@@ -55,7 +55,7 @@ impl Part<'_> {
         self.field.chunk().await.map_err(|error| refused(&error))
     }
 
-    /// All bytes, which must be at most `limit`.
+    /// Reads all bytes, at most `limit`.
     pub(crate) async fn bytes(mut self, limit: usize) -> Result<Vec<u8>, ApiError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -75,7 +75,7 @@ impl Part<'_> {
         String::from_utf8(bytes).map_err(|_| ApiError::invalid(format!("{name}: the text is not UTF-8")))
     }
 
-    /// The error for a field that the form does not have.
+    /// The error for a field that the form does not define.
     pub(crate) fn unknown(&self, known: &str) -> ApiError {
         let name = self.name.escape_debug();
         ApiError::invalid(format!(

@@ -1,4 +1,4 @@
-//! HTTP: connections, what every request passes, and error bodies.
+//! HTTP: connections, the processing of every request, and error bodies.
 
 mod body;
 mod connection;

@@ -1,13 +1,13 @@
-//! Who may speak to a server without keys: programs of this machine, and no web page.
+//! Restricts a server without keys to programs on this machine, and excludes web pages.
 //!
-//! A page in a browser can send requests to the loopback interface, under a name of its own that resolves there (DNS rebinding). So the
-//! `Host` must be a loopback name, and an `Origin`, which only browsers send, too.
+//! A page in a browser can send requests to the loopback interface under its own name that resolves there (DNS rebinding). So `Host` must
+//! be a loopback name. The same holds for `Origin`, which only browsers send.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
 use crate::http::error::ApiError;
 
-/// Refuses what no program of this machine sends.
+/// Refuses requests that no local program would send.
 pub(crate) fn check_loopback(headers: &HeaderMap) -> Result<(), ApiError> {
     if headers.get_all(header::HOST).iter().count() > 1 {
         return Err(ApiError::invalid("the request has more than one header `Host`; send one"));

@@ -1,4 +1,4 @@
-//! What every request passes: its id, the check of who asks, the body of an error, and one line in the audit log.
+//! Middleware for every request: its id, authentication, the body of an error, and a line in the audit log.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::http::error::ApiError;
 use crate::metrics::count_request;
 use crate::state::ServerState;
 
-/// The paths that anybody may ask: probes of the machine that runs the server, and the description of the API.
+/// The paths that need no key: probes of the machine that runs the server, and the API description.
 const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 
-/// Answers a request within its scope.
+/// Processes a request.
 pub(crate) async fn request_scope(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    // Without entropy, requests have no ids, and are answered all the same.
+    // Without entropy, requests have no id and are still answered.
     let id = RequestId::random().ok();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let has_body = !request.body().is_end_stream();
     let started = SystemClock.timestamp();
     let begun = SystemClock.deadline(Duration::ZERO);
-    // The path of the route, so that metrics have a bounded number of series.
+    // Metrics are labelled with the route's path, so the number of series is bounded.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let caller = if OPEN_PATHS.contains(&path.as_str()) {
         Ok(Caller::nobody(state.options.tenant.clone()))
@@ -50,7 +50,7 @@ pub(crate) async fn request_scope(
     };
     let mut response = finish(response, id);
     if has_body && !response.status().is_success() {
-        // The body may not have been read, so nothing can follow it. A client that knows opens another connection.
+        // The body may be unread, so no other request can follow on this connection. This header tells the client to open a new one.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let route = route.as_ref().map_or("other", MatchedPath::as_str);
@@ -69,9 +69,9 @@ pub(crate) async fn request_scope(
     response
 }
 
-/// The caller, unless its key has made too many requests.
+/// Returns the caller, unless its key exceeded its rate limit.
 fn within_rate(state: &ServerState, caller: Caller) -> Result<Caller, ApiError> {
-    // Time since the first request of this process, which only goes forward.
+    // Monotonic time since the first request of this process.
     static START: OnceLock<Deadline> = OnceLock::new();
     let Some(key) = caller.key else { return Ok(caller) };
     let now = elapsed(*START.get_or_init(|| SystemClock.deadline(Duration::ZERO)));
@@ -84,7 +84,7 @@ fn within_rate(state: &ServerState, caller: Caller) -> Result<Caller, ApiError> 
     }
 }
 
-/// The time since a moment.
+/// The time since this moment.
 fn elapsed(since: Deadline) -> Duration {
     let now = SystemClock.deadline(Duration::ZERO);
     match (now.instant(), since.instant()) {
@@ -108,17 +108,17 @@ fn finish(mut response: Response, id: Option<RequestId>) -> Response {
     response
 }
 
-/// Whether the header describes the former body.
+/// Whether the header describes the body that is replaced.
 fn response_body_header(name: &str) -> bool {
     matches!(name, "content-type" | "content-length")
 }
 
-/// The answer where no route has the path.
+/// The answer if no route has this path.
 pub(crate) async fn not_found(method: Method, uri: Uri) -> ApiError {
     ApiError::not_found(format!("there is no route {method} {}", uri.path()))
 }
 
-/// The answer where routes have the path, and none has the method.
+/// The answer if the path exists but does not support the method.
 pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     ApiError::method_not_allowed(format!("{} has no method {method}", uri.path()))
 }

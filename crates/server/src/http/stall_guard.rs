@@ -1,6 +1,6 @@
-//! A connection whose client must take what is sent to it: a write that makes no progress for too long is an error.
+//! A connection that fails if the client does not read: a write without progress for too long is an error.
 //!
-//! A stream of events to a client that reads nothing would stay open for ever otherwise.
+//! Otherwise an event stream to a client that reads nothing would stay open forever.
 
 use std::io;
 use std::pin::Pin;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Ends writes that stall.
+/// Aborts stalled writes.
 #[derive(Debug)]
 pub(crate) struct StallGuard<S> {
     inner: S,
     longest: Duration,
-    /// Runs while a write waits.
+    /// Runs while a write waits for the client.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> StallGuard<S> {
-    /// Lets a write wait this long for the client.
+    /// Wraps a stream. Each write may wait this long for the client.
     pub(crate) const fn new(inner: S, longest: Duration) -> Self {
         Self { inner, longest, waiting: None }
     }

@@ -1,6 +1,6 @@
 //! TLS: a certificate with its key, and the handshake of a connection.
 //!
-//! State: the certificate in force, which a reload exchanges. Connections that are open keep the one that they began with.
+//! State: the current certificate, which a reload replaces. Open connections keep their certificate.
 
 use std::fmt;
 use std::fs::File;
@@ -17,13 +17,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a handshake may take.
+/// The timeout of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest file of a certificate or key.
+/// The maximum size of a certificate file or key file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The one protocol that is spoken behind the handshake (ALPN).
+/// The only application protocol (ALPN).
 const PROTOCOL: &[u8] = b"http/1.1";
 
 /// Why a certificate cannot be used.
@@ -38,7 +38,7 @@ pub enum TlsError {
         /// The reason.
         reason: io::Error,
     },
-    /// There is no certificate in the file.
+    /// The file contains no certificate.
     #[error("the file {} has no certificate in the form PEM: {reason}", path.display())]
     NoCertificate {
         /// The file.
@@ -46,7 +46,7 @@ pub enum TlsError {
         /// The reason.
         reason: String,
     },
-    /// There is no key in the file.
+    /// The file contains no private key.
     #[error("the file {} has no private key in the form PEM: {reason}", path.display())]
     NoKey {
         /// The file.
@@ -54,12 +54,12 @@ pub enum TlsError {
         /// The reason.
         reason: String,
     },
-    /// The two do not belong together, or cannot be used.
+    /// The certificate and the key do not match, or cannot be used.
     #[error("the certificate {} and the private key {} cannot be used together: {reason}", certificate.display(), private_key.display())]
     Unusable {
-        /// The file of the certificate.
+        /// The certificate file.
         certificate: PathBuf,
-        /// The file of the key.
+        /// The key file.
         private_key: PathBuf,
         /// The reason.
         reason: rustls::Error,
@@ -78,10 +78,10 @@ impl fmt::Debug for TlsCertificate {
 }
 
 impl TlsCertificate {
-    /// Reads a certificate, the chain behind it in the same file, and its private key, all in the form PEM. Blocks.
+    /// Reads a certificate with its chain from one file, and its private key from another, both in PEM. Blocks.
     ///
     /// # Errors
-    /// If a file cannot be read or has no such thing, and if the key is not that of the certificate.
+    /// If a file cannot be read or does not contain what it should, or if the key does not match the certificate.
     pub fn from_files(certificate: &Path, private_key: &Path) -> Result<Self, TlsError> {
         let no_certificate =
             |reason: String| TlsError::NoCertificate { path: certificate.to_owned(), reason };
@@ -119,7 +119,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// The certificate in force.
+/// The current certificate.
 #[derive(Debug)]
 pub(crate) struct Tls(Mutex<TlsCertificate>);
 
@@ -128,15 +128,15 @@ impl Tls {
         Self(Mutex::new(certificate))
     }
 
-    /// Has new connections use this certificate.
+    /// Uses this certificate for new connections.
     pub(crate) fn exchange(&self, certificate: TlsCertificate) {
         *lock(&self.0) = certificate;
     }
 
-    /// Carries out the handshake of a connection.
+    /// Performs the handshake of a connection.
     ///
     /// # Errors
-    /// If the client speaks no TLS, breaks off, or takes too long.
+    /// If the client does not speak TLS, disconnects, or takes too long.
     pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,

@@ -1,4 +1,4 @@
-//! Deletes the answers that are older than a day, for every tenant that can have any.
+//! Deletes stored answers that are older than a day, for every tenant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::stored_answers::StoredAnswers;
 use crate::http::ApiError;
 use crate::state::ServerState;
 
-/// How often expired rows are looked for.
+/// The interval between deletions of expired rows.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Deletes expired rows at the start and every hour, until the server closes.

@@ -1,4 +1,4 @@
-//! The header: a text that the client chose for one creation.
+//! The header `Idempotency-Key`: a text that the client chooses for one creation.
 
 use axum::http::{HeaderMap, Method};
 use conjure_base::Digest;
@@ -11,7 +11,7 @@ pub(super) const HEADER: &str = "idempotency-key";
 /// The longest key, in characters.
 const MAX_KEY: usize = 255;
 
-/// The text that a client chose for one creation: 1 to 255 printable ASCII characters.
+/// The text that a client chooses for one creation: 1 to 255 printable ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdempotencyKey(String);
 
@@ -19,7 +19,7 @@ impl IdempotencyKey {
     /// The key of a request; `None` if it has none.
     ///
     /// # Errors
-    /// 400 for a text that cannot be a key, and for two headers.
+    /// 400 for an invalid key, and for two headers.
     pub(super) fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         let mut values = headers.get_all(HEADER).iter();
         let Some(value) = values.next() else { return Ok(None) };
@@ -39,9 +39,9 @@ impl IdempotencyKey {
         }
     }
 
-    /// The id of the row for this key on this route. The same key on another path is another row.
+    /// The id of the row for this key on this route. The same key on another path has another row.
     pub(super) fn row_id(&self, method: &Method, path: &str) -> String {
-        // Neither a method nor a path has a space.
+        // The separator is unambiguous: neither a method nor a path contains a space.
         Digest::of_bytes(format!("{method} {path} {}", self.0).as_bytes()).to_hex()
     }
 }

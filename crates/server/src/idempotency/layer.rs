@@ -1,4 +1,4 @@
-//! The layers of routes that create: one that honours the header, and one that refuses it.
+//! Middleware for routes that create objects: one function honours the header, and the other refuses it.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::access::Caller;
 use crate::http::{ApiError, Body};
 use crate::state::ServerState;
 
-/// Answers a request with a key once; a repeated one gets the stored answer.
+/// Handles a request with a key once. A repeated request gets the stored answer.
 ///
-/// The first one is answered by a task, so that it is completed also when its client goes away.
+/// A separate task handles the first request, so it completes even if its client disconnects.
 pub(crate) async fn answer_once(
     State(state): State<Arc<ServerState>>,
     request: Request,
@@ -32,7 +32,7 @@ pub(crate) async fn answer_once(
     }
 }
 
-/// Refuses a key where an answer is not stored.
+/// Refuses the header on a route that does not store answers.
 pub(crate) async fn refuse_key(request: Request, next: Next) -> Response {
     if request.headers().contains_key(HEADER) {
         let refused = "uploads cannot have the header `Idempotency-Key`, since their bodies are not kept for comparison; leave it out";
@@ -70,7 +70,7 @@ async fn answer(
         };
         tokio::select! {
             response = completed => response,
-            // The row stays without an answer: the outcome is unknown.
+            // The row stays pending: the outcome is unknown.
             () = dropping.cancelled() => Err(ApiError::internal("the server stops")),
         }
     });
@@ -80,7 +80,7 @@ async fn answer(
     })?
 }
 
-/// Stores what a repeated request gets, before the client of the first one gets its answer.
+/// Stores the answer for repeated requests, before the first client receives it.
 async fn keep(answers: &StoredAnswers, reservation: Reservation, response: Response) -> Response {
     if !response.status().is_success() {
         report(answers.release(reservation).await);
@@ -92,7 +92,7 @@ async fn keep(answers: &StoredAnswers, reservation: Reservation, response: Respo
         return response;
     }
     let (parts, body) = response.into_parts();
-    // The body is in memory, so it is read without waiting and without errors.
+    // The body is in memory, so this neither waits nor fails.
     let json: Bytes = match to_bytes(body, MAX_ANSWER).await {
         Ok(json) => json,
         Err(error) => return ApiError::internal(error.to_string()).into_response(),
@@ -101,7 +101,7 @@ async fn keep(answers: &StoredAnswers, reservation: Reservation, response: Respo
     Response::from_parts(parts, json.into())
 }
 
-/// The client gets its answer all the same. A repeated request is told that the outcome is unknown.
+/// Logs a failed write. The client still gets its answer, but repeated requests get the error that the outcome is unknown.
 fn report(stored: Result<(), ApiError>) {
     if let Err(error) = stored {
         tracing::warn!(%error, "the row of an idempotency key was not written");

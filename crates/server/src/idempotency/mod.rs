@@ -1,6 +1,6 @@
-//! `Idempotency-Key`: a creation that is repeated with the same key happens once.
+//! `Idempotency-Key`: a creation that is repeated with the same key happens only once.
 //!
-//! [`answer_once`] is the layer of a route that honours the header. The answers are rows of the tenant, so they survive a restart.
+//! [`answer_once`] is the middleware of routes that honour the header. The answers are rows of the tenant, so they survive a restart.
 
 mod expiry;
 mod key;

@@ -1,6 +1,6 @@
-//! The keys whose first request is being answered by this process.
+//! The keys whose first request this process is handling.
 //!
-//! State, in memory: their rows' ids. After a crash there are none, so a row without an answer then has an unknown outcome.
+//! State, in memory: the ids of their rows. After a crash it is empty, so a pending row then has an unknown outcome.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -9,11 +9,11 @@ use conjure_base::{TenantId, lock};
 
 type Key = (TenantId, String);
 
-/// The keys whose first request is being answered by this process.
+/// The keys whose first request this process is handling.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningKeys(Arc<Mutex<HashSet<Key>>>);
 
-/// A key is running until this is dropped.
+/// Keeps a key marked as running until it is dropped.
 #[derive(Debug)]
 pub(super) struct RunningKeyGuard {
     running: RunningKeys,
@@ -21,7 +21,7 @@ pub(super) struct RunningKeyGuard {
 }
 
 impl RunningKeys {
-    /// Marks a key as running; `None` if it is already.
+    /// Marks a key as running. `None` if it already is.
     pub(super) fn begin(&self, tenant: &TenantId, id: &str) -> Option<RunningKeyGuard> {
         let key = (tenant.clone(), id.to_owned());
         let is_new = lock(&self.0).insert(key.clone());

@@ -1,7 +1,7 @@
-//! The answers of creations in rows of their tenant, by key and route.
+//! The answers to creations, as rows of their tenant, by key and route.
 //!
-//! A row is written before the creation begins, and gets the answer before the client does. A crash between the two leaves a row without an
-//! answer: whether the creation happened is not known then, and the row says so until it expires.
+//! A row is written before the creation begins. The answer is added before the client receives it. A crash between the two leaves a pending
+//! row: it is unknown whether the creation happened, and the row says so until it expires.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ const IDEMPOTENCY_KEY: RecordKind = RecordKind::from_static("idempotency_key");
 /// How long an answer is kept.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The largest answer that is kept, in bytes. In a row, which has at most 1 MiB, its quotes are escaped.
+/// The maximum size of a stored answer, in bytes. A row has at most 1 MiB, and quotes are escaped in it.
 pub(super) const MAX_ANSWER: usize = 480 << 10;
 
-/// How often a reservation is tried again after others deleted or wrote the row.
+/// The maximum number of attempts at a reservation, if other writers change the row.
 const MAX_ATTEMPTS: usize = 8;
 
 /// How many expired rows are deleted at once.
@@ -46,23 +46,23 @@ struct Row {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Outcome {
-    /// The request is being answered, or its server died.
+    /// The request is being handled, or the server ended before its answer was stored.
     Pending,
-    /// It was answered so.
+    /// The stored answer.
     Answered { status: u16, json: String },
-    /// It was answered, and its answer is too large to be kept.
+    /// The request was answered, but the answer was too large to store.
     TooLarge,
 }
 
-/// What a request finds under its key.
+/// The outcome of a reservation.
 pub(super) enum Reserved {
-    /// Nothing: the request is the first, and has a row now.
+    /// The request is the first one. Its row was written.
     First(Reservation),
-    /// The answer of the first request.
+    /// The stored answer of the first request.
     Answered(Response),
 }
 
-/// The row of a request that is being answered.
+/// The pending row of a request that is being handled.
 pub(super) struct Reservation {
     key: RecordKey,
     version: u64,
@@ -81,10 +81,11 @@ impl StoredAnswers {
         Self { records, tenant }
     }
 
-    /// Takes the key for a request with this body, unless another one did in the last 24 hours.
+    /// Reserves the key for a request with this body. If another request used the key in the last 24 hours, returns that request's stored
+    /// answer.
     ///
     /// # Errors
-    /// 400 if that one had another body; 409 if it has no answer that could be given again.
+    /// 400 if the other request had another body. 409 if it has no stored answer.
     pub(super) async fn reserve(&self, id: &str, body: Digest, now: Timestamp) -> Result<Reserved, ApiError> {
         let key = RecordKey::new(&self.tenant, IDEMPOTENCY_KEY, id)?;
         for _ in 0..MAX_ATTEMPTS {
@@ -107,7 +108,7 @@ impl StoredAnswers {
         Err(busy())
     }
 
-    /// Stores an answer of JSON.
+    /// Stores a JSON answer.
     pub(super) async fn store(
         &self,
         reservation: Reservation,
@@ -123,7 +124,7 @@ impl StoredAnswers {
         self.write(reservation, outcome).await
     }
 
-    /// Stores that the request was answered, without its answer.
+    /// Records that the request was answered, without its answer.
     pub(super) async fn store_too_large(&self, reservation: Reservation) -> Result<(), ApiError> {
         self.write(reservation, Outcome::TooLarge).await
     }
@@ -134,13 +135,13 @@ impl StoredAnswers {
         Ok(())
     }
 
-    /// Makes the key free, after an error.
+    /// Releases the key after an error, so that it can be used again.
     pub(super) async fn release(&self, reservation: Reservation) -> Result<(), ApiError> {
         self.records.delete(&reservation.key, Some(reservation.version)).await?;
         Ok(())
     }
 
-    /// Deletes what is older than 24 hours.
+    /// Deletes all rows that are older than 24 hours.
     pub(super) async fn delete_expired(&self, now: Timestamp) -> Result<(), ApiError> {
         let from = Bound::Unbounded;
         let to = Bound::Excluded(Timestamp::from_millis(now.millis().saturating_sub(lifetime_millis())));
@@ -168,7 +169,7 @@ fn is_expired(record: &Record, now: Timestamp) -> bool {
     now.duration_since(record.created_at) > LIFETIME
 }
 
-/// The answer to a request whose key is known.
+/// The answer to a request whose key has a row.
 fn known(row: Row, body: &Digest) -> Result<Response, ApiError> {
     if row.body != *body {
         return Err(ApiError::invalid(

@@ -1,9 +1,9 @@
-//! [`McpClients`]: who is a client, which sandbox is whose, and when both end.
+//! [`McpClients`]: the MCP clients of a server, with their sandboxes and their lifetimes.
 //!
-//! Since the revision 2026-07-28 of the protocol, a client is a key, or this machine where there are no keys. In the era before, each session is
-//! one, and belongs to the key that began it.
+//! Since revision 2026-07-28 of the protocol, each key is one client. Without keys, this machine is one client. In the earlier era, each
+//! session is one client and belongs to the key that began it.
 //!
-//! State, in memory: the clients. A restart ends their sandboxes and sessions.
+//! State: the clients, in memory. A restart ends their sandboxes and sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,23 +19,23 @@ use super::new_client::NewClient;
 use crate::access::{ApiKeyId, Caller};
 use crate::http::ApiError;
 
-/// After how long without a request a client is forgotten, and a session ends.
+/// The idle time after which a client is removed and its session ends.
 const CLIENT_IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// How many sessions a key may have at once.
+/// The maximum number of sessions per key.
 const MAX_SESSIONS: usize = 16;
 
-/// How often idle clients and sandboxes are looked for.
+/// The interval of the search for idle clients and sandboxes.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How long the end of a sandbox may take.
+/// The timeout for closing a sandbox.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whom a client belongs to.
+/// The owner of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Owner {
     tenant: TenantId,
-    /// `None` on a server without keys.
+    /// The key; `None` on a server without keys.
     key: Option<ApiKeyId>,
 }
 
@@ -45,11 +45,11 @@ impl From<&Caller> for Owner {
     }
 }
 
-/// Which client it is.
+/// Identifies a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ClientId {
     owner: Owner,
-    /// The session; `None` for requests without one.
+    /// The session; `None` for requests without a session.
     session: Option<String>,
 }
 
@@ -62,14 +62,14 @@ impl ClientId {
 struct Client {
     served: ServedClient,
     tools: Arc<SandboxTools>,
-    /// How many requests are being answered.
+    /// The number of requests that are being answered.
     requests: usize,
-    /// When it counts as idle, if no request is being answered.
+    /// The time from which the client is idle, if no request is being answered.
     idle_at: Deadline,
 }
 
 impl Client {
-    /// Whether something is done for it.
+    /// Whether a request or a task of the client is running.
     fn is_busy(&self) -> bool {
         self.requests > 0 || self.served.running_tasks() > 0
     }
@@ -94,12 +94,12 @@ impl McpClients {
         Self { service: HttpService::new(max_body), clients: Mutex::default() }
     }
 
-    /// Answers the requests of clients.
+    /// The service that answers the clients' requests.
     pub(crate) const fn service(&self) -> &HttpService {
         &self.service
     }
 
-    /// Counts a request of a known client, in this session or in none, and returns what the client is offered.
+    /// Counts a request of a known client, and returns the client's offer.
     pub(super) fn begin_request(&self, id: &ClientId) -> Option<ServedClient> {
         let mut clients = lock(&self.clients);
         let client = clients.get_mut(id)?;
@@ -107,7 +107,7 @@ impl McpClients {
         Some(client.served.clone())
     }
 
-    /// The request was answered.
+    /// Records that a request was answered.
     pub(super) fn end_request(&self, id: &ClientId) {
         if let Some(client) = lock(&self.clients).get_mut(id) {
             client.requests = client.requests.saturating_sub(1);
@@ -115,20 +115,20 @@ impl McpClients {
         }
     }
 
-    /// The client of this caller, in this session or in none.
+    /// The id of this caller's client, in this session or without one.
     pub(super) fn id(caller: &Caller, session: Option<&str>) -> ClientId {
         ClientId::new(caller, session)
     }
 
-    /// Takes in a client that has no session. One that came first stays.
+    /// Adds a client without a session. If there is one already, it is kept.
     pub(crate) fn insert(&self, caller: &Caller, new: NewClient) {
         lock(&self.clients).entry(ClientId::new(caller, None)).or_insert_with(|| new.into());
     }
 
-    /// Takes in the client of a session that has just begun. If the caller has too many, the one that was idle for the longest time ends.
+    /// Adds the client of a new session. If the caller has too many sessions, the one that is idle for the longest time ends.
     ///
     /// # Errors
-    /// 429 if all sessions of the caller are in use. The new one has ended then.
+    /// 429 if all sessions of the caller are in use. The new session is then ended.
     pub(crate) async fn insert_session(
         &self,
         caller: &Caller,
@@ -172,11 +172,11 @@ impl McpClients {
         }
     }
 
-    /// Ends idle sandboxes, and forgets idle clients.
+    /// Closes idle sandboxes, and removes idle clients.
     async fn sweep(&self) {
         let (tools, ended) = {
             let mut clients = lock(&self.clients);
-            // The time of a task counts as use, so that its result can be fetched.
+            // A running task counts as use, so that the client can fetch its result later.
             for client in clients.values_mut().filter(|client| client.served.running_tasks() > 0) {
                 client.idle_at = SystemClock.deadline(CLIENT_IDLE_TIMEOUT);
             }
@@ -190,7 +190,7 @@ impl McpClients {
         join_all(tools.iter().map(|tools| in_time(tools.close_if_idle()))).await;
     }
 
-    /// Ends all sessions and sandboxes. No request is being answered any more.
+    /// Ends all sessions and sandboxes. Call it when no request is being answered any more.
     pub(crate) async fn end(&self) {
         self.service.stop();
         let clients = std::mem::take(&mut *lock(&self.clients));
@@ -205,14 +205,14 @@ impl McpClients {
     }
 }
 
-/// Waits for the end of a sandbox. One that takes too long ends when it is dropped.
+/// Waits for a sandbox to close. After the timeout it is closed by being dropped.
 async fn in_time(ending: impl Future<Output = ()>) {
     if tokio::time::timeout(END_TIMEOUT, ending).await.is_err() {
         tracing::warn!("a sandbox of an MCP client did not end in time");
     }
 }
 
-/// Ends what is idle, until the server closes.
+/// Removes idle clients and sandboxes until the server closes.
 pub(crate) async fn keep_sweeping(clients: Arc<McpClients>, closing: CancellationToken) {
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! The clients of the MCP server: what each is offered, its sandbox and its sessions.
+//! The clients of the MCP server: their offers, sandboxes and sessions.
 
 mod clients;
 mod new_client;

@@ -1,4 +1,4 @@
-//! What a new client of the MCP server is offered: skills, the tools of a sandbox of its own, and an agent.
+//! Creates a client of the MCP server, with skills, the tools of its own sandbox, and an agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use conjure_runtime::{Runtime, RuntimeError, SandboxTools, ServeSettings, Sessio
 
 use crate::http::ApiError;
 
-/// After how long without a call a sandbox ends.
+/// The idle time after which a sandbox is closed.
 const SANDBOX_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The pattern of `[serve.models]` whose model agents have.
+/// The pattern in `[serve.models]` that selects the model of agents.
 const ANY_MODEL: &str = "*";
 
-/// A client before anybody knows it.
+/// A client that is not registered yet.
 pub(crate) struct NewClient {
     pub(super) client: ServedClient,
     pub(super) tools: Arc<SandboxTools>,
 }
 
-/// Makes a client of this tenant. Its sandbox is opened by its first call.
+/// Creates a client of this tenant. Its first call opens its sandbox.
 ///
 /// # Errors
 /// If the skills cannot be listed.
@@ -49,7 +49,7 @@ pub(crate) async fn new_client(
     Ok(NewClient { client: ServedClient::new(skills, Arc::clone(&tools) as _, agent), tools })
 }
 
-/// Why there is no sandbox, with what to do.
+/// The reason why there is no sandbox, with a hint.
 fn told(error: &RuntimeError) -> String {
     match error.hint() {
         Some(hint) => format!("there is no sandbox: {error}; {hint}"),

@@ -1,4 +1,4 @@
-//! [`OpenRequest`]: a request that is being answered, until the last byte of the answer.
+//! [`OpenRequest`]: a request from its start to the last byte of its answer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use super::clients::{ClientId, McpClients};
 use crate::access::Caller;
 
-/// A request of a known client, which is in use meanwhile.
+/// A request of a known client. The client counts as in use until this is dropped.
 pub(crate) struct OpenRequest {
     clients: Arc<McpClients>,
     id: ClientId,
@@ -18,14 +18,14 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Begins a request of this caller in this session or in none. `None` if there is no such client.
+    /// Begins a request of this caller. `None` if the client does not exist.
     pub(crate) fn begin(clients: &Arc<McpClients>, caller: &Caller, session: Option<&str>) -> Option<Self> {
         let id = McpClients::id(caller, session);
         let client = clients.begin_request(&id)?;
         Some(Self { clients: Arc::clone(clients), id, client })
     }
 
-    /// The answer. One that is a stream of events keeps the client in use, and ends at the latest when `end` is done.
+    /// Attaches this request to its answer. An event stream keeps the client in use, and ends at the latest when `end` completes.
     pub(crate) fn hold<B>(
         self,
         answer: Response<B>,

@@ -1,4 +1,4 @@
-//! A model's response as a message of the Messages API.
+//! Converts a model's response to a message of the Messages API.
 
 use conjure_api::MessageId;
 use conjure_conversation::{Block, BlockKind, Response, StopReason, Usage};
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::http::ApiError;
 
-/// The answer to one request: its id, and the model as the client named it.
+/// The answer to one request: its id, and the model's name as the client wrote it.
 #[derive(Debug, Clone)]
 pub(crate) struct MessageAnswer {
     id: MessageId,
     model: String,
 }
 
-/// A part of an answer that a client is shown. Thoughts are not: no request of such a model asks for them.
+/// A part of an answer that the client receives. Thinking is left out, because no request asks such a model for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AnswerBlock {
     Text(String),
@@ -22,19 +22,19 @@ pub(super) enum AnswerBlock {
 }
 
 impl MessageAnswer {
-    /// A new answer of this model.
+    /// A new answer with this name of the model.
     pub(crate) fn new(model: String) -> Result<Self, ApiError> {
         let id = MessageId::random().map_err(|error| ApiError::internal(error.to_string()))?;
         Ok(Self { id, model })
     }
 
-    /// The whole message.
+    /// The complete message.
     pub(crate) fn whole(&self, response: &Response) -> Value {
         let content: Vec<Value> = answer_blocks(&response.content).map(|block| block.whole()).collect();
         self.message(content, Value::from(stop_reason(&response.stop_reason)), &response.usage)
     }
 
-    /// The message when it begins.
+    /// The message at the start of a stream.
     pub(super) fn begun(&self, usage: &Usage) -> Value {
         self.message(Vec::new(), Value::Null, usage)
     }
@@ -53,7 +53,7 @@ impl MessageAnswer {
     }
 }
 
-/// The parts that a client is shown, in order.
+/// The parts that the client receives, in order.
 pub(super) fn answer_blocks(content: &[Block]) -> impl Iterator<Item = AnswerBlock> {
     content.iter().filter_map(|block| match block.kind() {
         BlockKind::Text(text) if !text.trim().is_empty() => Some(AnswerBlock::Text(text.clone())),
@@ -66,13 +66,13 @@ pub(super) fn answer_blocks(content: &[Block]) -> impl Iterator<Item = AnswerBlo
     })
 }
 
-/// The input as an object. A model may have written something else, which the API cannot tell.
+/// The input as an object. The API cannot represent any other value that a model may have written.
 fn object(input: &RawValue) -> String {
     if input.get().trim_start().starts_with('{') { input.get().to_owned() } else { "{}".to_owned() }
 }
 
 impl AnswerBlock {
-    /// The whole block.
+    /// The complete block.
     fn whole(&self) -> Value {
         match self {
             Self::Text(text) => json!({"type": "text", "text": text, "citations": null}),
@@ -83,7 +83,7 @@ impl AnswerBlock {
         }
     }
 
-    /// The block when it begins.
+    /// The block at its start.
     pub(super) fn begun(&self) -> Value {
         match self {
             Self::Text(_) => json!({"type": "text", "text": "", "citations": null}),
@@ -93,7 +93,7 @@ impl AnswerBlock {
         }
     }
 
-    /// What is in it, as one delta.
+    /// The content of the block, as one delta.
     pub(super) fn delta(&self) -> Value {
         match self {
             Self::Text(text) => text_delta(text),
@@ -102,12 +102,12 @@ impl AnswerBlock {
     }
 }
 
-/// More of a text.
+/// A delta with a part of a text.
 pub(super) fn text_delta(text: &str) -> Value {
     json!({"type": "text_delta", "text": text})
 }
 
-/// The stop reason in the API's words, which are those of the library.
+/// The stop reason. The API and the library use the same words.
 pub(super) fn stop_reason(reason: &StopReason) -> &'static str {
     match reason {
         StopReason::ToolUse => "tool_use",

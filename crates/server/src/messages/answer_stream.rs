@@ -1,7 +1,7 @@
-//! A model's stream as that of the Messages API.
+//! Converts a model's stream to a stream of the Messages API.
 //!
-//! Text is told as it arrives. A tool call is told when the response is complete, since only then its id is known. What was told is a prefix
-//! of the response; where it is not, the stream ends with an error.
+//! Text is sent as it arrives. Tool calls are sent when the response is complete, because their ids are not known before. Everything sent
+//! must be a prefix of the response; otherwise the stream ends with an error.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,13 +17,13 @@ use super::answer::{AnswerBlock, MessageAnswer, answer_blocks, stop_reason, text
 use super::failure::failure;
 use crate::http::ApiError;
 
-/// How often a stream without events shows that it lives.
+/// The interval of pings on a silent stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Streams the answer. Waits until the model begins, so that a call that fails at once has its status.
+/// Streams the answer. Waits for the first output of the model, so that an immediate failure still has its own HTTP status.
 ///
 /// # Errors
-/// That of a call that fails before it begins.
+/// The error of a call that fails before its first output.
 pub(crate) async fn stream_answer(
     answer: MessageAnswer,
     mut calls: ModelStream,
@@ -97,16 +97,16 @@ impl AnswerStream {
     }
 }
 
-/// What a client was told of an answer.
+/// The part of an answer that the client has received.
 #[derive(Debug, Default)]
 struct AnswerProgress {
-    /// The texts of its blocks; the last one is open.
+    /// The texts of its blocks. The last block is open.
     texts: Vec<String>,
     /// The model's own index of the open block.
     open: Option<usize>,
-    /// Text that is blank up to now: the response may not have it.
+    /// Whitespace at the start of a block. It is not sent yet, because the final response may not have it.
     blank: String,
-    /// Set when a tool call began: what follows is told at the end.
+    /// Set when a tool call begins. Everything after it is sent at the end.
     is_waiting: bool,
 }
 
@@ -137,14 +137,14 @@ impl AnswerProgress {
         records
     }
 
-    /// More of the open text.
+    /// Appends to the open text.
     fn more(&mut self, text: &str) -> Option<Value> {
         let place = self.texts.len().checked_sub(1)?;
         self.texts[place].push_str(text);
         (!text.is_empty()).then(|| delta(place, text_delta(text)))
     }
 
-    /// The rest of the response.
+    /// Sends the rest of the response.
     fn finish(&mut self, answer: &Answer) -> Vec<Value> {
         let mut records = Vec::new();
         let count = self.texts.len();
@@ -157,7 +157,7 @@ impl AnswerProgress {
                     records.push(delta(place, block.delta()));
                     records.push(stop(place));
                 }
-                // Those before the last one are told completely.
+                // All blocks before the last one have been sent completely.
                 (Some(told), AnswerBlock::Text(text)) if place + 1 < count && told == text => {}
                 (Some(told), AnswerBlock::Text(text)) if place + 1 == count && text.starts_with(told) => {
                     let rest = &text[told.len()..];

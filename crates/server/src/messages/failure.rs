@@ -1,4 +1,4 @@
-//! Why a model call failed, as the API says it.
+//! Converts a failed model call to an error of the API.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use conjure_conversation::{ApiErrorKind, ModelError, ModelErrorKind};
 
 use crate::http::ApiError;
 
-/// When to try again, where the service does not say so.
+/// The time before a retry, if the service gives none.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The error of a client whose model call failed. A fault of the server's own key is no fault of the client.
+/// The error for the client of a failed model call. A problem with the server's own key is a 500 and not a client error.
 pub(crate) fn failure(error: &ModelError) -> ApiError {
     let message = error.to_string();
     let wait = error.retry_after.unwrap_or(RETRY);

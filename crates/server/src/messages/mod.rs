@@ -1,4 +1,4 @@
-//! Requests to the Messages API: translated for models behind other APIs, and their answers translated back.
+//! Requests to the Messages API for models of other APIs: both the request and the response are converted.
 
 mod answer;
 mod answer_stream;

@@ -1,4 +1,4 @@
-//! From a request to the Messages API to that of a model.
+//! Converts a request to the Messages API to a request to a model.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use conjure_runtime::{CallSettings, ToolChoice};
 
 use crate::http::ApiError;
 
-/// How the model is to answer.
+/// The settings of the model call.
 ///
 /// # Errors
-/// 400 for a schema that cannot be read, and for a choice of a tool that the request does not have.
+/// 400 for an invalid schema, and for a tool choice that names an unknown tool.
 pub(crate) fn call_settings(create: &MessageCreate) -> Result<CallSettings, ApiError> {
     let MessageOptions { temperature, top_p, top_k, stop_sequences, .. } = create.options.clone();
     let tool_choice = match &create.options.tool_choice {
@@ -48,10 +48,10 @@ pub(crate) fn call_settings(create: &MessageCreate) -> Result<CallSettings, ApiE
     })
 }
 
-/// The request of one call, which no session records.
+/// The request of a single call. No session records it.
 ///
 /// # Errors
-/// 400 for a block without its fields, and for a schema that cannot be read.
+/// 400 for an incomplete block, and for an invalid schema.
 pub(crate) fn model_request(create: MessageCreate) -> Result<Request, ApiError> {
     let mut messages = Vec::with_capacity(create.messages.len());
     for (place, message) in create.messages.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The parts of an agent as this server runs them: models, skills and tools that clients name become those that there are.
+//! Resolves the models, skills and tools that a client names to those of this server.
 
 use conjure_api::{AgentSkill, BuiltinTool, ModelConfig, SkillKind, SkillRef, Tool};
 use conjure_base::TenantId;
@@ -7,7 +7,7 @@ use crate::http::ApiError;
 use crate::objects::{ModelNames, Skills};
 use crate::state::ServerState;
 
-/// Finds the parts that a client names.
+/// Resolves the parts of an agent.
 #[derive(Clone, Copy)]
 pub(crate) struct AgentParts<'r> {
     state: &'r ServerState,
@@ -19,7 +19,7 @@ impl<'r> AgentParts<'r> {
         Self { state, tenant }
     }
 
-    /// The configured model that answers.
+    /// Resolves a model to the configured model that answers for it.
     pub(crate) fn model(&self, model: ModelConfig) -> Result<ModelConfig, ApiError> {
         self.model_names().resolve(model)
     }
@@ -28,7 +28,7 @@ impl<'r> AgentParts<'r> {
         ModelNames { runtime: &self.state.runtime, serve: self.state.settings.get(), tenant: self.tenant }
     }
 
-    /// The skills with their versions: the latest one where none is named.
+    /// Resolves skills and their versions. Without a version, the latest one is used.
     pub(crate) async fn skills(&self, skills: Vec<SkillRef>) -> Result<Vec<AgentSkill>, ApiError> {
         let mut found = Vec::new();
         for (index, skill) in skills.into_iter().enumerate() {
@@ -70,7 +70,7 @@ impl<'r> AgentParts<'r> {
         })
     }
 
-    /// The tools, without those that this server cannot run: they are off, and a client that asks for one by name is told.
+    /// The tools, with those disabled that this server cannot run. Fails if the client names such a tool explicitly.
     pub(crate) fn tools(&self, mut tools: Vec<Tool>) -> Result<Vec<Tool>, ApiError> {
         for (index, tool) in tools.iter_mut().enumerate() {
             let Tool::Toolset(toolset) = tool else { continue };

@@ -1,4 +1,4 @@
-//! Agents: the newest version of each in one row, and every version in a row of its own.
+//! Agents: one row for the newest version of each agent, and one row for every version.
 
 use conjure_api::{Agent, AgentId, AgentListQuery, Page, PageQuery};
 use conjure_base::TenantId;
@@ -10,10 +10,10 @@ use crate::objects::rows::{ARCHIVED, Rows, archived, busy, created_at, decode, e
 static AGENT: RecordKind = RecordKind::from_static("agent");
 static VERSION: RecordKind = RecordKind::from_static("agent-version");
 
-/// The agent that a version is of.
+/// The index of versions by agent.
 const OF_AGENT: IndexName = IndexName::from_static("agent");
 
-/// How often an update is tried again after another one came first.
+/// The maximum number of attempts at an update, if other writers change the agent.
 const MAX_ATTEMPTS: usize = 16;
 
 /// The agents of a tenant.
@@ -36,7 +36,7 @@ impl<'r> Agents<'r> {
         Rows { records: self.records, tenant: self.tenant, kind: &VERSION }
     }
 
-    /// Stores a new agent, whose version is 1.
+    /// Stores a new agent with the version 1.
     pub(crate) async fn create(&self, agent: Agent) -> Result<Agent, ApiError> {
         let key = self.agents().key(agent.id)?;
         let writes = vec![
@@ -75,8 +75,8 @@ impl<'r> Agents<'r> {
         }
     }
 
-    /// Changes an agent: `change` makes the new version of the newest one. Nothing is stored when nothing differs. A version that is
-    /// expected must be the newest.
+    /// Stores a new version of an agent, which `change` makes from the newest one. Stores nothing if nothing differs. If `expected` is set,
+    /// it must be the newest version.
     pub(crate) async fn update(
         &self,
         id: AgentId,
@@ -117,7 +117,7 @@ impl<'r> Agents<'r> {
         Err(busy())
     }
 
-    /// Archives an agent. One that is archived stays as it is.
+    /// Archives an agent. Does nothing if it is archived already.
     pub(crate) async fn archive(&self, id: AgentId) -> Result<Agent, ApiError> {
         self.agents()
             .change(
@@ -170,7 +170,7 @@ fn agent_content(agent: &Agent) -> Result<RecordContent, ApiError> {
     Ok(encode(agent)?.with_index(ARCHIVED, archived(agent.archived_at.is_some())))
 }
 
-/// The agent in a row. The time of its creation is that of the row, by which lists are ordered and filtered.
+/// Decodes an agent from its row. Its creation time is that of the row, which orders and filters lists.
 fn read_agent(record: &Record) -> Result<Agent, ApiError> {
     let mut agent: Agent = decode(record)?;
     agent.created_at = record.created_at.into();
@@ -180,7 +180,7 @@ fn read_agent(record: &Record) -> Result<Agent, ApiError> {
     Ok(agent)
 }
 
-/// The version in a row. What is the same for all versions is that of the newest.
+/// Decodes a version from its row. Fields that all versions share are taken from the newest version.
 fn read_version(record: &Record, newest: &Agent) -> Result<Agent, ApiError> {
     let version: Agent = decode(record)?;
     Ok(Agent {

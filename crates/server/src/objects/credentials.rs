@@ -1,4 +1,4 @@
-//! Credentials of a vault: a row for each, with what clients read and the sealed secrets. So both change together.
+//! Credentials of a vault. Each has one row with its public fields and its sealed secrets, so both change atomically.
 
 use conjure_api::{
     Credential, CredentialAuth, CredentialAuthUpdate, CredentialCreate, CredentialId, CredentialSecrets,
@@ -16,7 +16,7 @@ use crate::http::ApiError;
 use crate::objects::rows::{ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, damaged, is_lost_race, now};
 use crate::state::ServerState;
 
-/// The most credentials in use of a vault.
+/// The maximum number of active credentials of a vault.
 const MAX_CREDENTIALS: u32 = 20;
 
 /// The credentials of one vault.
@@ -36,7 +36,7 @@ impl<'r> Credentials<'r> {
         Ok(Self { rows, store: state.runtime.vaults().credentials(tenant).await?, vault })
     }
 
-    /// Stores a new credential. A vault has one for each server.
+    /// Stores a new credential. A vault has at most one active credential for each server.
     pub(crate) async fn create(&self, create: CredentialCreate) -> Result<Credential, ApiError> {
         let id = CredentialId::random().map_err(|error| ApiError::internal(error.to_string()))?;
         let url = create.auth.mcp_server_url().to_owned();
@@ -103,7 +103,7 @@ impl<'r> Credentials<'r> {
         .await
     }
 
-    /// Archives a credential: its secrets are forgotten. One that is archived stays as it is.
+    /// Archives a credential, and erases its secrets. Does nothing if it is archived already.
     pub(crate) async fn archive(&self, id: CredentialId) -> Result<Credential, ApiError> {
         self.change(id, |credential, stored| {
             if credential.archived_at.is_some() {
@@ -178,7 +178,7 @@ impl<'r> Credentials<'r> {
         Ok((record, stored))
     }
 
-    /// Changes a credential; `change` says whether there is something to store. It runs again when another writer came first.
+    /// Changes a credential. `change` returns whether to store the result, and runs again after a conflicting write.
     async fn change(
         &self,
         id: CredentialId,
@@ -209,7 +209,7 @@ fn content(stored: &StoredCredential) -> Result<RecordContent, ApiError> {
     Ok(stored.content()?.with_index(ARCHIVED, archived(!stored.is_active())))
 }
 
-/// The credential in a row. The time of its creation is that of the row; its token may have been renewed since clients wrote it.
+/// Decodes a credential from its row. Its creation time is that of the row. Its token may have been renewed since a client wrote it.
 fn read(record: &Record, stored: &StoredCredential) -> Result<Credential, ApiError> {
     let mut credential: Credential =
         serde_json::from_str(stored.shown.get()).map_err(|error| damaged(&error))?;
@@ -254,7 +254,7 @@ fn new_secret(auth: &CredentialAuth, secrets: CredentialSecrets) -> CredentialSe
     }
 }
 
-/// The secrets after an update, and what clients read of it.
+/// The secrets after an update, and the public fields about them.
 fn changed_secret(
     auth: &mut CredentialAuth,
     secret: CredentialSecret,

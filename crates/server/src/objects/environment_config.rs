@@ -1,4 +1,4 @@
-//! Checks the configuration of an environment when it is stored: sessions get all of it, so what this server cannot do is refused.
+//! Checks the configuration of an environment before it is stored. Sessions apply all of it, so unsupported settings are refused.
 
 use conjure_api::{EnvironmentConfig, Networking, Packages};
 use conjure_egress::AllowEntry;
@@ -6,7 +6,7 @@ use conjure_runtime::PythonRequirement;
 
 use crate::http::ApiError;
 
-/// Refuses a configuration that no session could have.
+/// Refuses a configuration that this server cannot provide to a session.
 ///
 /// # Errors
 /// 400, with the field.
@@ -22,7 +22,7 @@ pub(super) fn check_config(config: &EnvironmentConfig) -> Result<(), ApiError> {
 /// The Python packages of an environment.
 ///
 /// # Errors
-/// 400 for what is no package of Python, and for packages of other managers.
+/// 400 for an invalid package, and for packages of other package managers.
 pub(crate) fn python_packages(packages: &Packages) -> Result<Vec<PythonRequirement>, ApiError> {
     let others = [
         ("apt", &packages.apt),

@@ -1,4 +1,4 @@
-//! Environments: a row for each, whose unique name is that of the environment.
+//! Environments: one row for each. The unique name of the row is derived from the environment's name.
 
 use conjure_api::{
     ConfigUpdate, Environment, EnvironmentConfig, EnvironmentId, EnvironmentListQuery, EnvironmentUpdate,
@@ -62,7 +62,7 @@ impl<'r> Environments<'r> {
             .await
     }
 
-    /// Archives an environment. One that is archived stays as it is. Its name is free again.
+    /// Archives an environment, and frees its name. Does nothing if it is archived already.
     pub(crate) async fn archive(&self, id: EnvironmentId) -> Result<Environment, ApiError> {
         self.rows
             .change(
@@ -115,7 +115,7 @@ fn updated(mut environment: Environment, update: EnvironmentUpdate) -> Result<En
             return Err(ApiError::invalid(message).with_code(Some("invalid_config_type_change")));
         }
     };
-    // An environment from before a rule was made keeps what it has.
+    // An unchanged configuration is not checked, since it may be older than a rule.
     if changes_config {
         check_config(&environment.config)?;
     }
@@ -133,12 +133,12 @@ fn updated(mut environment: Environment, update: EnvironmentUpdate) -> Result<En
 fn content(environment: &Environment) -> Result<RecordContent, ApiError> {
     let is_archived = environment.archived_at.is_some();
     let content = encode(environment)?.with_index(ARCHIVED, archived(is_archived));
-    // A name may be longer than a unique name, and may have any characters.
+    // The name is hashed: it may be longer than a unique name, and may contain any characters.
     let name = Digest::of_bytes(environment.name.as_bytes()).to_hex();
     Ok(if is_archived { content } else { content.with_unique_name(name) })
 }
 
-/// The environment in a row. The time of its creation is that of the row, by which lists are ordered.
+/// Decodes an environment from its row. Its creation time is that of the row, which orders lists.
 fn read(record: &Record) -> Result<Environment, ApiError> {
     let mut environment: Environment = decode(record)?;
     environment.created_at = record.created_at.into();

@@ -1,7 +1,6 @@
-//! Files: a row for each, and its bytes under the file's id among the tenant's files.
+//! Files: one row for each. Its bytes are stored under the file's id among the tenant's files.
 //!
-//! The bytes are there before the row is, and go after it. So a crash may leave bytes that nobody knows, and never a row
-//! without bytes.
+//! The bytes are stored before the row and deleted after it. So a crash may leave bytes without a row, but never a row without bytes.
 
 use conjure_api::{ById, FileId, FileListQuery, FileMetadata, FilePage, IdPage};
 use conjure_base::{Clock as _, SystemClock, TenantId};
@@ -26,7 +25,7 @@ impl<'r> Files<'r> {
         Self { rows: Rows { records, tenant, kind: &FILE } }
     }
 
-    /// Stores what is known of a file, whose bytes are stored already.
+    /// Stores the metadata of a file. Its bytes must be stored already.
     pub(crate) async fn insert(&self, file: &FileMetadata) -> Result<FileMetadata, ApiError> {
         let scope = file.scope.as_ref().map(|scope| scope.id.clone()).unwrap_or_default();
         let content = encode(file)?.with_index(SCOPE, scope);
@@ -34,13 +33,13 @@ impl<'r> Files<'r> {
         read(&record)
     }
 
-    /// What is known of a file.
+    /// The metadata of a file.
     pub(crate) async fn get(&self, id: FileId) -> Result<FileMetadata, ApiError> {
         let record = self.rows.get(id).await?.ok_or_else(|| missing(id))?;
         read(&record)
     }
 
-    /// What is known of a file whose content is wanted, which must not be expired.
+    /// The metadata of a file whose content is needed. Fails if the file has expired.
     pub(crate) async fn available(&self, id: FileId) -> Result<FileMetadata, ApiError> {
         let file = self.get(id).await?;
         if is_expired(&file) {
@@ -99,7 +98,7 @@ impl<'r> Files<'r> {
         Ok(FilePage { by_id: page(data, found.next.is_some()), next_page: None })
     }
 
-    /// The file at which an older client's page begins or ends.
+    /// The file at which a page begins or ends, for older clients.
     async fn element(&self, parameter: &str, id: &str) -> Result<Record, ApiError> {
         let record = match id.parse::<FileId>() {
             Ok(id) => self.rows.get(id).await?,
@@ -110,7 +109,7 @@ impl<'r> Files<'r> {
         })
     }
 
-    /// The files with these ids that there are, on one page.
+    /// The existing files among these ids, on one page.
     async fn with_ids(&self, ids: &[String]) -> Result<FilePage<FileMetadata>, ApiError> {
         let mut data: Vec<FileMetadata> = Vec::new();
         for id in ids.iter().filter_map(|id| id.parse::<FileId>().ok()) {
@@ -133,7 +132,7 @@ fn is_expired(file: &FileMetadata) -> bool {
     file.expires_at.is_some_and(|time| time.0 <= SystemClock.timestamp())
 }
 
-/// The file in a row. The time of its creation is that of the row, by which lists are ordered.
+/// Decodes a file from its row. Its creation time is that of the row, which orders lists.
 fn read(record: &Record) -> Result<FileMetadata, ApiError> {
     let file: FileMetadata = decode(record)?;
     Ok(FileMetadata { created_at: record.created_at.into(), ..file })

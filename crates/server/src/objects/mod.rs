@@ -1,6 +1,6 @@
-//! The API's objects in records: how agents, environments, files and skills are stored, found and listed.
+//! The API's objects as records: storing, finding and listing agents, environments, files and skills.
 //!
-//! A store borrows the records and the tenant of one request. It knows nothing of HTTP.
+//! A store borrows the records and the tenant of one request. It knows nothing about HTTP.
 
 mod agent_parts;
 mod agents;

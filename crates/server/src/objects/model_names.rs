@@ -1,4 +1,4 @@
-//! Names of models: which configured model answers for the name that a client uses.
+//! Resolves the model names of clients to configured models.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use conjure_runtime::{Runtime, ServeSettings};
 
 use crate::http::ApiError;
 
-/// The models of a tenant, as clients name them.
+/// The models of a tenant, by the names that clients use.
 pub(crate) struct ModelNames<'r> {
     pub(crate) runtime: &'r Runtime,
     pub(crate) serve: Arc<ServeSettings>,
@@ -17,13 +17,13 @@ pub(crate) struct ModelNames<'r> {
 }
 
 impl ModelNames<'_> {
-    /// The model of an agent under the name of the configured model that answers. A configured name stands for itself.
+    /// Replaces the model's name with the name of the configured model that answers. A configured name is kept.
     pub(crate) fn resolve(&self, model: ModelConfig) -> Result<ModelConfig, ApiError> {
         let id = self.find(&model.id).map_err(ApiError::invalid)?;
         Ok(ModelConfig { id, ..model })
     }
 
-    /// The name of the model that answers for `name`, or why none does.
+    /// The name of the model that answers for `name`, or the reason why none does.
     fn find(&self, name: &str) -> Result<String, String> {
         let names = self.runtime.model_names(self.tenant);
         let found = match self.serve.model(name) {
@@ -44,17 +44,17 @@ impl ModelNames<'_> {
         }
     }
 
-    /// The name of the configured model that answers for this one.
+    /// The name of the configured model that answers for this name.
     pub(crate) fn answering(&self, name: &str) -> Result<String, ApiError> {
         self.find(name).map_err(ApiError::not_found)
     }
 
-    /// A model by a name that a client may use.
+    /// The model with this name, which may be an alias.
     pub(crate) fn get(&self, name: &str) -> Result<ModelInfo, ApiError> {
         self.find(name).map(info).map_err(ApiError::not_found)
     }
 
-    /// A page of the models that have names of their own.
+    /// A page of the models with exact names. Names that only match a pattern are not listed.
     pub(crate) fn list(&self, query: &ModelListQuery) -> Result<IdPage<ModelInfo>, ApiError> {
         let exact = self.serve.models.keys().filter(|pattern| !pattern.contains('*')).cloned();
         let names: BTreeSet<String> =
@@ -75,7 +75,7 @@ fn info(name: String) -> ModelInfo {
     }
 }
 
-/// The page of a whole list that lies after or before an element.
+/// The page of a complete list after or before an element.
 fn page_by_id<T>(
     mut list: Vec<T>,
     id: impl Fn(&T) -> &str,

@@ -1,4 +1,4 @@
-//! Rows of objects: JSON bodies in records, pages of them, and changes by compare-and-set.
+//! Rows of objects: JSON bodies in records, pages, and changes by compare-and-set.
 
 use std::ops::Bound;
 
@@ -13,10 +13,10 @@ use serde::de::DeserializeOwned;
 
 use crate::http::ApiError;
 
-/// How often a change is tried again after another one came first.
+/// The maximum number of attempts at a change, if other writers change the row.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
 
-/// The index that tells archived objects from others.
+/// The index that distinguishes archived objects from others.
 pub(crate) const ARCHIVED: IndexName = IndexName::from_static("archived");
 
 /// The value of [`ARCHIVED`].
@@ -32,18 +32,18 @@ pub(crate) struct Rows<'r> {
     pub(crate) kind: &'r RecordKind,
 }
 
-/// The time now, in the form of the API.
+/// The current time, in the API's format.
 pub(crate) fn now() -> conjure_api::Time {
     SystemClock.timestamp().into()
 }
 
-/// A body of JSON.
+/// Encodes an object as the JSON body of a record.
 pub(crate) fn encode(body: &impl Serialize) -> Result<RecordContent, ApiError> {
     let json = serde_json::to_vec(body).map_err(|error| damaged(&error))?;
     Ok(RecordContent::new(json))
 }
 
-/// The object in a record.
+/// Decodes the object in a record.
 pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, ApiError> {
     serde_json::from_slice(&record.content.body).map_err(|error| damaged(&error))
 }
@@ -62,8 +62,8 @@ impl Rows<'_> {
         Ok(self.records.get(&self.key(id)?).await?)
     }
 
-    /// Changes a row: `change` makes the new content of the record that is there, or `None` to leave it. It runs again when another
-    /// writer came first.
+    /// Changes a row. `change` returns the new content for the current record, or `None` to keep it. It runs again after a conflicting
+    /// write.
     pub(crate) async fn change<T>(
         &self,
         missing: impl Fn() -> ApiError,
@@ -99,18 +99,18 @@ impl Rows<'_> {
         })
     }
 
-    /// A query of the rows, the newest first.
+    /// A query for all rows, the newest first.
     pub(crate) fn query(&self) -> RecordQuery {
         RecordQuery::new(self.tenant, self.kind.clone())
     }
 }
 
-/// Whether the row was changed since it was read, so that the change is tried again.
+/// Whether the row was changed since it was read, so that the change must be tried again.
 pub(crate) fn is_lost_race(error: &RecordError) -> bool {
     error.kind() == RecordErrorKind::VersionConflict
 }
 
-/// The error of a write, where the unique name of a row is the name of its object.
+/// The error of a failed write. A taken unique name becomes an error about the object's name.
 pub(crate) fn not_written(error: RecordError) -> ApiError {
     match error.kind() {
         RecordErrorKind::NameTaken => {
@@ -120,15 +120,15 @@ pub(crate) fn not_written(error: RecordError) -> ApiError {
     }
 }
 
-/// The error when others change a row again and again.
+/// The error after too many conflicting writes.
 pub(crate) fn busy() -> ApiError {
     ApiError::busy("others change this object at the same time; read it and try again")
 }
 
-/// What cursors begin with on the wire.
+/// The prefix of cursors on the wire.
 pub(crate) const CURSOR_PREFIX: &str = "page_";
 
-/// Where a page begins.
+/// The position at which a page begins.
 pub(crate) fn cursor(page: &PageQuery) -> Result<Option<RecordCursor>, ApiError> {
     let Some(text) = &page.page else { return Ok(None) };
     let cursor = text.strip_prefix(CURSOR_PREFIX).and_then(|text| text.parse().ok());
@@ -137,7 +137,7 @@ pub(crate) fn cursor(page: &PageQuery) -> Result<Option<RecordCursor>, ApiError>
     })
 }
 
-/// The order by time with these bounds.
+/// The order by creation time within these bounds.
 pub(crate) fn created_at(range: &TimeRange) -> RecordOrder {
     let bound =
         |included: Option<conjure_api::Time>, excluded: Option<conjure_api::Time>| match (included, excluded)

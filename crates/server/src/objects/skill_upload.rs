@@ -1,7 +1,7 @@
-//! Makes the package of a skill from what a client uploads: the files of one folder, or an archive of it.
+//! Builds the package of a skill from an upload: the files of one directory, or an archive of it.
 //!
-//! Whatever arrives is written to a private folder, validated as a skill, and packed anew. So every stored package has one
-//! form: all files below a folder that is named as the skill.
+//! The files are written to a private directory, validated as a skill, and packed again. So every stored package has the same form: all
+//! files are below a directory with the skill's name.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -10,13 +10,13 @@ use std::path::{Component, Path};
 
 use conjure_skill::{Package, PackageLimits, pack};
 
-/// The longest path of a file, in bytes, and its most components.
+/// The maximum length of a file's path in bytes, and the maximum number of its components.
 const MAX_PATH: usize = 512;
 const MAX_DEPTH: usize = 16;
 
-/// A file of an upload.
+/// An uploaded file.
 pub(crate) struct UploadedFile {
-    /// Its path, as the client wrote it.
+    /// The path, as the client sent it.
     pub(crate) path: String,
     pub(crate) bytes: Vec<u8>,
 }
@@ -28,10 +28,10 @@ pub(crate) struct SkillPackage {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Makes the package. Blocks.
+/// Builds the package. Blocks.
 ///
 /// # Errors
-/// Why the files are no skill, in words for the client.
+/// The reason why the files are not a valid skill, as text for the client.
 pub(crate) fn package(files: Vec<UploadedFile>) -> Result<SkillPackage, String> {
     let failed = |error: &dyn std::fmt::Display| format!("files: the skill cannot be read: {error}");
     match <[UploadedFile; 1]>::try_from(files) {
@@ -69,7 +69,7 @@ fn from_folder(files: &[UploadedFile]) -> Result<SkillPackage, String> {
     packed(&folder.path().join(top))
 }
 
-/// The first component of a path and the rest, if the path leads to a file below a folder and nowhere else.
+/// Splits a path into its first component and the rest. Fails unless the path is a plain relative path of a file below a directory.
 fn checked(path: &str) -> Result<(&str, &str), String> {
     let is_plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
         && !path.split('/').any(|name| matches!(name, "" | "." | ".."))
@@ -84,7 +84,7 @@ fn checked(path: &str) -> Result<(&str, &str), String> {
     })
 }
 
-/// Writes a new file. A script is executable.
+/// Writes a new file. Scripts become executable.
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -96,7 +96,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 fn packed(folder: &Path) -> Result<SkillPackage, String> {
     let mut bytes = Vec::new();
     let report = pack(folder, &mut bytes, PackageLimits::default()).map_err(|error| {
-        // The private folder says nothing to the client.
+        // Removes the private directory from the message, because it means nothing to the client.
         let parent = folder.parent().unwrap_or(folder).display().to_string();
         format!("files: the skill is not valid: {}", error.to_string().replace(&format!("{parent}/"), ""))
     })?;

@@ -1,7 +1,7 @@
-//! Skills: a row for each with its newest version, and a row for each version. The package of a version is among the tenant's
-//! files, under the version's id.
+//! Skills: one row for each skill with its newest version, and one row for each version. The package of a version is stored among the
+//! tenant's files, under the version's id.
 //!
-//! A package is there before its row is, and goes after it.
+//! A package is stored before its row and deleted after it.
 
 use conjure_api::{
     Page, PageQuery, Skill, SkillId, SkillListQuery, SkillSource, SkillVersion, SkillVersionId,
@@ -18,10 +18,10 @@ use crate::objects::rows::{Rows, busy, decode, encode, is_lost_race};
 static SKILL: RecordKind = RecordKind::from_static("skill");
 static VERSION: RecordKind = RecordKind::from_static("skill-version");
 
-/// The skill that a version is of.
+/// The index of versions by skill.
 const OF_SKILL: IndexName = IndexName::from_static("skill");
 
-/// How often a change is tried again after another one came first.
+/// The maximum number of attempts at a change, if other writers change the skill.
 const MAX_ATTEMPTS: usize = 16;
 
 /// How many versions are read or deleted at a time.
@@ -38,7 +38,7 @@ pub(crate) struct Skills<'r> {
 #[derive(Clone, Serialize, Deserialize)]
 struct SkillRow {
     skill: Skill,
-    /// The name in its `SKILL.md`, which all versions have.
+    /// The name in `SKILL.md`, which is the same in all versions.
     name: String,
 }
 
@@ -150,7 +150,7 @@ impl<'r> Skills<'r> {
         rows.page(rows.query().with_filter(OF_SKILL, id.to_string()), page, read_version).await
     }
 
-    /// Deletes a version. The last one cannot be deleted.
+    /// Deletes a version. The last remaining version cannot be deleted.
     pub(crate) async fn delete_version(&self, id: SkillId, version: SkillVersionId) -> Result<(), ApiError> {
         for _ in 0..MAX_ATTEMPTS {
             self.version(id, &version.to_string()).await?;
@@ -167,7 +167,7 @@ impl<'r> Skills<'r> {
             if row.skill.latest_version_id == version {
                 row.skill.latest_version_id = latest.id;
             }
-            // The row of the skill is written in any case, so that nobody adds or deletes a version meanwhile.
+            // The skill's row is always rewritten, so that a concurrent addition or deletion of a version conflicts.
             let writes = vec![
                 replace(&record, encode(&row)?),
                 RecordWrite::Delete { key: self.all_versions().key(version)?, expected_version: None },
@@ -181,7 +181,7 @@ impl<'r> Skills<'r> {
         Err(busy())
     }
 
-    /// Deletes a skill with all its versions, and returns these.
+    /// Deletes a skill with all its versions. Returns the ids of the versions.
     pub(crate) async fn delete(&self, id: SkillId) -> Result<Vec<SkillVersionId>, ApiError> {
         if !self.records.delete(&self.skills().key(id)?, None).await? {
             return Err(missing(id));
@@ -215,7 +215,7 @@ fn replace(record: &Record, content: RecordContent) -> RecordWrite {
     RecordWrite::Replace { key: record.key.clone(), expected_version: record.version, content }
 }
 
-/// The skill in a row. The time of its creation is that of the row, by which lists are ordered.
+/// Decodes a skill from its row. Its creation time is that of the row, which orders lists.
 fn read_skill(record: &Record) -> Result<Skill, ApiError> {
     let SkillRow { skill, .. } = decode(record)?;
     Ok(Skill { created_at: record.created_at.into(), ..skill })

@@ -1,4 +1,4 @@
-//! Vaults: a row for each.
+//! Vaults: one row for each.
 
 use conjure_api::{Page, Vault, VaultId, VaultListQuery, VaultUpdate, patch_metadata};
 use conjure_base::TenantId;
@@ -31,7 +31,7 @@ impl<'r> Vaults<'r> {
         read(&self.rows.get(id).await?.ok_or_else(|| missing(id))?)
     }
 
-    /// A vault that is in use.
+    /// The vault with this id. Fails if it is archived.
     pub(crate) async fn in_use(&self, id: VaultId) -> Result<Vault, ApiError> {
         let vault = self.get(id).await?;
         if vault.archived_at.is_some() {
@@ -64,7 +64,7 @@ impl<'r> Vaults<'r> {
             .await
     }
 
-    /// Archives a vault. One that is archived stays as it is.
+    /// Archives a vault. Does nothing if it is archived already.
     pub(crate) async fn archive(&self, id: VaultId) -> Result<Vault, ApiError> {
         self.rows
             .change(
@@ -106,7 +106,7 @@ fn content(vault: &Vault) -> Result<RecordContent, ApiError> {
     Ok(encode(vault)?.with_index(ARCHIVED, archived(vault.archived_at.is_some())))
 }
 
-/// The vault in a row. The time of its creation is that of the row, by which lists are ordered.
+/// Decodes a vault from its row. Its creation time is that of the row, which orders lists.
 fn read(record: &Record) -> Result<Vault, ApiError> {
     let mut vault: Vault = decode(record)?;
     vault.created_at = record.created_at.into();

@@ -77,7 +77,7 @@ async fn retrieve(
     Agents::new(&*state.records, &caller.tenant).version(id.parse()?, version).await.map(Json)
 }
 
-/// An update whose names are resolved, so that it can be applied again when another one came first.
+/// An update with resolved names. It can be applied again after a conflicting write.
 struct ResolvedUpdate {
     update: AgentUpdate,
     model: Option<ModelConfig>,
@@ -124,7 +124,7 @@ fn updated(mut agent: Agent, resolved: &ResolvedUpdate) -> Result<Agent, ApiErro
     agent.mcp_servers = update.mcp_servers.clone().apply_or_default(agent.mcp_servers);
     check_mcp(&agent.mcp_servers, &agent.tools)?;
     if let Some(model) = model {
-        // An effort that is left out stays.
+        // An update without an effort keeps the former one.
         let effort = model.effort.or(agent.model.effort);
         agent.model = ModelConfig { effort, ..model.clone() };
     }

@@ -1,4 +1,4 @@
-//! Routes of files: `/v1/files`. Bytes are neither collected in memory when they arrive nor when they are sent.
+//! Routes of files: `/v1/files`. File contents are streamed in both directions, and never held in memory as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::state::ServerState;
 
 type Shared = State<Arc<ServerState>>;
 
-/// The largest file, as at the vendor.
+/// The maximum size of a file in bytes, as in the vendor's API.
 const MAX_FILE: u64 = 500 << 20;
 
-/// What a form has beside its file.
+/// The allowance for the other parts of a form, in bytes.
 const FORM_OVERHEAD: usize = 1 << 20;
 
-/// The longest name of a file, in characters.
+/// The maximum length of a file's name, in characters.
 const MAX_NAME: usize = 255;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -59,7 +59,7 @@ async fn upload(
     let id = FileId::random().map_err(|error| ApiError::internal(error.to_string()))?;
     let result = receive(&state, &caller.tenant, id, &mut form).await;
     if result.is_err() {
-        // Nobody knows the id; what is left is found by no one.
+        // No client knows the id, so leftover bytes do no harm.
         let _ = state.runtime.remove_file(&caller.tenant, &id.to_string()).await;
     }
     result.map(Json)
@@ -126,7 +126,7 @@ async fn store(
     Ok(Uploaded { name, mime_type, size: stored.size })
 }
 
-/// The last component of a file's name; empty when there is none.
+/// The last component of a file's name. It is empty if there is none.
 fn file_name(text: &str) -> Result<String, ApiError> {
     let name = text.rsplit(['/', '\\']).next().unwrap_or_default();
     if name.chars().count() > MAX_NAME || name.chars().any(char::is_control) || matches!(name, "." | "..") {
@@ -138,7 +138,7 @@ fn file_name(text: &str) -> Result<String, ApiError> {
     Ok(name.to_owned())
 }
 
-/// Whether this is a type and a subtype, so that a header can have it.
+/// Whether this is a media type with a subtype that can be sent in a header.
 fn is_mime_type(text: &str) -> bool {
     let is_token = |token: &str| {
         !token.is_empty()
@@ -150,7 +150,7 @@ fn is_mime_type(text: &str) -> bool {
         && essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
 }
 
-/// The extension of files of this kind, for those without a name.
+/// The file extension for this media type, for files without a name.
 fn extension(mime_type: &str) -> &'static str {
     match mime_type {
         "text/plain" => ".txt",
@@ -166,7 +166,7 @@ fn extension(mime_type: &str) -> &'static str {
     }
 }
 
-/// How long a file is kept: an hour to ninety days.
+/// Parses how long a file is kept: an hour to ninety days.
 fn read_lifetime(text: &str) -> Result<Duration, ApiError> {
     let seconds = text.parse().ok().filter(|seconds| (3_600..=7_776_000).contains(seconds));
     seconds.map(Duration::from_secs).ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! The MCP server: `/mcp`.
 //!
-//! What it offers and how it answers is in `conjure-mcp`. Here is who may ask, and which client it is.
+//! The crate `conjure-mcp` implements the server. This file authenticates requests and finds their client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::mcp::new_client;
 use crate::routes::route::Route;
 use crate::state::ServerState;
 
-/// How often a stream looks whether its key is still good.
+/// The interval at which a stream checks whether its key is still valid.
 const KEY_CHECK: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post(Scope::Run, "/mcp", answer),
-        // Streams and ends of sessions, in the era of the protocol that has them.
+        // The routes for streams and for ending sessions exist only in the earlier era of the protocol.
         Route::get("/mcp", answer).needs(Scope::Run),
         Route::delete(Scope::Run, "/mcp", answer),
     ]
@@ -40,7 +40,7 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let session = session_of(&parts.headers)?;
     let request = begin_request(&state, &caller, session.as_deref()).await?;
-    // Nobody below needs the key.
+    // The MCP service does not need the key.
     parts.headers.remove(header::AUTHORIZATION);
     parts.headers.remove("x-api-key");
     let method = parts.method.clone();
@@ -55,7 +55,7 @@ async fn answer(
     Ok(request.hold(answer, end_of_stream(state, caller, method)))
 }
 
-/// Begins the request of a client, which is made if the request is of no session.
+/// Begins a client's request. A request without a session creates its client if necessary.
 async fn begin_request(
     state: &ServerState,
     caller: &Caller,
@@ -68,13 +68,13 @@ async fn begin_request(
     if session.is_none() {
         state.mcp.insert(caller, new_client(&state.runtime, &state.settings.get(), &caller.tenant).await?);
     }
-    // Clients begin another session when one is not found.
+    // Clients begin a new session after a 404.
     begin().ok_or_else(|| {
         ApiError::not_found("the session of the header `Mcp-Session-Id` has ended, or is not of this key; send `initialize` without it")
     })
 }
 
-/// Makes the client of a session that has just begun. A session without a client has ended.
+/// Creates the client of a new session. If that fails, the session is ended.
 async fn begin_session(state: &ServerState, caller: &Caller, session: &str) -> Result<(), ApiError> {
     match new_client(&state.runtime, &state.settings.get(), &caller.tenant).await {
         Ok(new) => state.mcp.insert_session(caller, session, new).await,
@@ -91,7 +91,7 @@ fn session_of(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     Ok(Some(text.to_owned()))
 }
 
-/// Done when the key is not good any more. A stream that belongs to no call ends with the server, too.
+/// Completes when the key is no longer valid. A stream that belongs to no call (`GET`) also ends when the server closes.
 async fn end_of_stream(state: Arc<ServerState>, caller: Caller, method: Method) {
     loop {
         tokio::select! {

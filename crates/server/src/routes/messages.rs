@@ -1,7 +1,7 @@
 //! Routes of the Messages API: `/v1/messages`.
 //!
-//! A service that speaks this API is sent the request as it is, with the server's key and its own name of the model; its answer is passed
-//! back as it is. For any other model the request is translated.
+//! If the model's service speaks this API, the request is forwarded unchanged except for the server's key and the service's name of the
+//! model. The response is returned unchanged. For any other model, request and response are converted.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::state::ServerState;
 
 type Shared = State<Arc<ServerState>>;
 
-/// The headers of a service's answer that clients go by.
+/// The response headers of the service that clients use.
 const PASSED_HEADERS: [&str; 3] = ["content-type", "retry-after", "x-should-retry"];
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -90,7 +90,7 @@ fn answering(state: &ServerState, caller: &Caller, body: &[u8]) -> Result<String
     AgentParts::new(state, &caller.tenant).model_names().answering(&model)
 }
 
-/// Passes the request on to a service of the Messages API. `None` for any other model.
+/// Forwards the request to a service of the Messages API. `None` for any other model.
 async fn pass_on(
     state: &ServerState,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Probes: whether the server lives, and whether it takes work.
+//! Probes: whether the server runs, and whether it accepts requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::http::ApiError;
 use crate::routes::route::Route;
 use crate::state::ServerState;
 
-/// When to ask again.
+/// The time before a retry.
 const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The process answers.
+/// Succeeds if the process answers.
 async fn healthz() -> Json<Value> {
     Json(json!({"status": "ok"}))
 }
@@ -37,7 +37,7 @@ async fn metrics(State(state): State<Arc<ServerState>>) -> Result<impl IntoRespo
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render()))
 }
 
-/// The server takes work: it is not about to stop.
+/// Succeeds unless the server is stopping.
 async fn readyz(State(state): State<Arc<ServerState>>) -> Result<Json<Value>, ApiError> {
     if state.closing.is_cancelled() {
         return Err(ApiError::overloaded("the server stops", RETRY));

@@ -15,10 +15,10 @@ use crate::http::ApiError;
 use crate::idempotency::{answer_once, refuse_key};
 use crate::state::ServerState;
 
-/// What a route does with the header `Idempotency-Key`.
+/// How a route handles the header `Idempotency-Key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idempotency {
-    /// Nothing: it creates nothing, or may be repeated by nature.
+    /// It ignores the header, because it creates nothing or is idempotent anyway.
     Ignored,
     /// A repeated request gets the answer of the first one.
     Honoured,
@@ -30,7 +30,7 @@ pub(crate) enum Idempotency {
 pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
-    /// What the key needs; `None`: no key.
+    /// The scope that the key needs; `None`: no key.
     pub(crate) scope: Option<Scope>,
     pub(crate) idempotency: Idempotency,
     handler: MethodRouter<Arc<ServerState>>,
@@ -73,27 +73,27 @@ impl Route {
         Self { method, path, scope: Some(scope), idempotency: Idempotency::Ignored, handler }
     }
 
-    /// The same route, whose repeated requests with an `Idempotency-Key` get the answer of the first one.
+    /// Honours the header `Idempotency-Key`: a repeated request gets the answer of the first one.
     pub(crate) fn idempotent(self) -> Self {
         Self { idempotency: Idempotency::Honoured, ..self }
     }
 
-    /// The same route, which refuses the header `Idempotency-Key`.
+    /// Refuses the header `Idempotency-Key`.
     pub(crate) fn without_idempotency_key(self) -> Self {
         Self { idempotency: Idempotency::Refused, ..self }
     }
 
-    /// The same route for keys with this scope.
+    /// Requires a key with this scope.
     pub(crate) fn needs(self, scope: Scope) -> Self {
         Self { scope: Some(scope), ..self }
     }
 
-    /// The same route without a key.
+    /// Requires no key.
     pub(crate) fn open(self) -> Self {
         Self { scope: None, ..self }
     }
 
-    /// The same route with a change of its handler, such as another limit of the body.
+    /// Changes the handler, for example its limit of the body.
     pub(crate) fn map(
         self,
         change: impl FnOnce(MethodRouter<Arc<ServerState>>) -> MethodRouter<Arc<ServerState>>,
@@ -113,7 +113,7 @@ impl Route {
             }
             Idempotency::Refused => self.handler.route_layer(from_fn(refuse_key)),
         };
-        // The last layer is the first that a request passes.
+        // The layer that is added last is the first one that a request passes.
         let handler = match self.scope {
             None => handler,
             Some(scope) => handler.route_layer(from_fn(move |request, next| check(scope, request, next))),

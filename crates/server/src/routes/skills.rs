@@ -20,10 +20,10 @@ use crate::state::ServerState;
 
 type Shared = State<Arc<ServerState>>;
 
-/// The most bytes of a skill's files together, as at the vendor.
+/// The maximum total size of a skill's files in bytes, as in the vendor's API.
 const MAX_BYTES: usize = 30_000_000;
 
-/// What a form has beside its files.
+/// The allowance for the other parts of a form, in bytes.
 const FORM_OVERHEAD: usize = 4 << 20;
 
 const MAX_FILES: usize = 10_000;
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What a form has.
+/// The fields of an upload form.
 struct SkillForm {
     files: Vec<UploadedFile>,
     display_name: Option<String>,
@@ -132,7 +132,7 @@ async fn create_version(
     let version = store(&state, &caller.tenant, id, files).await?;
     let added = skills.add_version(&version).await;
     if added.is_err() {
-        // Nobody knows the version; what is left is found by no one.
+        // No client knows the version, so leftover bytes do no harm.
         let _ = state.runtime.remove_file(&caller.tenant, &version.id.to_string()).await;
     }
     added.map(Json)

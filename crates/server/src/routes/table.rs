@@ -19,15 +19,15 @@ use crate::routes::skills;
 use crate::routes::vault::credentials;
 use crate::routes::vault::vaults;
 
-/// What a test or a page reads of a route.
+/// A route, for tests and documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteInfo {
     /// The method.
     pub method: Method,
-    /// The path, with `{name}` for its parts.
+    /// The path, with `{name}` for its parameters.
     pub path: &'static str,
-    /// What a key needs; `None`: no key is needed.
+    /// The scope that the key needs; `None`: no key.
     pub scope: Option<Scope>,
 }
 

@@ -1,6 +1,11 @@
-//! Creates a session: agent and environment are looked up, the runtime opens it, its first messages are sent, and its row is written last.
+//! Creates a session:
 //!
-//! A crash before the row leaves a session that no client knows of; the next start deletes it (`sweep`).
+//! 1. The agent and the environment are looked up.
+//! 2. The runtime opens the session.
+//! 3. The first messages are sent.
+//! 4. The row is written.
+//!
+//! A crash before the last step leaves a session that no client knows. The next start deletes it (`sweep`).
 
 use conjure_api::{
     AgentOverrides, Environment, EnvironmentConfig, Patch, SessionAgent, SessionCreate, VaultId, check_mcp,
@@ -20,13 +25,13 @@ use crate::http::ApiError;
 use crate::objects::{AgentParts, Agents, Environments, Vaults, python_packages};
 use crate::state::ServerState;
 
-/// The metadata of the runtime's session that says that the server made it.
+/// The metadata that marks a runtime session as created by the server.
 pub(crate) const SERVER_NOTE: (&str, &str) = ("conjure.serve", "session");
 
 /// Creates a session.
 ///
 /// # Errors
-/// 400 and 404 for what it names and is not there.
+/// 400 and 404 if an object that the request names does not exist or cannot be used.
 pub(crate) async fn create(
     state: &ServerState,
     caller: &Caller,
@@ -62,7 +67,7 @@ pub(crate) async fn create(
     for (place, resource) in resources.iter().enumerate() {
         let put = put_resource(state, tenant, session.id(), resource, &format!("resources.{place}")).await;
         if let Err(error) = put {
-            // Nobody knows the session. What a crash leaves of it is deleted by the next start.
+            // No client knows the session. If the deletion fails, the next start deletes it.
             let _ = state.runtime.delete(tenant, session.id()).await;
             return Err(error);
         }
@@ -100,7 +105,7 @@ fn check_environment(environment: &Environment) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The vaults of a new session, each once.
+/// The vaults of a new session, without duplicates. Fails if one is archived.
 async fn vaults_in_use(
     state: &ServerState,
     tenant: &TenantId,
@@ -117,7 +122,7 @@ async fn vaults_in_use(
     Ok(found)
 }
 
-/// The agent with what the session has instead.
+/// The agent with the overrides of the session.
 async fn overridden(
     state: &ServerState,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! What a client sends to a session, one event after the other.
+//! Sends a client's events to a session, one after the other.
 
 use conjure_actors::session::{Session, TurnHandle, Update};
 use conjure_api::{ClientEvent, Confirmation, ContentBlock, Event, EventKind, Time, ToolOutcome};
@@ -9,16 +9,16 @@ use conjure_runtime::{EventOrder, EventQuery, Runtime};
 use crate::events::{api_events, input_answers, message_blocks, result_contents};
 use crate::http::ApiError;
 
-/// What the model is told of a denial without words.
+/// What the model reads if the client denies a call without a reason.
 const DENIED: &str = "The user denied this call.";
 
-/// How many of the last events are looked at for the one that was just recorded.
+/// How many events each query reads in the search for an event that was just recorded.
 const LAST_EVENTS: usize = 64;
 
-/// Sends these events in their order, and returns them as they are recorded.
+/// Sends these events in order, and returns them as recorded.
 ///
 /// # Errors
-/// Of the first that is refused; those before it are recorded.
+/// The error of the first event that is refused. The events before it are recorded.
 pub(crate) async fn send(
     runtime: &Runtime,
     session: &Session,
@@ -34,7 +34,7 @@ pub(crate) async fn send(
     Ok(sent)
 }
 
-/// What can be refused before anything is recorded.
+/// Checks everything that can be refused before an event is recorded.
 fn check(place: &str, event: &ClientEvent) -> Result<(), ApiError> {
     match event {
         ClientEvent::Message { content } => message_blocks(place, content.clone()).map(drop),
@@ -65,7 +65,7 @@ async fn send_one(
         ClientEvent::Message { content } => {
             let turn = send_message(session, place, content).await?;
             let seq = turn.accepted().seq();
-            // The event is usually still in the memory of the session; otherwise this reads the journal.
+            // The event is usually still in the session's memory. Otherwise this reads the journal.
             let mut recorded = turn.into_subscription();
             loop {
                 if recorded.next_seq() > seq + 1 {
@@ -85,7 +85,7 @@ async fn send_one(
             });
             match interrupt.await? {
                 Some(event) => found(Some(event)),
-                // No turn was under way: nothing happened, and nothing is recorded.
+                // No turn was running, so nothing was recorded.
                 None => Ok(Event {
                     id: format!("sevt_{}_i{before}", digits(session)),
                     processed_at: Some(Time(SystemClock.timestamp())),
@@ -125,7 +125,7 @@ async fn send_one(
 /// Sends a message. Returns its turn.
 ///
 /// # Errors
-/// 400 for content that no model can be sent; otherwise the session's.
+/// 400 for content that cannot be sent to any model. Otherwise the error of the session.
 pub(crate) async fn send_message(
     session: &Session,
     place: &str,
@@ -151,7 +151,7 @@ fn provides(event: &SessionEvent, call: &EventId) -> bool {
     }
 }
 
-/// The last event like this, from the end of the record back.
+/// The last event that matches, searched backwards from the end of the log.
 async fn last(
     runtime: &Runtime,
     session: &Session,

@@ -1,4 +1,4 @@
-//! Sessions of the API: the server's row of each, what the runtime is given for it, and how it is shown.
+//! Sessions of the API: their rows, their specifications for the runtime, and their representation for clients.
 
 mod create;
 mod interaction;

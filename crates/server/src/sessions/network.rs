@@ -1,4 +1,4 @@
-//! What a session reaches of the network: the `networking` of its environment. The runtime narrows it to what the operator permits.
+//! The network of a session, from the `networking` of its environment. The runtime limits it further to the operator's policy.
 
 use std::num::NonZeroU16;
 
@@ -10,10 +10,10 @@ use conjure_sandbox::NetworkPolicy;
 
 use crate::http::ApiError;
 
-/// The network of a session of this agent in this environment.
+/// The network of a session with this agent in this environment.
 ///
 /// # Errors
-/// 400 if the environment does not let the session reach a server of its agent.
+/// 400 if the environment does not permit an MCP server of the agent.
 pub(crate) fn session_network(
     environment: &Environment,
     agent: &SessionAgent,
@@ -48,7 +48,7 @@ pub(crate) fn session_network(
     Ok(network)
 }
 
-/// What a session cannot be opened for, with the field of the request that asked for it.
+/// Converts an error of opening a session. It names the field of the request that caused the error.
 pub(crate) fn open_error(error: RuntimeError, environment: &Environment) -> ApiError {
     match error {
         RuntimeError::Network { reason } => ApiError::invalid(format!(
@@ -69,7 +69,7 @@ fn allowed_hosts(limited: &LimitedNetworking) -> Vec<String> {
     limited.allowed_hosts.iter().cloned().chain(registries.map(|&host| host.to_owned())).collect()
 }
 
-/// Where a server is; `None` if its address cannot be read without doubt.
+/// The host and port of a server; `None` if its URL is not clear.
 fn target(server: &McpServer) -> Option<Target> {
     let url: Uri = server.url.parse().ok()?;
     let port = match url.port_u16() {

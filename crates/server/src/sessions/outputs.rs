@@ -1,7 +1,7 @@
-//! Outputs: what a session's commands leave in its directory of outputs becomes files of the tenant, which belong to the session.
+//! Outputs: the files in a session's output directory become files of the tenant that belong to the session.
 //!
-//! They are looked for when somebody lists the files of the session. A row for each path says which file it was, and how the file looked then. A
-//! crash between the two rows leaves a file that is listed once more under another id, at most.
+//! They are collected when a client lists the files of the session. A row for each path records the file's id, size and time of
+//! modification. After a crash between the two rows, one file may be listed a second time under another id.
 
 use std::path::Path;
 
@@ -17,18 +17,18 @@ use crate::http::ApiError;
 use crate::objects::{Files, Rows, decode, encode, now};
 use crate::state::ServerState;
 
-/// The directory of outputs, in the workspace.
+/// The output directory, in the workspace.
 pub(crate) const OUTPUTS_DIR: &str = ".session/outputs";
 
-/// The largest file that is taken, as of an upload.
+/// The maximum size of a file in bytes, as for an upload.
 const MAX_FILE: u64 = 500 << 20;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const CHUNK: usize = 1 << 18;
 
 static OUTPUT: RecordKind = RecordKind::from_static("output");
 
-/// What is known of an output.
+/// The recorded state of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OutputState {
     file: FileId,
@@ -36,10 +36,10 @@ struct OutputState {
     modified_ms: u64,
 }
 
-/// Makes files of the outputs of a session that are new or have changed. A session that is not there has none.
+/// Stores the new and changed outputs of a session as files. A session that does not exist has none.
 ///
 /// # Errors
-/// When the outputs cannot be read or stored.
+/// If the outputs cannot be read or stored.
 pub(crate) async fn collect_outputs(
     state: &ServerState,
     tenant: &TenantId,
@@ -52,7 +52,7 @@ pub(crate) async fn collect_outputs(
         Err(RuntimeError::NotFound { .. } | RuntimeError::WorkspaceFile { .. }) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    // One at a time, so that two lists do not make two files of one output.
+    // Only one request collects at a time; two would store the same output twice.
     let _one = state.collecting_outputs.lock().await;
     for output in found.into_iter().filter(|output| output.size <= MAX_FILE) {
         collect(state, tenant, session, &output).await?;
@@ -86,14 +86,14 @@ async fn collect(
         }
     }
     if let Some(before) = known {
-        // The file has changed; the one before has no name any more.
+        // The output has changed, so the former file is no longer referenced.
         let _ = Files::new(&*state.records, tenant).delete(before.file).await;
         state.runtime.remove_file(tenant, &before.file.to_string()).await?;
     }
     Ok(())
 }
 
-/// Stores an output as a file; `None` if it is gone by now.
+/// Stores an output as a file. `None` if the output no longer exists.
 async fn store(
     state: &ServerState,
     tenant: &TenantId,
@@ -127,7 +127,7 @@ async fn store(
     Files::new(&*state.records, tenant).insert(&file).await.map(Some)
 }
 
-/// The name of a file, without characters that a header or a terminal must not have.
+/// The name of a file, with control characters replaced, so that it is safe in a header and a terminal.
 fn shown_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let name: String = name.chars().map(|c| if c.is_control() { '_' } else { c }).take(255).collect();

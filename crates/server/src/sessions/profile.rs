@@ -1,4 +1,4 @@
-//! What the runtime is given for a session: its instructions, its model, its tools.
+//! The parts of a session's specification: its instructions, its model and its tools.
 
 use conjure_api::{
     Budget, BuiltinTool, McpToolset, PermissionPolicy as Policy, SessionAgent, Speed, Tool, Toolset,
@@ -12,12 +12,10 @@ use serde_json::Value;
 
 use crate::http::ApiError;
 
-/// The specification of a session that runs this agent.
-///
-/// `note` follows the agent's own instructions.
+/// The specification of a session with this agent. `note` is appended to the agent's instructions.
 ///
 /// # Errors
-/// 400 for what this server does not have.
+/// 400 for a feature that this server does not support.
 pub(crate) fn session_spec(
     tenant: &TenantId,
     agent: &SessionAgent,
@@ -46,15 +44,15 @@ pub(crate) fn session_spec(
     Ok(client_tools.into_iter().fold(spec, SessionSpec::client_tool))
 }
 
-/// What a session may cost, in millionths of a dollar.
+/// The cost limit of a session, in millionths of a dollar.
 pub(crate) const fn cost_micros(budget: Budget) -> u64 {
     budget.max_list_cost.cents.saturating_mul(10_000)
 }
 
-/// The tools that the client provides the results of.
+/// The custom tools, whose results the client provides.
 ///
 /// # Errors
-/// 400 if a schema is no JSON value.
+/// 400 if a schema is not valid JSON.
 pub(crate) fn client_tools(tools: &[Tool]) -> Result<Vec<ToolDefinition>, ApiError> {
     let custom = tools.iter().filter_map(|tool| match tool {
         Tool::Custom(tool) => Some(client_tool(tool)),
@@ -69,7 +67,7 @@ fn client_tool(tool: &conjure_api::CustomTool) -> Result<ToolDefinition, ApiErro
     Ok(ToolDefinition { name: tool.name.clone(), description: tool.description.clone(), input_schema })
 }
 
-/// The server of a toolset, with the rules for its tools.
+/// The MCP server of a toolset, with the rules for its tools.
 fn remote_server(agent: &SessionAgent, tools: &McpToolset) -> Option<RemoteToolServer> {
     let server = agent.mcp_servers.iter().find(|server| server.name == tools.mcp_server_name)?;
     let rule = |enabled, policy| ToolRule { enabled, permission: permission(policy) };

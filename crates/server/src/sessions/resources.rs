@@ -1,4 +1,4 @@
-//! Resources: files that a session's sandbox has, copied into the session's workspace before its first command.
+//! Resources: files that are copied into the session's workspace before its first command.
 
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,20 @@ use crate::http::ApiError;
 use crate::objects::{Files, now};
 use crate::state::ServerState;
 
-/// Where commands find uploads and leave outputs, as the API has it.
+/// The API's directories for uploads and outputs, as commands see them.
 const UPLOADS: &str = "/mnt/session/uploads";
 const OUTPUTS: &str = "/mnt/session/outputs";
 
-/// The directory of uploads, in the workspace.
+/// The upload directory, in the workspace.
 const UPLOADS_DIR: &str = ".session/uploads";
 
-/// The workspace, as commands in a jail or container have it.
+/// The workspace, as commands in a jail or container see it.
 const WORKSPACE: &str = "/workspace";
 
-/// The resources that a client asks for, with ids. Their files must be there.
+/// Creates the resources of a request, with ids. Their files must exist.
 ///
 /// # Errors
-/// 404 for a file that is not there, 400 for a place that cannot be used, or twice.
+/// 404 if a file does not exist. 400 for a mount path that is not valid or is used twice.
 pub(crate) async fn new_resources(
     state: &ServerState,
     tenant: &TenantId,
@@ -44,7 +44,7 @@ pub(crate) async fn new_resources(
     Ok(resources)
 }
 
-/// The resource that a client asks for. `field` is what errors are about.
+/// Creates one resource of a request. `field` is the prefix of error messages.
 ///
 /// # Errors
 /// As [`new_resources`].
@@ -63,10 +63,10 @@ pub(crate) async fn new_resource(
     Ok(Resource { id, created_at, file_id, mount_path, updated_at: created_at })
 }
 
-/// Puts the file of a resource into the session's workspace.
+/// Copies the file of a resource into the session's workspace.
 ///
 /// # Errors
-/// 400 if its place is taken.
+/// 400 if the path is taken or not valid.
 pub(crate) async fn put_resource(
     state: &ServerState,
     tenant: &TenantId,
@@ -84,7 +84,7 @@ pub(crate) async fn put_resource(
     }
 }
 
-/// Takes the file of a resource out of the session's workspace.
+/// Removes the file of a resource from the session's workspace.
 pub(crate) async fn remove_resource(
     state: &ServerState,
     tenant: &TenantId,
@@ -96,7 +96,7 @@ pub(crate) async fn remove_resource(
     Ok(())
 }
 
-/// The place of a mount path in the workspace.
+/// Converts a mount path to a path in the workspace.
 fn workspace_place(mount_path: &str, field: &str) -> Result<PathBuf, ApiError> {
     let within = |dir: &str| mount_path.strip_prefix(dir)?.strip_prefix('/').filter(|rest| !rest.is_empty());
     if let Some(rest) = within(UPLOADS) {
@@ -111,14 +111,14 @@ fn workspace_place(mount_path: &str, field: &str) -> Result<PathBuf, ApiError> {
     )))
 }
 
-/// The session with the directories of uploads and outputs.
+/// Adds the directories of uploads and outputs to a session.
 pub(crate) fn with_directories(spec: SessionSpec) -> SessionSpec {
     spec.workspace_mount(UPLOADS_DIR, UPLOADS).workspace_mount(OUTPUTS_DIR, OUTPUTS)
 }
 
-/// What the model is told about files: where they are in its sandbox, and where it leaves those for the user.
+/// Instructions for the model: where the files are in its sandbox, and where it should leave files for the user.
 pub(crate) fn files_note(state: &ServerState, resources: &[Resource]) -> String {
-    // A sandbox without a file system of its own has the workspace alone.
+    // A sandbox without its own file system has only the workspace.
     let has_mounts = state.runtime.default_sandbox() == "jail";
     let (outputs, uploads, workspace) =
         if has_mounts { (OUTPUTS, UPLOADS, WORKSPACE) } else { (OUTPUTS_DIR, UPLOADS_DIR, ".") };

@@ -1,7 +1,7 @@
-//! What the server stores of a session: what the client gave, and the agent as it was then.
+//! The row of a session: the client's settings, and the agent at the time of the creation.
 //!
-//! The runtime's journal has everything else. A session exists for clients while its row does: the row is written when the session is
-//! complete, and goes before the session does. So no crash leaves half a session that anybody sees.
+//! Everything else is in the runtime's journal. A session exists for clients as long as its row does. The row is written after the session
+//! is complete, and deleted before the session. So clients never see half a session after a crash.
 
 use conjure_api::{Budget, EnvironmentId, Metadata, Resource, SessionAgent, Time, VaultId};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The body of a session's row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SessionRow {
-    /// The agent as the session runs it: one version, with what the session overrides.
+    /// The session's version of the agent, with the session's overrides.
     pub(crate) agent: SessionAgent,
     pub(crate) environment_id: EnvironmentId,
     pub(crate) title: Option<String>,
@@ -17,7 +17,7 @@ pub(crate) struct SessionRow {
     pub(crate) resources: Vec<Resource>,
     pub(crate) budget: Option<Budget>,
     pub(crate) archived_at: Option<Time>,
-    /// The vaults with its credentials. Rows of older versions have none.
+    /// The vaults with the session's credentials. Rows of older versions have none.
     #[serde(default)]
     pub(crate) vault_ids: Vec<VaultId>,
 }

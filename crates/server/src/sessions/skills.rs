@@ -1,6 +1,6 @@
-//! The skills of a session: uploaded ones from their packages, the vendor's from the configured folders.
+//! The skills of a session: uploaded skills from their packages, and the vendor's skills from the configured directories.
 //!
-//! The runtime pins what is loaded here, so a session keeps its skills whatever becomes of them later.
+//! The runtime pins the loaded skills, so a session keeps them even if they are changed or deleted later.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::state::ServerState;
 /// Loads the skills of an agent.
 ///
 /// # Errors
-/// 400 for a skill that is gone or cannot be loaded, and for two of one name.
+/// 400 for a skill that no longer exists or cannot be loaded, and for two skills with the same name.
 pub(super) async fn load_skills(
     state: &ServerState,
     tenant: &TenantId,

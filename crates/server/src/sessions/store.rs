@@ -17,7 +17,7 @@ const AGENT: IndexName = IndexName::from_static("agent");
 /// The agent's version.
 const AGENT_VERSION: IndexName = IndexName::from_static("agent-version");
 
-/// A session's row with its record.
+/// A session's row, with its record.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredSession {
     pub(crate) id: SessionId,
@@ -41,17 +41,17 @@ impl<'r> SessionStore<'r> {
         Ok(StoredSession { id, record: self.rows.records.insert(record).await?, row })
     }
 
-    /// The session of this id.
+    /// The session with this id.
     ///
     /// # Errors
-    /// 404 if the tenant has none.
+    /// 404 if the tenant has no such session.
     pub(crate) async fn get(&self, id: &str) -> Result<StoredSession, ApiError> {
         let parsed: SessionId = id.parse().map_err(|_| missing(id))?;
         let record = self.rows.get(parsed).await?.ok_or_else(|| missing(id))?;
         read(record)
     }
 
-    /// Changes a row. `change` runs again when others write the row meanwhile.
+    /// Changes a row. `change` runs again after a conflicting write.
     pub(crate) async fn update(
         &self,
         id: SessionId,
@@ -77,7 +77,7 @@ impl<'r> SessionStore<'r> {
         Ok(())
     }
 
-    /// Whether there is a session of this id.
+    /// Whether a session with this id exists.
     pub(crate) async fn contains(&self, id: SessionId) -> Result<bool, ApiError> {
         Ok(self.rows.get(id).await?.is_some())
     }
@@ -156,7 +156,7 @@ impl PageStart {
     }
 }
 
-/// Which list a cursor belongs to: its order and its filters.
+/// The list that a cursor belongs to: its order and its filters.
 fn list_name(query: &SessionListQuery) -> String {
     let SessionListQuery { agent_id, agent_version, created_at, include_archived, order, statuses, .. } =
         query;
@@ -174,7 +174,7 @@ const fn reversed(order: Order) -> Order {
     }
 }
 
-/// The session that a record is the row of.
+/// Decodes the session's row in a record.
 fn read(record: Record) -> Result<StoredSession, ApiError> {
     let id = record.key.id().parse().map_err(|_| missing(record.key.id()))?;
     Ok(StoredSession { id, row: decode(&record)?, record })

@@ -1,6 +1,7 @@
-//! Deletes what a crash left of sessions: those that the server opened, and that have no row.
+//! Deletes the remains of sessions after a crash: runtime sessions that the server opened and that have no row.
 //!
-//! They were never acknowledged, or their deletion was interrupted. A young one is left alone: another server may be creating it.
+//! Either their creation was never acknowledged, or their deletion was interrupted. A young session is kept, because another server may be
+//! creating it.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use super::store::SessionStore;
 use crate::http::ApiError;
 use crate::state::ServerState;
 
-/// Longer than the creation of a session takes.
+/// The minimum age of a session that is deleted. Creating a session takes less time.
 const YOUNG: Duration = Duration::from_secs(600);
 
-/// Deletes those of these sessions that no client can know of.
+/// Deletes those of these sessions that no client can know.
 pub(crate) async fn sweep(state: &ServerState, tenant: &TenantId, sessions: Vec<SessionId>) {
     for id in sessions {
         if state.closing.is_cancelled() {

@@ -1,4 +1,4 @@
-//! A session as clients see it: its row, and how far the runtime is.
+//! A session for clients: its row, and its status in the runtime.
 
 use conjure_actors::session::SessionStatus as Running;
 use conjure_api::{CacheCreation, Money, Session, SessionStats, SessionStatus, SessionUsage, Time};
@@ -9,7 +9,7 @@ use conjure_runtime::{Runtime, RuntimeError, SessionBody, SessionSummary};
 use super::store::StoredSession;
 use crate::http::ApiError;
 
-/// The session as the API has it.
+/// The session in the API's form.
 pub(crate) async fn show(
     runtime: &Runtime,
     tenant: &TenantId,
@@ -17,7 +17,7 @@ pub(crate) async fn show(
 ) -> Result<Session, ApiError> {
     let summary = match runtime.summary(tenant, stored.id).await {
         Ok(summary) => Some(summary),
-        // It is being deleted.
+        // The session is being deleted.
         Err(RuntimeError::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
     };
@@ -60,7 +60,7 @@ fn progress(summary: Option<&SessionSummary>) -> (SessionStatus, SessionUsage) {
     let status = match contents.status {
         Running::Idle | Running::AwaitingApproval(_) => SessionStatus::Idle,
         Running::Running(_) => SessionStatus::Running,
-        // It goes on as soon as a process drives it.
+        // The turn continues as soon as a process resumes the session.
         Running::Interrupted(_) => SessionStatus::Rescheduling,
     };
     (status, usage(&contents.usage))

@@ -33,7 +33,7 @@ impl Store {
     /// Inserts these bytes.
     ///
     /// # Errors
-    /// `NoSpace` and `ReadOnly` when they cannot be written. Nothing is left of them then.
+    /// `NoSpace` and `ReadOnly` when they cannot be written. Then nothing of them remains.
     pub fn insert_bytes(&self, bytes: &[u8], mode: FileMode) -> Result<InsertResult, StoreError> {
         let (digest, size) = (Digest::of_bytes(bytes), bytes.len() as u64);
         let store = self.inner();
@@ -48,8 +48,8 @@ impl Store {
     /// Inserts the regular file at `path`. Symbolic links are followed. A pipe or a device is refused without waiting for it.
     ///
     /// # Errors
-    /// `NotPlain`; `LimitExceeded` when it has more than `limit` bytes; `Changed` when it changes meanwhile; `NoSpace` and
-    /// `ReadOnly` when it cannot be written.
+    /// `NotRegularFile`; `LimitExceeded` when it has more than `limit` bytes; `Changed` when it changes meanwhile;
+    /// `NoSpace` and `ReadOnly` when it cannot be written.
     pub fn insert_file(&self, path: &Path, mode: FileMode, limit: u64) -> Result<InsertResult, StoreError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(CWD, path, flags, Mode::empty())
@@ -76,7 +76,7 @@ impl Store {
     /// large file; returning false cancels the insertion.
     ///
     /// # Errors
-    /// As for [`Store::insert_file`], and `Cancelled`. Nothing is left of the file then.
+    /// As for [`Store::insert_file`], and `Cancelled`. Then nothing of the file remains.
     pub fn insert_file_handle_cancellable(
         &self,
         file: OwnedFd,
@@ -120,7 +120,7 @@ impl Store {
         if size > limit {
             return Err(StoreError::LimitExceeded { path, what: "bytes", limit });
         }
-        // In the same store a frozen link will do. A content that is only executable there is copied.
+        // In the same store a frozen link suffices. A content that is only executable in the other store is copied.
         let is_frozen =
             || other.root() == self.root() && matches!(store.find_frozen_link(digest), Ok(Some(_)));
         if store.contains_and_mark(&gc_guard, digest, mode)? || is_frozen() {
@@ -133,7 +133,7 @@ impl Store {
         })?;
         match rustix::fs::linkat(from, name.as_str(), to, name.as_str(), AtFlags::empty()) {
             Ok(()) => {
-                // The link has the access time of the other store's file.
+                // The new link has the access time of the other store's file, so it is marked as used here.
                 store.contains_and_mark(&gc_guard, digest, mode)?;
                 inserted(true)
             }
@@ -141,7 +141,8 @@ impl Store {
                 store.contains_and_mark(&gc_guard, digest, mode)?;
                 inserted(false)
             }
-            // Another file system, or a content that is only executable there. The copy reports any other error.
+            // Another file system, or a content that is only executable in the other store. The copy reports any
+            // other error.
             Err(_) => {
                 let file = content.into_file().into();
                 let copied =
@@ -171,7 +172,7 @@ impl Store {
         gc_guard: &GcGuard,
         should_continue: ContinueCheck<'_>,
     ) -> Result<(Digest, Option<StagedFile>), StoreError> {
-        // Most contents exist already. Then nothing is written.
+        // Most contents exist already. For these, nothing is written.
         if source.size() <= MAX_BUFFERED_BYTES {
             let bytes = source.read_small()?;
             let digest = Digest::of_bytes(&bytes);
@@ -184,7 +185,8 @@ impl Store {
         }
         let mut staged = StagedFile::new(self.inner(), mode)?;
         let digest = if rustix::fs::ioctl_ficlone(staged.file().as_fd(), source.file()).is_ok() {
-            // The copy shares the file's blocks. It is the copy that is digested, which nobody else can change.
+            // The copy shares the file's blocks. The copy is digested, not the file, because no other process can
+            // change the copy.
             let (path, file) = (staged.path(), staged.file());
             let failed = |error| StoreError::from_io(error, "read", &path);
             file.seek(SeekFrom::Start(0)).map_err(failed)?;
@@ -210,7 +212,7 @@ impl Store {
     }
 }
 
-/// Writer of a content that arrives in chunks. Dropped before [`ContentWriter::finish`], it leaves nothing.
+/// Writer of a content that arrives in chunks. If it is dropped before [`ContentWriter::finish`], nothing remains.
 ///
 /// ```
 /// use std::io::Write as _;
@@ -226,7 +228,7 @@ impl Store {
 /// ```
 pub struct ContentWriter {
     staged: StagedFile,
-    /// `None` once a chunk could not be written. The chunks after it would make another content.
+    /// `None` after a chunk could not be written. Without that chunk, the later ones would form another content.
     hasher: Option<DigestHasher>,
     size: u64,
     limit: u64,
@@ -236,7 +238,7 @@ impl ContentWriter {
     /// Writes the next chunk.
     ///
     /// # Errors
-    /// `LimitExceeded` beyond the limit, `NoSpace` when the disk is full. The whole insertion has failed then.
+    /// `LimitExceeded` beyond the limit, `NoSpace` when the disk is full. Then the whole insertion has failed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.staged.path();
         let mut hasher = self.hasher.take().ok_or_else(|| broken_writer(&path))?;

@@ -1,8 +1,8 @@
 //! Insertion of a whole directory.
 //!
-//! The traversal opens each directory relative to the handle of its parent, so a directory that is exchanged meanwhile leads
-//! nowhere else. The kernel resolves symbolic links beneath the root's handle. A link that stays beneath it is replaced by its
-//! target.
+//! The traversal opens each directory relative to the handle of its parent. So it stays in the tree, even if a
+//! directory is replaced meanwhile. The kernel resolves symbolic links beneath the root's handle. A link that stays
+//! beneath it is replaced by its target.
 //!
 //! State: staged files of contents that are not in the store yet, at most [`MAX_PENDING`]. Dropping the inserter removes them.
 
@@ -26,10 +26,11 @@ use crate::tree::{SkipReason, SkippedEntry, Tree, TreeFile, TreeOptions};
 /// The maximum number of new contents that are synced to disk together.
 const MAX_PENDING: usize = 64;
 
-/// With fewer new contents, each is synced by itself: syncing the whole file system also waits for the writes of others.
+/// With fewer new contents than this, each is synced by itself. Syncing the whole file system also waits for the
+/// writes of other programs.
 const MIN_JOINT_SYNC: usize = 8;
 
-/// The maximum depth, whatever the options allow: each level holds a descriptor open.
+/// The maximum depth, whatever the options allow: each level needs an open descriptor.
 const MAX_DEPTH: u32 = 128;
 
 const OPEN_DIR: OFlags =

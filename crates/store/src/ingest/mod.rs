@@ -1,4 +1,4 @@
-//! How contents get into the store: read, digested, staged, then renamed.
+//! Insertion of contents into the store: they are read, digested, staged, and then renamed.
 
 pub(crate) mod insert;
 pub(crate) mod insert_tree;

@@ -1,4 +1,4 @@
-//! Reading of files that are to be inserted and that somebody may change meanwhile.
+//! Reads files that are to be inserted and that another process may change meanwhile.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
@@ -104,7 +104,7 @@ impl SourceFile {
             if bytes.is_empty() {
                 break;
             }
-            // A file that grows all the time would never end.
+            // Without this check, the copy of a file that keeps growing would never end.
             remaining = remaining.checked_sub(length as u64).ok_or_else(|| self.changed_error())?;
             hasher.update(bytes);
             to.write_all(bytes).map_err(|error| StoreError::from_io(error, "write", to_path))?;

@@ -15,7 +15,7 @@ use crate::file_mode::FileMode;
 use crate::store::{Durability, Inner};
 use crate::store_dirs::content_name;
 
-/// How often a file is created again when a sweep takes it for a leftover.
+/// How often a new file is created when a sweep mistakes the previous one for a leftover.
 const MAX_ATTEMPTS: u32 = 1000;
 
 pub(crate) struct StagedFile {
@@ -33,7 +33,8 @@ impl StagedFile {
             let mut staged =
                 staged.map_err(|error| StoreError::from_io(error, "write", &dirs.temp_path("")))?;
             let failed = |errno, name: &str| StoreError::from_errno(errno, "write", &dirs.temp_path(name));
-            // A sweep may have come in between: it holds the lock, or has removed the file. The lock lasts as long as the file is open.
+            // A sweep may run between creation and lock: then it holds the lock, or has removed the file. The lock
+            // lasts as long as the file is open.
             if rustix::fs::flock(staged.file(), FlockOperation::NonBlockingLockExclusive).is_err() {
                 continue;
             }
@@ -91,7 +92,8 @@ impl StagedFile {
         };
         match linked {
             Ok(()) => {}
-            // Another writer was faster. A garbage collection may remove its content before it is marked; then this file is linked.
+            // Another writer has inserted the content first. A garbage collection may remove that content before it
+            // is marked; then this file is linked.
             Err(Errno::EXIST) => {
                 let is_there = store.contains_and_mark(&store.lock_against_gc()?, digest, mode)?;
                 return if is_there { Ok(false) } else { self.commit(digest) };

@@ -1,6 +1,7 @@
-//! `--out DIR`: copies the files that a run produced to a folder of the user's. Nothing is written outside of it, and
-//! nothing in it is overwritten. Holes of a file stay holes, and the total size is limited: a tool can create a
-//! sparse file of any size.
+//! `--out DIR`: copies the files that a run produced to a directory of the user. Nothing outside of it is written, and nothing in it is
+//! overwritten.
+//!
+//! Holes of a file stay holes. The total size is limited, because a tool can create a sparse file of any size.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,13 +20,13 @@ use crate::cli::run::outputs::output_list;
 use crate::cli::run::outputs::output_report::human_size;
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// How many bytes of a hole count as one: a hole takes no space, but time.
+/// How many bytes of a hole count as one byte: a hole takes time to copy, but no space.
 const HOLE_DISCOUNT: u64 = 64;
 
-/// Zeros shorter than a block of the file system are written.
+/// The block size of file systems. A shorter run of zeros is written.
 const BLOCK: usize = 4096;
 
-/// What a hole is compared with.
+/// Zeros for comparison with the content.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// The target of copies, and their size limit.
@@ -36,13 +37,12 @@ pub(crate) struct OutputTarget {
     pub(crate) limit: u64,
 }
 
-/// Opens the folder, and creates it if it is missing. Tools run while it is open, and may replace it by something
-/// else. Blocks.
+/// Opens the directory, and creates it if it is missing. Tools may replace it while it is open. Blocks.
 pub(crate) fn open_folder(path: &Path, tools: &ToolDirs) -> Result<OpenDir, CliError> {
     destination::open_dir(path, tools).map_err(|error| CliError::usage(format!("`--out`: {error}")))
 }
 
-/// Copies the files that the session produced; of several files of one name, the newest.
+/// Copies the files that the session produced. Of several files with the same name, only the newest is copied.
 pub(crate) async fn copy_outputs(
     session: &Session,
     files: &[SessionFile],
@@ -75,7 +75,7 @@ pub(crate) async fn copy_outputs(
     }
 }
 
-/// Where a file is stored, for people.
+/// The name of the storage, for people.
 const fn storage_name(source: FileSource) -> &'static str {
     match source {
         FileSource::Hosted => "with the model's service",
@@ -119,7 +119,7 @@ async fn copy_file(
     written.map(|()| bytes)
 }
 
-/// How much may still be copied.
+/// How many bytes may still be copied.
 #[derive(Debug)]
 struct CopyBudget {
     limit: u64,
@@ -140,12 +140,12 @@ impl CopyBudget {
     }
 }
 
-/// Whether this can be left out as a hole.
+/// Whether these bytes can be left out as a hole.
 fn is_hole(piece: &[u8]) -> bool {
     piece.len() >= BLOCK && piece.chunks(ZEROS.len()).all(|part| ZEROS.starts_with(part))
 }
 
-/// Creates a file below the folder. Returns its parent folder, its name and the file. No link is followed.
+/// Creates a file below the directory. Returns its parent directory, its name and the file. Links are not followed.
 fn create_file(out: &OpenDir, relative: &Path) -> Result<(OwnedFd, PathBuf, File), String> {
     let mut parts = Vec::new();
     for part in relative.components() {

@@ -1,6 +1,6 @@
-//! The files that the turns of a session produced, as recorded, including those at the model's service.
+//! The recorded files of a session's turns, including those at the model's service.
 //!
-//! State: none; the record is read each time.
+//! State: none. The event log is read each time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use conjure::{SessionEvent, SessionEventKind};
 use crate::cli::cli_error::CliError;
 use crate::cli::command_runtime::CommandRuntime;
 
-/// All files of a session, in the order in which they were produced. The files of a running turn appear at its end.
+/// All files of a session, in the order in which they were produced. A turn's files appear when it ends.
 pub(crate) async fn list_outputs(
     host: &CommandRuntime,
     session: &conjure::Session,
@@ -21,7 +21,7 @@ pub(crate) async fn list_outputs(
     Ok(files)
 }
 
-/// Sorts files by the order of these events. A session lists them by id.
+/// Sorts files by the order of these events, since a session lists them by id.
 pub(crate) fn sort_by_events(files: &mut [SessionFile], events: &[SessionEvent]) {
     let places: HashMap<_, _> = files_in_events(events)
         .enumerate()

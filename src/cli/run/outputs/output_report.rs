@@ -10,10 +10,10 @@ use conjure::{Clock as _, SystemClock};
 
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// The most files that are printed.
+/// The maximum number of files that are printed.
 const MAX_LISTED: usize = 50;
 
-/// How long copying files out of a sandbox may take.
+/// The timeout for copying files out of a sandbox.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Copies outputs to the workspace on this machine, if the sandbox has its own.
@@ -62,7 +62,7 @@ pub(crate) fn print_produced(
     true
 }
 
-/// Lists the files at the model's service on standard error. `copies` is the folder that they are copied to.
+/// Lists the files at the model's service on standard error. `copies` is the directory for their copies.
 pub(crate) fn print_hosted(files: &[&SessionFile], copies: Option<&Path>, terminal: &Terminal) {
     if files.is_empty() {
         return;

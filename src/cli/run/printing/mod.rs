@@ -1,4 +1,4 @@
-//! What `conjure run` prints.
+//! The output of `conjure run`.
 
 pub(super) mod printer;
 pub(super) mod progress;

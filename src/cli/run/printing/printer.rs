@@ -1,6 +1,6 @@
-//! Prints the events of a turn on a thread of its own, since the follower of a session must not wait for a slow reader.
+//! Prints the events of a turn on a separate thread, so that the task that follows the session never waits for a slow reader.
 //!
-//! State: the queue. It is unbounded, but it holds the history, which is in memory anyway.
+//! State: the queue. It is unbounded, but it only holds the history, which is in memory anyway.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,21 +13,21 @@ use tokio::task::JoinHandle;
 
 use crate::cli::terminal::Terminal;
 
-/// Shows what happens in a turn.
+/// Shows the events of a turn.
 pub(crate) trait TurnDisplay: Send + 'static {
     /// Shows a recorded event.
     fn event(&mut self, event: &SessionEvent, terminal: &Terminal);
 
-    /// Shows a part of the response that is being received. It is recorded later.
+    /// Shows a part of the response that is being received. The part is recorded later.
     fn preview(&mut self, _preview: &ModelEvent, _terminal: &Terminal) {}
 
-    /// Shows how far a running call is.
+    /// Shows the progress of a running call.
     fn progress(&mut self, _progress: &ToolProgress, _terminal: &Terminal) {}
 
     /// Previews were lost.
     fn lagged(&mut self) {}
 
-    /// Prepares standard error for a line that somebody else prints.
+    /// Prepares standard error for a line that another component prints.
     fn begin_line(&mut self, _terminal: &Terminal) {}
 }
 
@@ -44,7 +44,7 @@ enum PrintItem {
     Event(Box<SessionEvent>),
     /// A part of the response.
     Preview(ModelEvent),
-    /// How far a running call is.
+    /// The progress of a running call.
     Progress(ToolProgress),
     /// Previews were lost.
     Lagged,
@@ -71,7 +71,7 @@ pub(crate) fn start_printer(
 }
 
 impl EventSender {
-    /// Prints a line on standard error after all earlier events. Does not wait for a reader.
+    /// Prints a line on standard error after all earlier events. Does not wait for the reader.
     pub(crate) fn note(&self, line: impl Into<String>) {
         self.send(PrintItem::Note(line.into()));
     }
@@ -93,7 +93,7 @@ impl EventSender {
         self.send(PrintItem::Preview(preview));
     }
 
-    /// Shows how far a running call is.
+    /// Shows the progress of a running call.
     pub(crate) fn send_progress(&self, progress: ToolProgress) {
         self.send(PrintItem::Progress(progress));
     }
@@ -105,14 +105,14 @@ impl EventSender {
 
     fn send(&self, item: PrintItem) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        // The printer ends only after the senders.
+        // The printer outlives its senders, so this does not fail.
         let _ = queue.send(item);
     }
 }
 
 impl PrinterThread {
-    /// Waits until everything is written: a reader may be slow, and a missing event would look like one that did not
-    /// happen. Returns the value of `over` if that comes first. All senders must be dropped.
+    /// Waits until everything is written. Otherwise a slow reader could miss an event and conclude that it did not happen. If `over`
+    /// completes first, returns its value. All senders must be dropped before.
     pub(crate) async fn finish<T>(self, over: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             _ = self.done => None,

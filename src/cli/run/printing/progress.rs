@@ -1,4 +1,4 @@
-//! The progress of a run: a line for each event, or the session's events.
+//! The progress of a run: a line for each event, or the events as JSON.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::cli::run::outputs::output_report::human_size;
 use crate::cli::run::printing::printer::TurnDisplay;
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// The most characters of one line.
+/// The maximum length of a line, in characters.
 const MAX_LINE_CHARS: usize = 160;
 
-/// The most characters of the reason why a server of tools is missing, which ends in what its program wrote.
+/// The maximum length of the reason why a tool server is missing, in characters. The reason ends with the server's own output.
 pub(crate) const MAX_REASON_CHARS: usize = 1_000;
 
 /// How progress is shown.
@@ -36,7 +36,7 @@ pub(crate) enum DisplayMode {
 pub(crate) struct ProgressDisplay {
     mode: DisplayMode,
     formatter: ProgressFormatter,
-    /// Cancelled when events are wanted and standard output is closed.
+    /// Cancelled when events are printed and standard output is closed.
     output_closed: CancellationToken,
 }
 
@@ -68,12 +68,11 @@ impl TurnDisplay for ProgressDisplay {
 #[derive(Debug, Default)]
 struct ProgressFormatter {
     start: Option<Timestamp>,
-    /// The running calls: the tool's name, and the time of the response.
+    /// The running calls: the name of the tool, and the time of the response.
     calls: HashMap<String, (String, Timestamp)>,
     /// What follows the current response.
     following: Option<AfterResponse>,
-    /// The texts of the response until it is known whether the turn continues: the last text is the result on
-    /// standard output.
+    /// The texts of the response, until it is known whether the turn continues. The last text is the result on standard output.
     texts: Vec<String>,
 }
 
@@ -189,7 +188,7 @@ fn texts(content: &[Block]) -> impl Iterator<Item = String> {
     })
 }
 
-/// A call in a few words: its command or its path.
+/// Describes a call briefly, by its command or its path.
 pub(crate) fn describe_call_shortly(call: &ToolCall) -> String {
     let input = call.input_value();
     let field = |name: &str| input.get(name).and_then(serde_json::Value::as_str);

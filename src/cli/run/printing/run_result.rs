@@ -13,9 +13,9 @@ use crate::cli::terminal::{Terminal, printable};
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct RunResult {
-    /// The text of the response, which may be partial.
+    /// The text of the response, which may be incomplete.
     text: String,
-    /// The exit status, or why there is no complete response.
+    /// The exit status, or the error if there is no complete response.
     result: Result<ExitStatus, CliError>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum AbortCause {
 }
 
 impl RunResult {
-    /// The result of a turn with this text after this number of model calls, interrupted for `cause`.
+    /// The result of a turn with this text after this number of model calls. `cause` is the reason if this command interrupted it.
     pub(crate) fn from_turn_end(
         end: &TurnEnd,
         text: String,
@@ -42,7 +42,7 @@ impl RunResult {
             TurnEnd::Stopped(TurnStop::Interrupted) => match cause {
                 Some(AbortCause::Signal(exit)) => return Self { text: String::new(), result: Ok(exit) },
                 Some(AbortCause::OutputClosed) => return Self::output_closed(),
-                // Our own timeout is reported like the turn's.
+                // The command's own timeout is reported like the turn's deadline.
                 Some(AbortCause::Timeout) => TurnStop::Deadline,
                 None => TurnStop::Interrupted,
             },
@@ -81,18 +81,18 @@ impl RunResult {
         Self { text: String::new(), result: Err(failure) }
     }
 
-    /// The exit status, or why there is no complete response.
+    /// The exit status, or the error if there is no complete response.
     pub(crate) fn into_result(self) -> Result<ExitStatus, CliError> {
         self.result
     }
 
-    /// The reader closed standard output, so nothing more is reported.
+    /// The reader closed standard output, so nothing more is printed.
     const fn output_closed() -> Self {
         Self { text: String::new(), result: Ok(ExitStatus::Failed) }
     }
 
-    /// Prints the response unless the events contain it, and returns the exit status or the error. A partial response
-    /// goes to standard error.
+    /// Prints the response unless the printed events contain it. Returns the exit status or the error. An incomplete response goes to
+    /// standard error.
     pub(crate) fn print(self, as_events: bool, terminal: &Terminal) -> Result<ExitStatus, CliError> {
         if self.result.is_err() && !self.text.is_empty() {
             terminal.note(&self.text);
@@ -103,7 +103,7 @@ impl RunResult {
                 terminal.output(&self.text);
             }
         }
-        // A response that nobody could read is no success.
+        // A response that was not read is not a success.
         match self.result {
             Ok(ExitStatus::Success) if terminal.output_is_closed() => Ok(ExitStatus::Failed),
             result => result,
@@ -111,13 +111,13 @@ impl RunResult {
     }
 }
 
-/// The error for a call on which nobody decided.
+/// The error for a call that awaits approval.
 fn awaiting_approval(call: &ToolCall) -> CliError {
     let told = format!("a call of `{}` waits for a person, and nobody decided", printable(&call.name));
     CliError::new(ExitStatus::AwaitingApproval, told)
 }
 
-/// The error if a call waits for its result from the client.
+/// The error for a call whose result the client must provide.
 pub(crate) fn awaiting_result(call: &ToolCall) -> CliError {
     let told = format!(
         "a call of `{}` waits for its result from the application that opened the session",
@@ -128,7 +128,7 @@ pub(crate) fn awaiting_result(call: &ToolCall) -> CliError {
     CliError::new(ExitStatus::AwaitingApproval, told).with_hint(hint)
 }
 
-/// The error for questions of a tool that nobody answered.
+/// The error for a tool's questions without answers.
 fn awaiting_input(input: &PendingInput) -> CliError {
     let told = format!("the MCP server `{}` asks a person, and nobody answered", printable(&input.asked_by));
     CliError::new(ExitStatus::AwaitingApproval, told)

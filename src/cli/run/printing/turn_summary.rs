@@ -15,37 +15,37 @@ use crate::cli::approvals::PendingInput;
 pub(crate) enum TurnEnd {
     /// The turn ended.
     Stopped(TurnStop),
-    /// This tool call awaits approval, and nobody decided.
+    /// This tool call awaits approval, and the user did not decide.
     AwaitingApproval(ToolCall),
-    /// This tool call asks the user, and nobody answered.
+    /// This tool call asks the user, and the user did not answer.
     AwaitingInput(PendingInput),
-    /// This tool call waits for its result from outside.
+    /// This tool call waits for its result from the client.
     AwaitingResult(ToolCall),
 }
 
 /// The summary of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct TurnSummary {
-    /// The last response, including those that it continued after pauses.
+    /// The last response. After a pause it includes the earlier parts that it continues.
     response: Vec<Block>,
     next_part: ResponsePart,
     error: Option<ModelError>,
-    /// How often the model was called in the last turn.
+    /// The number of model calls in the last turn.
     model_calls: u32,
     usage: Usage,
-    /// The models of answers that cost nothing, by the names that the service gave; `None` for an answer without a name.
+    /// The models of responses without a cost, by the service's names; `None` for a response without a name.
     unpriced: BTreeSet<Option<String>>,
     /// The tool calls of the last response.
     calls: Vec<ToolCall>,
-    /// Those that await approval, in order.
+    /// The calls that await approval, in order.
     pending_calls: Vec<ToolCall>,
-    /// Those that ask the user, in order.
+    /// The calls that ask the user, in order.
     pending_inputs: Vec<PendingInput>,
-    /// Those that wait for their result from outside, in order.
+    /// The calls that wait for their result from the client, in order.
     pending_results: Vec<ToolCall>,
 }
 
-/// What the next content belongs to.
+/// The response that the next content belongs to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ResponsePart {
     /// A new response.
@@ -68,7 +68,7 @@ fn pending_input(action: &RequiredAction) -> Option<PendingInput> {
 }
 
 impl TurnSummary {
-    /// A summary after earlier events: of those only the open tool calls count.
+    /// A summary after earlier events. Of those events only the open tool calls count.
     pub(crate) fn from_history<'e>(events: impl IntoIterator<Item = &'e SessionEvent>) -> Self {
         let mut before = Self::default();
         for event in events {
@@ -88,18 +88,18 @@ impl TurnSummary {
         &self.pending_inputs
     }
 
-    /// The calls that wait for their result from outside, in order.
+    /// The calls that wait for their result from the client, in order.
     pub(crate) fn pending_results(&self) -> &[ToolCall] {
         &self.pending_results
     }
 
-    /// Removes a call that was decided.
+    /// Removes a call after a decision.
     pub(crate) fn mark_decided(&mut self, call: &CallId) {
         self.pending_calls.retain(|pending| pending.id != *call);
         self.pending_inputs.retain(|pending| pending.call != *call);
     }
 
-    /// Applies an event. Returns the end of the turn if it is one.
+    /// Applies an event. Returns the reason if the event ends the turn.
     pub(crate) fn apply(&mut self, event: &SessionEvent) -> Option<TurnStop> {
         match &event.kind {
             SessionEventKind::SessionStatusRunning {} => {
@@ -162,12 +162,12 @@ impl TurnSummary {
         Message::assistant(self.response.clone()).text()
     }
 
-    /// How often the model was called in the last turn.
+    /// The number of model calls in the last turn.
     pub(crate) const fn model_calls(&self) -> u32 {
         self.model_calls
     }
 
-    /// Takes the models of answers that cost nothing, by the names that the service gave.
+    /// Takes the models of responses without a cost, by the service's names.
     pub(crate) fn take_unpriced(&mut self) -> BTreeSet<Option<String>> {
         std::mem::take(&mut self.unpriced)
     }

@@ -10,13 +10,14 @@ use crate::cli::args::McpServerArgs;
 use crate::cli::cli_error::CliError;
 use crate::cli::terminal::{Terminal, printable};
 
-/// The name of the file in a project.
+/// The name of a project's file with MCP servers.
 const PROJECT_FILE: &str = ".mcp.json";
 
-/// Larger than any such file that a person writes.
+/// The maximum size of such a file. It is larger than any file that a person writes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The servers of the command line, by name. They come before those of the configuration; `--mcp` comes before files, and the project's file last.
+/// The servers of the command line, by name. They override the configured servers. `--mcp` overrides the files, and the project's file is
+/// overridden by all others.
 pub(crate) fn servers(
     args: &McpServerArgs,
     config: &Config,
@@ -40,7 +41,7 @@ pub(crate) fn servers(
     Ok(servers)
 }
 
-/// The file of the project that the command runs in, if it has one.
+/// The file of the current directory's project, with the project's path. `None` if there is no file.
 fn project_file() -> Option<(PathBuf, PathBuf)> {
     let project = std::env::current_dir().ok()?;
     let file = project.join(PROJECT_FILE);

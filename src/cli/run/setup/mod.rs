@@ -1,4 +1,4 @@
-//! From the options of `conjure run` to an open session.
+//! Opens a session from the options of `conjure run`.
 
 pub(super) mod mcp_servers;
 pub(super) mod model_source;

@@ -1,4 +1,4 @@
-//! Selects the model: API client or script.
+//! Selects the model: a client of an API, or a script.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ pub(crate) struct SelectedModel {
     /// The name that the session records.
     pub(crate) name: String,
     pub(crate) model: Arc<dyn Model>,
-    /// Describes it in one line.
+    /// A description of the model in one line.
     pub(crate) label: String,
     /// Its secrets by name, which are redacted.
     pub(crate) secrets: BTreeMap<String, String>,
-    /// The models without a known price; `None` if it costs nothing.
+    /// Returns the used models without a known price. `None` if the model costs nothing.
     pub(crate) price_check: Option<PriceCheck>,
     /// The script.
     script: Option<PathBuf>,
@@ -38,7 +38,7 @@ const NOTE: &str = "conjure.script";
 pub(crate) struct ModelArgs<'a> {
     pub(crate) model: Option<&'a str>,
     pub(crate) script: Option<&'a Path>,
-    /// How many calls were made before with the same script.
+    /// The number of earlier calls with the same script.
     pub(crate) calls_before: usize,
 }
 
@@ -59,7 +59,7 @@ impl SelectedModel {
         }
     }
 
-    /// There is no key in this build.
+    /// This build has no client that needs a key.
     #[cfg(not(feature = "anthropic"))]
     pub(crate) fn with_key(&self, options: RuntimeOptions, _: &ProcessEnv) -> RuntimeOptions {
         options
@@ -71,7 +71,7 @@ pub(crate) fn script_from_notes(notes: &BTreeMap<String, String>) -> Option<&str
     notes.get(NOTE).map(String::as_str)
 }
 
-/// Selects the model of the command line. Reads files; call it on a thread of a Tokio runtime that may block.
+/// Selects the model of the command line. Reads files, so call it on a blocking thread of a Tokio runtime.
 pub(crate) fn select_model(
     source: ModelArgs<'_>,
     record: Option<&Path>,
@@ -105,7 +105,7 @@ fn scripted_model(
             .canonicalize()
             .is_ok_and(|record| script.canonicalize().is_ok_and(|script| script == record))
     {
-        // The script is in memory already, so the recording would overwrite its source.
+        // The script is already in memory, so the recording would overwrite its source.
         return Err(CliError::usage(format!(
             "`--record`: `{}` is the script that is played",
             record.display()
@@ -129,7 +129,7 @@ fn live_model(name: &str, config: &Config, environment: &ProcessEnv) -> Result<S
     let connected = ModelClients::default().connect(name, config, environment);
     let connected = connected.map_err(|error| connect_error(&error, config))?;
     let target = &connected.target;
-    // The usual address of a vendor says nothing. The client refuses an address with a password.
+    // The vendor's default URL is not shown. The client refuses a URL with a password.
     let is_configured = config.models().contains_key(name);
     let is_usual = target.model == name && !is_configured && config.base_url().is_none();
     let label = if is_usual { format!("the model is {name}") } else { format!("the model is {target}") };
@@ -143,7 +143,7 @@ fn live_model(name: &str, config: &Config, environment: &ProcessEnv) -> Result<S
     })
 }
 
-/// The error of a model that cannot be called, with how to mend it.
+/// The error of a model that cannot be called, with a hint how to fix it.
 #[cfg(feature = "model-http")]
 pub(crate) fn connect_error(error: &ConnectError, config: &Config) -> CliError {
     let failure = CliError::usage(error.to_string());

@@ -1,5 +1,4 @@
-//! Opens a new session for a command. Errors are reported before anything has happened; then an opened session is
-//! deleted.
+//! Opens a new session for a command. Most errors are reported before the session is opened; after that, an error deletes the session.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,19 +27,19 @@ use crate::cli::run::setup::session_setup::{
 use crate::cli::skills::{inputs, load_configured};
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// The catalog of the folders that the configuration or `--skills` names.
+/// The catalog for the directories that the configuration or `--skills` names.
 const CATALOG: &str = "default";
 
-/// The first instructions.
+/// The base instructions of the system prompt.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools. Use them to find out instead of guessing, and \
                            answer briefly.";
 
-/// What a command asks of a new session beside the shared options.
+/// The files of a new session, in addition to the shared options.
 #[derive(Debug, Default)]
 pub(crate) struct SessionFiles {
-    /// Files that are copied to the workspace.
+    /// Files to copy to the workspace.
     pub(crate) copied: Vec<PathBuf>,
-    /// The folder that gets copies of outputs, and the limit of their size.
+    /// The directory for copies of outputs, and the limit of their total size.
     pub(crate) out: Option<(PathBuf, u64)>,
 }
 
@@ -49,7 +48,7 @@ pub(crate) struct NewSession {
     pub(crate) recording: ModelRecording,
     /// The name of the model in the session.
     pub(crate) model_name: String,
-    /// Describes the model in one line.
+    /// A description of the model in one line.
     pub(crate) model_label: String,
     pub(crate) skills: Vec<Arc<Skill>>,
     /// The files in the workspace.
@@ -58,10 +57,10 @@ pub(crate) struct NewSession {
     executor: ExecutorKind,
 }
 
-/// The value of `--sandbox` for a first look on any machine: a jail where one can be created.
+/// A value of `--sandbox` for a first try on any machine: a jail if one can be created, and otherwise `local`.
 const JAIL_OR_LOCAL: &str = "jail-or-local";
 
-/// The jail, or `local` with a warning where this machine permits no jail.
+/// Returns the jail. If this machine permits no jail, prints a warning and returns `local`.
 async fn jail_or_local(environment: &ProcessEnv, terminal: &Terminal) -> ExecutorKind {
     match doctor::start(environment, ExecutorKind::Jail).await {
         Ok(workbench) => {
@@ -77,7 +76,7 @@ async fn jail_or_local(environment: &ProcessEnv, terminal: &Terminal) -> Executo
     }
 }
 
-/// The kind that `--sandbox` names.
+/// The kind of sandbox that `--sandbox` names.
 pub(crate) async fn executor_of(
     kind: &str,
     environment: &ProcessEnv,
@@ -133,7 +132,7 @@ struct LoadedArgs {
     out: Option<OutputTarget>,
 }
 
-/// Opens a session. It is put into `slot` as soon as it exists.
+/// Opens a session. It is stored in `slot` as soon as it exists.
 pub(crate) async fn open_session(
     args: &OpenArgs,
     session_files: SessionFiles,
@@ -150,7 +149,7 @@ pub(crate) async fn open_session(
         ));
     }
     let rules = Rules::from_args(&args.rules)?;
-    // Reading and copying large files blocks: a signal must not wait for it.
+    // Reading and copying large files blocks, and signals must still be handled.
     let (own_args, own_config, own_environment, own_terminal) =
         (args.clone(), config.clone(), environment.clone(), Arc::clone(terminal));
     let loaded =
@@ -177,7 +176,7 @@ pub(crate) async fn open_session(
     if site == ExecutionSite::Local {
         spec = spec.sandbox(config.executor().as_str()).inputs(inputs);
         if !args.hosted.is_empty() {
-            // Otherwise there would be hosted skills only.
+            // Without this the session would only have the hosted skills.
             spec = spec.catalog(CATALOG);
         }
     }
@@ -232,8 +231,7 @@ pub(crate) async fn open_session(
 }
 
 impl NewSession {
-    /// Creates the sandbox, and prints what the session consists of. Returns the paths of the copied files in the
-    /// sandbox.
+    /// Creates the sandbox, and prints the parts of the session. Returns the paths of the copied files in the sandbox.
     pub(crate) async fn create_sandbox(
         &self,
         opened: &CommandSession,
@@ -252,7 +250,7 @@ impl NewSession {
     }
 }
 
-/// Where the content of an attachment comes from.
+/// The source of an attachment's content.
 pub(crate) fn registration_source(attached: &Attachment) -> RegistrationSource {
     if attached.is_url() {
         RegistrationSource::url(&attached.location)
@@ -261,11 +259,11 @@ pub(crate) fn registration_source(attached: &Attachment) -> RegistrationSource {
     }
 }
 
-/// Where the tools of a run are executed.
+/// Where tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExecutionSite {
     Local,
-    /// By the model's service only.
+    /// Only at the model's service.
     Hosted,
 }
 
@@ -303,7 +301,7 @@ fn load_args(
     Ok(LoadedArgs { model: words, recorder, skills, variables, inputs, workspace, out })
 }
 
-/// Warns about skills that cannot be loaded because inputs are missing.
+/// Warns about skills that cannot be loaded because their inputs are missing.
 fn warn_missing_inputs(skills: &[Arc<Skill>], inputs: &SkillInputs, terminal: &Terminal) {
     for skill in skills {
         let missing = skill.manifest().into_iter().flat_map(|manifest| manifest.missing_inputs(inputs));
@@ -316,7 +314,7 @@ fn warn_missing_inputs(skills: &[Arc<Skill>], inputs: &SkillInputs, terminal: &T
     }
 }
 
-/// The real path of the user's folder, so that a later link cannot redirect the session. A link is reported.
+/// The canonical path of the user's directory, so that a later link cannot redirect the session. Reports a link in the path.
 fn real_folder(folder: &Path, terminal: &Terminal) -> Result<PathBuf, CliError> {
     let found = SessionWorkspace::existing(folder);
     let found = found.map_err(|error| CliError::from(error).in_option("--workspace"))?;
@@ -328,9 +326,9 @@ fn real_folder(folder: &Path, terminal: &Terminal) -> Result<PathBuf, CliError> 
     Ok(found.path().to_owned())
 }
 
-/// Whether a link is part of the path.
+/// Whether a component of the path is a link.
 fn has_symlink(path: &Path) -> bool {
-    // Without a current folder there are no relative paths either.
+    // Without a current directory there are no relative paths either.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.ancestors().any(Path::is_symlink)
 }

@@ -10,10 +10,10 @@ use tokio::io::AsyncReadExt as _;
 use crate::cli::cli_error::CliError;
 use crate::cli::terminal::{Terminal, printable};
 
-/// More than any model reads at once. Larger content belongs into a file for tools.
+/// The maximum size of the input. It is more than any model reads at once. Larger content should be a file for tools.
 pub(crate) const MAX_INPUT_BYTES: usize = 4 * 1024 * 1024;
 
-/// How long to wait before the user is told that standard input is awaited.
+/// The time after which the user is told that the command waits for standard input.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
 /// Checks the prompt.
@@ -25,7 +25,7 @@ pub(crate) fn check_prompt(text: &str) -> Result<&str, CliError> {
     Ok(text)
 }
 
-/// Checks that the name of this file can be shown to the model on one line.
+/// Checks that the file's name can be shown to the model on one line.
 pub(crate) fn check_file_name(path: &Path) -> Result<&Path, CliError> {
     let Some(name) = path.file_name() else { return Ok(path) };
     let breaks_lines = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
@@ -39,8 +39,8 @@ pub(crate) fn check_file_name(path: &Path) -> Result<&Path, CliError> {
         .with_hint("give the file another name, or a copy of it"))
 }
 
-/// Reads standard input, unless it is a terminal or empty. Dropping the future leaves a thread that waits for input;
-/// it ends with the process.
+/// Reads standard input, unless it is a terminal or empty. Dropping the future leaves a thread that waits for input. The thread ends with
+/// the process.
 pub(crate) async fn standard_input(terminal: &Terminal) -> Result<Option<String>, CliError> {
     if io::stdin().is_terminal() {
         return Ok(None);

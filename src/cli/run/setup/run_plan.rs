@@ -13,13 +13,13 @@ use crate::cli::run::setup::open_session::open_session;
 use crate::cli::run::setup::prompt_input;
 use crate::cli::terminal::Terminal;
 
-/// What a run needs beside its session.
+/// The parts of a run in addition to its session.
 pub(crate) struct RunPlan {
     pub(crate) command: TurnCommand,
     pub(crate) recording: ModelRecording,
 }
 
-/// Prepares everything. The session is put into `slot` as soon as it exists.
+/// Prepares everything. The session is stored in `slot` as soon as it exists.
 pub(crate) async fn prepare(
     args: &RunArgs,
     config: &Config,

@@ -1,4 +1,4 @@
-//! Sandbox flags saved with the session so that resuming cannot weaken isolation.
+//! Stores the sandbox flags with the session, so that a resumed session has no weaker isolation.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Steps of the preparation that new and resumed sessions share.
+//! Preparation steps that new and resumed sessions share.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::cli::destination::{self, ToolDirs};
 use crate::cli::run::setup::model_source::SelectedModel;
 use crate::cli::run::setup::prompt_input;
 
-/// The error if files cannot be copied, because nothing runs on this machine.
+/// The error if files cannot be copied because no tools run on this machine.
 pub(crate) fn no_workspace_error() -> CliError {
     CliError::usage("`--file`: there is no workspace to copy it to, as nothing runs here")
 }
 
-/// The redactor for the variables, and for the secrets of all models that a session may change to.
+/// The redactor for the variables, and for the secrets of every model that the session may change to.
 pub(crate) fn redactor(
     variables: &BTreeMap<String, String>,
     words: &SelectedModel,
@@ -32,7 +32,7 @@ pub(crate) fn redactor(
     ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
 }
 
-/// The folders that tools may write: the user's workspace and the data folder.
+/// The directories that tools may write to: the user's workspace and the data directory.
 pub(crate) fn tool_dirs(workspace: Option<&Path>, config: &Config, process: &ProcessEnv) -> ToolDirs {
     let data = config.data().map(Path::to_owned).or_else(|| process.data_folder());
     ToolDirs::new(workspace.into_iter().chain(data.as_deref()))
@@ -41,7 +41,7 @@ pub(crate) fn tool_dirs(workspace: Option<&Path>, config: &Config, process: &Pro
 /// A model, and its recorder if there is one.
 pub(crate) type RecordedModel = (SelectedModel, Option<Arc<Recorder<Arc<dyn Model>>>>);
 
-/// Adds a recorder to the model, if a recording is wanted.
+/// Adds a recorder to the model, if the user wants a recording.
 pub(crate) fn with_recorder(
     mut model: SelectedModel,
     record: Option<&Path>,
@@ -74,7 +74,7 @@ pub(crate) async fn add_files(
     .await
 }
 
-/// Runs blocking work on a thread for it.
+/// Runs blocking work on a blocking thread.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
 ) -> Result<T, CliError> {

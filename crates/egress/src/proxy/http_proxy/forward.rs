@@ -1,7 +1,7 @@
 //! Forwards one HTTP request and its response. The request's body and the response are copied at the same time.
 //!
-//! Once the response is complete, the exchange ends, even if the server has not read the whole body: it may refuse a body by its
-//! head. Dropping the future drops both connections.
+//! Once the response is complete, the exchange ends, even if the server has not read the whole body: a server may
+//! refuse a request after its head. Dropping the future drops both connections.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +68,8 @@ where
 
 /// Sends the request to the server.
 ///
-/// Resolves only with an error. When the whole request is sent, it keeps reading from the client, to notice a client that is gone.
+/// Resolves only with an error. When the whole request is sent, it reads from the client, to notice that the client
+/// has disconnected.
 async fn send_request<R, W>(
     client: &mut ReadBuffer<R>,
     origin: &mut W,
@@ -83,19 +84,21 @@ where
         Err(error) => Err(BodyError::Write(error)),
     };
     match sent {
-        // A server that reads no more may have sent a response.
+        // A server that has stopped reading may have sent a response.
         Ok(()) | Err(BodyError::Write(_)) => {}
         Err(BodyError::Malformed(what)) => return Err(RefusalReason::MalformedRequest(what).into()),
         Err(BodyError::Read(error)) => return Err(error.into()),
     }
     if client.data().is_empty() {
-        // The end of the stream does not end the client: it may send no more and still read.
+        // The end of the stream does not mean that the client has disconnected: it may have stopped sending and still
+        // read.
         client.fill().await?;
     }
     std::future::pending().await
 }
 
-/// Copies the response to the client. `has_responded` tells whether a part of it was sent, so that nothing else can be sent.
+/// Copies the response to the client. While `has_responded` is true, a part of a response was sent, and no other
+/// response can be sent.
 async fn relay_response<R, W>(
     origin: &mut ReadBuffer<R>,
     client: &mut W,

@@ -135,7 +135,7 @@ where
     Ok(head?)
 }
 
-/// The complete HTTP response that tells a client of a refusal.
+/// The complete HTTP response that reports a refusal to the client.
 pub(crate) fn refusal_response(refusal: &Refusal) -> Vec<u8> {
     let status = refusal.reason.status();
     let phrase = match status {

@@ -1,7 +1,8 @@
 //! The bodies of HTTP/1 messages: parsing their framing, and copying them.
 //!
-//! A chunked body is decoded and encoded again, so that the next reader sees our framing only. Extensions and trailers are
-//! dropped, and malformed chunks end the connection (RFC 9112, section 7.1). A body of any length needs the memory of one buffer.
+//! A chunked body is decoded and encoded again, so that the next reader sees our framing only. Extensions and
+//! trailers are dropped, and malformed chunks end the connection (RFC 9112, section 7.1). A body of any length needs
+//! memory for one buffer only.
 
 use std::io;
 
@@ -22,9 +23,9 @@ const MAX_SIZE_DIGITS: usize = 15;
 pub(crate) enum BodyError {
     /// Its chunks are malformed.
     Malformed(&'static str),
-    /// The connection that it came from failed or ended early.
+    /// The connection that the body is read from failed or ended early.
     Read(io::Error),
-    /// The connection that it went to failed.
+    /// The connection that the body is written to failed.
     Write(io::Error),
 }
 
@@ -127,7 +128,7 @@ async fn write<W: AsyncWrite + Unpin>(to: &mut W, bytes: &[u8]) -> Result<(), Bo
     to.write_all(bytes).await.map_err(BodyError::Write)
 }
 
-/// What the first bytes of the data are.
+/// The meaning of the first bytes of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkEvent {
     /// This many bytes of framing, which may be all of the data.

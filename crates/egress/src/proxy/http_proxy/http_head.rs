@@ -257,7 +257,8 @@ impl RequestHead {
         Ok((target, path))
     }
 
-    /// Checks that `Host` and URL name the same target: a server decides by the former, we have decided by the latter.
+    /// Checks that `Host` and URL name the same target: the server decides by `Host`, and the policy was checked by
+    /// the URL.
     fn check_host(&self, target: &Target) -> Result<(), RefusalReason> {
         let mut values = self.fields.all("host");
         match (values.next(), values.next(), self.version) {
@@ -302,7 +303,7 @@ pub(crate) struct ForwardedRequest {
     pub(crate) length: BodyLength,
     /// Whether the response has no body, whatever its head says.
     pub(crate) is_head: bool,
-    /// What the client understands.
+    /// The client's HTTP version.
     pub(crate) version: Version,
 }
 
@@ -342,11 +343,11 @@ impl ResponseHead {
         let has_no_body = request.is_head || matches!(status, 100..=199 | 204 | 304);
         let mut head = format!("HTTP/1.1 {status:03} {reason}\r\n").into_bytes();
         fields.write_forwarded(&mut head);
-        // A response without a body may contain the length that the body would have.
+        // A response without a body may still state the length that the body would have.
         let framing = match (length, request.version, status) {
             (_, _, 100..=199 | 204) => BodyLength::None,
             (BodyLength::Chunked, _, _) if has_no_body => BodyLength::None,
-            // The client does not know the encoding, so its body ends with the connection.
+            // An HTTP/1.0 client does not know chunks, so its body ends with the connection.
             (BodyLength::Chunked, Version::Http10, _) => BodyLength::UntilClose,
             (length, _, _) => length,
         };

@@ -1,4 +1,4 @@
-//! [`Handler`]: what a server tells and asks this client by itself.
+//! [`Handler`]: handles the notifications and requests of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,36 +22,43 @@ use super::input::question;
 use super::running_calls::RunningCalls;
 use super::sampling::{Sampler, sample};
 
-/// What a server may ask this client, beside a person.
+/// What the client offers to a server, apart from questions to the user.
 #[derive(Debug, Clone, Default)]
 pub(in crate::client) struct ClientOffer {
-    /// The directories that the server may work in ("roots"), as `file` URLs. Empty: the client says nothing of directories.
+    /// The directories that the server may use ("roots"), as `file` URLs. If this is empty, the client does not declare roots.
     pub(in crate::client) roots: Vec<String>,
-    /// Who asks the session's model for the server. `None`: nobody.
+    /// Sends the server's requests to the session's model. `None`: sampling is not available.
     pub(in crate::client) sampler: Option<Arc<dyn Sampler>>,
-    /// Several sessions use the server. By a program's standard streams nobody knows whose call a question belongs to.
+    /// Whether several sessions use the server. A request over standard streams does not say which call it belongs to, so a shared server
+    /// cannot ask the user that way.
     pub(in crate::client) is_shared: bool,
 }
 
-/// How often the model is asked for one call, on average.
+/// The maximum number of model requests per tool call, on average over the connection.
 const SAMPLES_PER_CALL: u64 = 20;
 
-/// What the client does by itself: it notes that the server's tools have changed, hands on the progress of calls, and answers what the server
-/// asks. Servers of the newest revision ask by the answer of a call ([`Handler::respond`]), older ones by requests while the call runs.
+/// Handles the notifications and requests of a server:
+///
+/// - It notifies `changed` when the server's tools change.
+/// - It forwards the progress of calls.
+/// - It answers the server's requests.
+///
+/// Servers of the newest revision send their requests in the result of a call ([`Handler::respond`]). Older servers send requests while the
+/// call runs.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct Handler {
     changed: Arc<Notify>,
     offer: ClientOffer,
     pub(in crate::client) calls: RunningCalls,
-    /// The model is asked once at a time.
+    /// Permits one model request at a time.
     sampling: Arc<Semaphore>,
-    /// How often it was asked.
+    /// The number of model requests so far.
     sampled: Arc<AtomicU64>,
 }
 
 #[expect(deprecated, reason = "older servers use roots and sampling")]
 impl Handler {
-    /// Tells `changed` when the server's tools change.
+    /// Creates a handler that notifies `changed` when the server's tools change.
     pub(in crate::client) fn new(changed: Arc<Notify>, offer: ClientOffer) -> Self {
         let (sampling, sampled) = (Arc::new(Semaphore::new(1)), Arc::default());
         Self { changed, offer, calls: RunningCalls::default(), sampling, sampled }
@@ -76,7 +83,7 @@ impl Handler {
         answer.map_err(|reason| format!("asked the session's model and got no answer: {reason}"))
     }
 
-    /// The answers to questions that need no person; `None` if one of them does.
+    /// Answers these requests without the user. Returns `None` if one of them is a question to the user.
     pub(in crate::client) async fn respond(
         &self,
         requests: &InputRequests,
@@ -142,7 +149,7 @@ impl ClientHandler for Handler {
     ) -> Result<ElicitResult, ErrorData> {
         let question = question(params)
             .map_err(|reason| ErrorData::invalid_params(format!("this server {reason}"), None))?;
-        // By HTTP a question comes in the answer to its call.
+        // Over HTTP, the server sends a question in the response stream of its call.
         let about = match context.extensions.get::<InboundStreamOrigin>() {
             Some(InboundStreamOrigin::OutboundRequest(request)) => Some(request),
             Some(InboundStreamOrigin::Unassociated) | None => None,
@@ -161,7 +168,7 @@ impl ClientHandler for Handler {
             }
             Some(InputAnswer::Accept { content: None }) => ElicitResult::new(ElicitationAction::Accept),
             Some(InputAnswer::Cancel) => ElicitResult::new(ElicitationAction::Cancel),
-            // Nobody is asked where it is not clear by which call.
+            // If it is not clear which call the question belongs to, it is declined.
             Some(InputAnswer::Decline) | None => ElicitResult::new(ElicitationAction::Decline),
         })
     }

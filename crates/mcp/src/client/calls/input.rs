@@ -1,7 +1,7 @@
-//! The questions of a server in the middle of a call (`input_required`), and their answers.
+//! The questions of a server during a call (`input_required`), and their answers.
 //!
-//! Nothing is held open meanwhile: a server of the newest revision leaves its state with its questions, and the call is made again with both. For
-//! older servers see [`WaitingCalls`](super::waiting_calls::WaitingCalls).
+//! No connection or task waits for the answers. A server of the newest revision returns its state with the questions, and the client
+//! repeats the call with the answers and that state. For older servers see [`WaitingCalls`](super::waiting_calls::WaitingCalls).
 
 use std::collections::BTreeMap;
 
@@ -15,25 +15,25 @@ use serde_json::json;
 
 use crate::client::transport::process_transport::printable;
 
-/// The most questions at once.
+/// The maximum number of questions in one result.
 const MAX_QUESTIONS: usize = 20;
 
-/// The most bytes of an id.
+/// The maximum size of a question's id, in bytes.
 const MAX_ID_BYTES: usize = 200;
 
-/// The most characters of a question.
+/// The maximum length of a question, in characters. Longer questions are cut off.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
-/// The most bytes of a form's schema, or of an address.
+/// The maximum size of a form's schema or of a URL, in bytes.
 const MAX_FORM_BYTES: usize = 32_000;
 
-/// The most bytes of the state that the server leaves.
+/// The maximum size of the server's state, in bytes.
 const MAX_STATE_BYTES: usize = 256_000;
 
-/// Checks that a server asks for no more than it may.
+/// Checks the number of questions and the size of the state.
 ///
 /// # Errors
-/// What is too much.
+/// The limit that the server exceeds.
 pub(in crate::client) fn check(asked: &InputRequiredResult) -> Result<(), String> {
     let count = asked.input_requests.as_ref().map_or(0, |requests| requests.len());
     if count > MAX_QUESTIONS {
@@ -45,10 +45,10 @@ pub(in crate::client) fn check(asked: &InputRequiredResult) -> Result<(), String
     Ok(())
 }
 
-/// The questions of the server with this name.
+/// Converts the questions of the server with this name.
 ///
 /// # Errors
-/// What the server asks for and does not get.
+/// The reason why a question is refused.
 pub(in crate::client) fn questions(server: &str, asked: InputRequiredResult) -> Result<InputRequest, String> {
     let requests = asked.input_requests.unwrap_or_default();
     let mut questions = BTreeMap::new();
@@ -64,10 +64,10 @@ pub(in crate::client) fn questions(server: &str, asked: InputRequiredResult) -> 
     Ok(InputRequest { asked_by: server.to_owned(), questions, state: asked.request_state })
 }
 
-/// What a person is asked.
+/// Converts one question to the user.
 ///
 /// # Errors
-/// What is wrong with the question.
+/// The reason why the question is refused.
 pub(in crate::client) fn question(asked: ElicitRequestParams) -> Result<InputQuestion, String> {
     let (message, form) = match asked {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
@@ -90,7 +90,7 @@ pub(in crate::client) fn question(asked: ElicitRequestParams) -> Result<InputQue
     Ok(InputQuestion { message: printable(&truncate(&message, MAX_MESSAGE_CHARS)), form })
 }
 
-/// The same call with what a person has answered.
+/// The parameters of the repeated call, with the user's answers.
 pub(in crate::client) fn with_input(
     params: CallToolRequestParams,
     provided: ProvidedInput,
@@ -113,7 +113,7 @@ pub(in crate::client) fn with_input(
     again(params, responses, provided.state)
 }
 
-/// The same call with these answers, and the state that the server left.
+/// The parameters of the repeated call, with these answers and the state that the server returned.
 pub(in crate::client) fn again(
     params: CallToolRequestParams,
     responses: InputResponses,

@@ -1,4 +1,4 @@
-//! Calls of a server's tools, and what the server asks while they run.
+//! Calls of a server's tools, and the requests that the server sends while they run.
 
 pub(in crate::client) mod handler;
 pub(in crate::client) mod input;

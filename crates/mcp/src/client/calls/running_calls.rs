@@ -1,4 +1,4 @@
-//! [`RunningCalls`]: the calls of a connection that run, what the server tells of them meanwhile, and what it asks.
+//! [`RunningCalls`]: the running calls of a connection, their progress, and the server's questions.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,25 +12,25 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle};
 use rmcp::{RoleClient, ServiceError};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// A call, and where its progress is told.
+/// The id of a call, and the receiver of its progress.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct CallProgress {
     pub(in crate::client) call_id: CallId,
     pub(in crate::client) sink: ProgressSink,
 }
 
-/// The calls of a connection that run, by the tokens that the server names them with.
+/// The running calls of a connection, by the progress tokens that the server uses for them.
 #[derive(Debug, Clone, Default)]
 pub(in crate::client) struct RunningCalls(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     calls: Mutex<HashMap<ProgressToken, RunningCall>>,
-    /// How many calls were begun.
+    /// The number of calls that this connection has begun.
     begun: AtomicU64,
-    /// A call is being sent. What the server asks meanwhile may be about it.
+    /// Locked while a call is being sent, because a question of the server may belong to that call.
     beginning: tokio::sync::Mutex<()>,
-    /// A call has ended, or waits for an answer.
+    /// Notified when a call ends or starts to wait for an answer.
     paused: Notify,
 }
 
@@ -39,36 +39,36 @@ struct RunningCall {
     request: RequestId,
     progress: CallProgress,
     questions: mpsc::Sender<OpenQuestion>,
-    /// The server waits for the answer to a question of this call.
+    /// Whether the server waits for an answer to a question of this call.
     is_asking: bool,
 }
 
-/// A question of a server of an older revision, which holds its call open until it is answered.
+/// A question of a server of an older revision. The server keeps its call open until it gets an answer.
 #[derive(Debug)]
 struct OpenQuestion {
     question: InputQuestion,
     answer: oneshot::Sender<InputAnswer>,
 }
 
-/// A call under way. Dropping it cancels it at the server.
+/// A call that has been sent. Dropping it cancels the call at the server.
 pub(in crate::client) struct OpenCall {
     calls: RunningCalls,
     handle: Option<RequestHandle<RoleClient>>,
     token: ProgressToken,
     questions: mpsc::Receiver<OpenQuestion>,
-    /// Where the server waits for an answer.
+    /// Sends the user's answer to the server.
     asked: Option<oneshot::Sender<InputAnswer>>,
 }
 
-/// What comes next of a call.
+/// The next step of a call.
 pub(in crate::client) enum CallStep {
     Ended(Box<Result<ServerResult, ServiceError>>),
-    /// The server asks a person, and holds the call open.
+    /// The server asks the user, and keeps the call open.
     Asked(InputQuestion),
 }
 
 impl RunningCalls {
-    /// Hands on what the server tells.
+    /// Forwards a progress notification to the call that it names.
     pub(in crate::client) fn tell(&self, told: ProgressNotificationParam) {
         let call = lock(&self.0.calls).get(&told.progress_token).map(|call| call.progress.clone());
         let Some(CallProgress { call_id, sink }) = call else { return };
@@ -76,12 +76,12 @@ impl RunningCalls {
         sink.report(ToolProgress { call_id, done: told.progress, total: told.total, message });
     }
 
-    /// How many calls were begun on this connection.
+    /// The number of calls that were begun on this connection.
     pub(in crate::client) fn begun(&self) -> u64 {
         self.0.begun.load(Ordering::Relaxed)
     }
 
-    /// Waits until no call runs but those that wait for an answer.
+    /// Waits until every running call waits for an answer, or no call runs.
     pub(in crate::client) async fn wait_paused(&self) {
         drop(self.0.beginning.lock().await);
         loop {
@@ -94,8 +94,10 @@ impl RunningCalls {
         }
     }
 
-    /// Asks a person in the middle of a call, and waits for the answer. `about` is the call's request where that is known; else it is the only
-    /// call that runs. `None` if there is no such call, or if it has ended meanwhile.
+    /// Asks the user a question of a running call, and waits for the answer. `about` is the call's request, if it is known. Otherwise the
+    /// question belongs to the only call that runs.
+    ///
+    /// Returns `None` if there is no such call, or if the call ends before the answer.
     pub(in crate::client) async fn ask(
         &self,
         question: InputQuestion,
@@ -115,7 +117,7 @@ impl RunningCalls {
         answer.await.ok()
     }
 
-    /// Sends a call. Its progress is told until it is dropped.
+    /// Sends a call. Its progress is forwarded until the returned call is dropped.
     pub(in crate::client) async fn begin(
         &self,
         peer: &Peer<RoleClient>,
@@ -135,7 +137,7 @@ impl RunningCalls {
 }
 
 impl OpenCall {
-    /// Waits for what comes next. After the end of the call nothing does. Cancel safe.
+    /// Waits for the next step of the call. After the end of the call, it returns an error. Cancel safe.
     pub(in crate::client) async fn next(&mut self) -> CallStep {
         let Some(handle) = &mut self.handle else {
             return CallStep::Ended(Box::new(Err(ServiceError::TransportClosed)));
@@ -148,7 +150,7 @@ impl OpenCall {
                         self.asked = Some(answer);
                         return CallStep::Asked(question);
                     }
-                    // The server has given it up.
+                    // The server gave the question up.
                     if let Some(call) = lock(&self.calls.0.calls).get_mut(&self.token) {
                         call.is_asking = false;
                     }
@@ -160,14 +162,14 @@ impl OpenCall {
         CallStep::Ended(Box::new(ended.map_err(|_| ServiceError::TransportClosed).flatten()))
     }
 
-    /// Answers the question, and tells the further progress there.
+    /// Answers the question. Further progress of the call goes to `progress`.
     pub(in crate::client) fn answer(&mut self, answer: InputAnswer, progress: &CallProgress) {
         if let Some(call) = lock(&self.calls.0.calls).get_mut(&self.token) {
             call.progress = progress.clone();
             call.is_asking = false;
         }
         if let Some(asked) = self.asked.take() {
-            // The server may have given its question up; then the call goes on.
+            // The send fails if the server gave its question up. The call then continues without the answer.
             let _ = asked.send(answer);
         }
     }

@@ -1,4 +1,4 @@
-//! Sampling: a server asks the session's model in the middle of a call. The protocol has deprecated it, and it is off by default.
+//! Sampling: a server sends a request to the session's model during a call. The protocol has deprecated it, and it is off by default.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use rmcp::model::{
 use rmcp::model::{Role, TextContent};
 use serde_json::json;
 
-/// Asks a model for a server. The embedder implements it.
+/// Sends a server's requests to a model. The embedder implements it.
 pub trait Sampler: Send + Sync + fmt::Debug {
-    /// Asks the model once.
+    /// Sends one request to the model. An error is text for the server.
     fn sample(&self, request: SamplingRequest) -> BoxFuture<'_, Result<Response, String>>;
 }
 
-/// What a server asks a model.
+/// A server's request to a model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SamplingRequest {
-    /// The top-level instructions.
+    /// The system prompt.
     pub instructions: Option<String>,
-    /// The messages. Roles alternate; the first and the last message are the user's.
+    /// The messages. Roles alternate, and the first and the last message are the user's.
     pub messages: Vec<Arc<Message>>,
-    /// The most tokens of the answer.
+    /// The maximum number of tokens of the response.
     pub max_tokens: u32,
-    /// How random the answer is, from 0 to 1.
+    /// The sampling temperature, from 0 to 1.
     pub temperature: Option<f64>,
-    /// Texts that end the answer.
+    /// The stop sequences.
     pub stop_sequences: Vec<String>,
 }
 
-/// Asks the model.
+/// Converts a server's request, sends it to the model, and converts the response.
 ///
 /// # Errors
-/// What is wrong with the request, or why the model did not answer, as text.
+/// The reason why the request is refused, or why the model did not respond, as text.
 #[expect(deprecated, reason = "older servers use it")]
 pub(in crate::client) async fn sample(
     sampler: &dyn Sampler,
@@ -65,7 +65,7 @@ pub(in crate::client) async fn sample(
     Ok(CreateMessageResult::new(message, model).with_stop_reason(reason))
 }
 
-/// The messages, those of one role that follow each other as one.
+/// Converts the messages. Consecutive messages of one role become one message.
 #[expect(deprecated, reason = "older servers use it")]
 fn messages(of_server: Vec<SamplingMessage>) -> Result<Vec<Arc<Message>>, String> {
     let mut messages: Vec<(Role, Vec<Block>)> = Vec::new();

@@ -1,6 +1,6 @@
-//! [`WaitingCalls`]: calls that servers of an older revision hold open while a person is asked.
+//! [`WaitingCalls`]: calls that servers of an older revision keep open while the user is asked.
 //!
-//! Servers of the newest revision end their call with a question, and nothing is kept for it here.
+//! A server of the newest revision ends its call with a question, so no state is kept for it here.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -11,21 +11,21 @@ use conjure_sandbox::ProcessCall;
 
 use super::running_calls::{CallProgress, OpenCall};
 
-/// The most calls that wait. The oldest one is given up for a further one.
+/// The maximum number of waiting calls. If there are more, the oldest one is cancelled.
 const MAX_WAITING: usize = 16;
 
-/// What the recorded state of such a question begins with. The name of the call follows.
+/// The prefix of the recorded state of such a question. The call's random id follows.
 const WAITING: &str = "conjure-waiting-call:";
 
 /// The id of the question.
 const QUESTION: &str = "question";
 
-/// The calls of a connection that wait for a person. They end with it.
+/// The calls of a connection that wait for the user. They end with the connection.
 #[derive(Default)]
 pub(in crate::client) struct WaitingCalls(Mutex<VecDeque<WaitingCall>>);
 
 struct WaitingCall {
-    /// Its name, which is recorded with the question.
+    /// The recorded state, which identifies this call.
     state: String,
     call: OpenCall,
     /// Keeps the sandbox of the server's program running.
@@ -33,7 +33,7 @@ struct WaitingCall {
 }
 
 impl WaitingCalls {
-    /// Holds a call open until its question is answered. Returns what is recorded; an error if the machine has no entropy, as text.
+    /// Keeps a call open until its question is answered. Returns the request to record. Fails if the machine has no entropy.
     pub(in crate::client) fn keep(
         &self,
         asked_by: &str,
@@ -52,12 +52,12 @@ impl WaitingCalls {
         Ok(InputRequest { asked_by: asked_by.to_owned(), questions, state: Some(state) })
     }
 
-    /// Whether these answers are for a call that waits here.
+    /// Whether these answers are for a waiting call.
     pub(in crate::client) fn is_for_waiting(input: &ProvidedInput) -> bool {
         input.state.as_ref().is_some_and(|state| state.starts_with(WAITING))
     }
 
-    /// The call that these answers are for, with its answer; `None` if it does not wait any more.
+    /// Sends these answers to the waiting call, and returns that call. `None` if it no longer waits.
     pub(in crate::client) fn answer(
         &self,
         input: ProvidedInput,

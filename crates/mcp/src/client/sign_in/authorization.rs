@@ -1,22 +1,23 @@
-//! [`Authorize`]: what services are sent to tell who asks.
+//! [`Authorize`]: supplies the bearer tokens for services.
 
 use std::fmt;
 
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 
-/// Knows the bearer token for one service.
+/// Supplies the bearer token for one service.
 pub trait Authorize: fmt::Debug + Send + Sync {
-    /// The token; `None` if there is none for this service. `refused` is a token that the service did not accept: it is renewed where that is
-    /// possible, else `None`.
+    /// Returns the token. `None` if there is no token for this service.
+    ///
+    /// `refused` is a token that the service did not accept. It is renewed if possible; otherwise the result is `None`.
     ///
     /// # Errors
-    /// Why there is no token now, for people; without secrets.
+    /// The reason why there is no token now, for the user. It contains no secrets.
     fn token<'a>(
         &'a self,
         refused: Option<&'a SecretString>,
     ) -> BoxFuture<'a, Result<Option<SecretString>, String>>;
 
-    /// What people can do when the service accepts nothing that there is.
+    /// What the user can do if the service accepts no token.
     fn advice(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! [`Login`]: a person signs in at a server by a browser (OAuth 2.1 with PKCE), and the tokens come back.
+//! [`Login`]: a user signs in at a server with a browser (OAuth 2.1 with PKCE), and the client gets the tokens.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,64 +22,64 @@ use super::oauth::first_tokens;
 use crate::client::transport::http_transport::checked_client;
 use crate::config::AddressScope;
 
-/// The largest answer that is read of an authorization server.
+/// The maximum size of a response of an authorization server, in bytes.
 const MAX_ANSWER_BYTES: usize = 256 << 10;
 
-/// How long an authorization server may take for one answer.
+/// The timeout of one request to an authorization server.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// The largest head of a browser's request.
+/// The maximum size of the head of a browser's request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// How long a browser may take for one request.
+/// The timeout of one request of a browser.
 const HEAD_TIME: Duration = Duration::from_secs(20);
 
-/// Where a browser comes back to.
+/// The path of the redirect URI.
 const CALLBACK: &str = "/callback";
 
-/// What is known before somebody signs in.
+/// The options of a sign-in.
 #[derive(Debug, Clone, Default)]
 pub struct LoginOptions {
-    /// The client's id at the authorization server, or the address of its metadata document. Without it the client registers itself.
+    /// The client's id at the authorization server, or the URL of its metadata document. `None`: the client registers itself.
     pub client_id: Option<String>,
-    /// The secret of that client.
+    /// The client's secret.
     pub client_secret: Option<SecretString>,
-    /// What is asked for; empty: what the server names.
+    /// The scopes to request. If this is empty, the scopes that the server names are requested.
     pub scopes: Vec<String>,
-    /// What the token of an earlier sign-in permits. If `scopes` has any, they are asked for beside these.
+    /// The scopes of an earlier sign-in's token. If `scopes` is not empty, these are requested too.
     pub former_scopes: Vec<String>,
-    /// The port of this machine that the browser comes back to; 0: any free one.
+    /// The local port of the redirect URI. 0: any free port.
     pub port: u16,
 }
 
-/// Why nobody could sign in.
+/// Why the sign-in failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LoginError(String);
 
-/// A sign-in that has begun: a person opens its address in a browser.
+/// A sign-in in progress. The user opens its URL in a browser.
 pub struct Login {
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
     client: OAuthClientConfig,
     resource: String,
-    /// The scopes that are asked for, separated by spaces.
+    /// The requested scopes, separated by spaces.
     scope: Option<String>,
     authorization_url: String,
-    /// What the browser must bring back.
+    /// The `state` parameter that the browser's callback must contain.
     state: String,
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Login {
-    /// Asks the server at `url` where people sign in, and registers this client there unless it has an id.
+    /// Discovers the authorization server of the MCP server at `url`. Registers this client there unless it has an id.
     ///
     /// # Errors
-    /// Which step failed.
+    /// The step that failed.
     pub async fn start(url: &str, options: LoginOptions) -> Result<Self, LoginError> {
         let base = Url::parse(url).map_err(|error| LoginError(format!("its address is no URL: {error}")))?;
-        // Addresses that a server names are as public as the server itself.
+        // A private server may name private addresses; a public server may not.
         let addresses = scope_of(&base);
         let http = Arc::new(CheckedHttp { addresses });
         let failed = |step: &str, error: &dyn std::error::Error| LoginError(format!("{step}: {}", error));
@@ -133,16 +133,16 @@ impl Login {
         Ok(Self { manager, metadata, client, resource, scope, authorization_url, state, listener, address })
     }
 
-    /// What a person opens in a browser of this machine.
+    /// The URL that the user opens in a browser on this machine.
     #[must_use]
     pub fn authorization_url(&self) -> &str {
         &self.authorization_url
     }
 
-    /// Waits until the person has signed in, and gets the tokens. It waits without end.
+    /// Waits until the user has signed in, and requests the tokens. It has no timeout.
     ///
     /// # Errors
-    /// When the person or the server refuses.
+    /// If the user or the server refuses.
     pub async fn finish(self) -> Result<OAuthTokens, LoginError> {
         let callback = self.callback().await?;
         let parameter = |name: &str| parameter(&callback, name).unwrap_or_default();
@@ -155,7 +155,7 @@ impl Login {
         self.tokens(&answer)
     }
 
-    /// The address that the browser comes back with.
+    /// Waits for the URL with which the browser returns from the sign-in.
     async fn callback(&self) -> Result<Url, LoginError> {
         let mut visits = FuturesUnordered::new();
         loop {
@@ -174,7 +174,7 @@ impl Login {
         }
     }
 
-    /// Answers a browser. Returns where it comes back from the sign-in, or what was refused there.
+    /// Answers one request of a browser. Returns the callback URL, or the error that the server put into it. `None` for any other request.
     async fn visit(&self, mut stream: TcpStream) -> Option<Result<Url, LoginError>> {
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -201,8 +201,8 @@ impl Login {
         Some(Ok(url))
     }
 
-    /// How the client says who it is: with the header of HTTP Basic, unless the server takes the secret in the body alone. The first tokens
-    /// were got in the same way.
+    /// How the client authenticates: not at all without a secret, and otherwise with HTTP Basic. If the server supports only
+    /// `client_secret_post`, the secret is sent in the body. The first tokens were requested in the same way.
     fn client_auth(&self) -> ClientAuth {
         let Some(secret) = &self.client.client_secret else { return ClientAuth::None };
         let client_secret = SecretString::from(secret.as_str());
@@ -217,7 +217,7 @@ impl Login {
         }
     }
 
-    /// The tokens of an answer, and how they are renewed.
+    /// The tokens of a response, with the data for renewing them.
     fn tokens(&self, answer: &OAuthTokenResponse) -> Result<OAuthTokens, LoginError> {
         let json = serde_json::to_value(answer).map_err(|error| LoginError(error.to_string()))?;
         let refresh = |refresh_token: SecretString| OAuthRefresh {
@@ -233,8 +233,8 @@ impl Login {
     }
 }
 
-/// How a server refuses the first message of somebody who has not signed in: it may say there where people sign in, and for which scopes.
-/// `None` if it does not. The message asks what the server can do.
+/// Sends `server/discover` without a token, and returns the server's `WWW-Authenticate` header. The header may name the authorization
+/// server and the scopes. `None` if it names neither.
 async fn challenge(url: &Url, addresses: AddressScope) -> Option<String> {
     const METHOD: &str = "server/discover";
     let version = ProtocolVersion::V_2026_07_28.as_str().to_owned();
@@ -259,7 +259,7 @@ async fn challenge(url: &Url, addresses: AddressScope) -> Option<String> {
         .header("Mcp-Method", METHOD)
         .body(message.to_string())
         .timeout(ANSWER_TIME);
-    // A server that cannot be reached is told of by the next request.
+    // If the server cannot be reached, the next request reports the error.
     let answer = request.send().await.ok()?;
     if answer.status() != reqwest::StatusCode::UNAUTHORIZED {
         return None;
@@ -270,13 +270,13 @@ async fn challenge(url: &Url, addresses: AddressScope) -> Option<String> {
     with("resource_metadata=").or_else(|| with("scope=")).map(|text| (*text).to_owned())
 }
 
-/// Both, each once.
+/// The scopes of both lists, without duplicates.
 fn all_scopes(former: &[String], further: &[String]) -> Vec<String> {
     let further = further.iter().filter(|scope| !former.contains(scope));
     former.iter().chain(further).cloned().collect()
 }
 
-/// A server with a private address may name private addresses, any other one may not.
+/// A server with a private address may name private addresses. Any other server may not.
 fn scope_of(url: &Url) -> AddressScope {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let is_private = host == "localhost"
@@ -290,7 +290,7 @@ fn parameter(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
 }
 
-/// Writes a page of one sentence. A browser that has gone does not matter.
+/// Writes a page of one sentence. Errors are ignored, because the browser may have closed the connection.
 async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
     let page = format!(
         "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
@@ -300,7 +300,7 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
     let _ = stream.shutdown().await;
 }
 
-/// Every request of a sign-in: addresses are checked, redirects are not followed, answers are bounded.
+/// The HTTP client of a sign-in. It checks addresses, does not follow redirects, and limits the size of responses.
 struct CheckedHttp {
     addresses: AddressScope,
 }

@@ -1,4 +1,4 @@
-//! Sign-ins at servers by HTTP, and the tokens that come of them.
+//! Sign-ins at servers over HTTP, and the resulting tokens.
 
 pub(in crate::client) mod authorization;
 pub(in crate::client) mod login;

@@ -15,35 +15,35 @@ use serde::Deserialize;
 use crate::client::transport::http_transport::checked_client;
 use crate::config::AddressScope;
 
-/// The largest answer of a token endpoint that is read.
+/// The maximum size of a token endpoint's response, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// How long a token endpoint may take.
+/// The timeout of a token endpoint.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The longest time that an access token is believed to last: ten years.
+/// The maximum lifetime of an access token that is accepted: ten years.
 const MAX_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3_600;
 
 /// Why an access token was not renewed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefreshError {
-    /// The endpoint could not be asked.
+    /// The request failed.
     #[error("the token endpoint could not be asked: {0}")]
     Unreachable(String),
     /// The endpoint answered with an error.
     #[error("the token endpoint answered with status {status}{}", reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default())]
     Refused {
-        /// The status of its answer.
+        /// The HTTP status.
         status: u16,
-        /// The error's code in it, such as `invalid_grant`.
+        /// The error code, such as `invalid_grant`.
         reason: Option<String>,
-        /// The media type of the answer.
+        /// The media type of the response.
         content_type: String,
     },
 }
 
-/// What a token endpoint answers.
+/// The response of a token endpoint.
 #[derive(Deserialize)]
 struct TokenAnswer {
     access_token: SecretText,
@@ -54,7 +54,7 @@ struct TokenAnswer {
     scope: Option<String>,
 }
 
-/// Scopes, separated by spaces. Some endpoints write them as a list; anything else is not known.
+/// Parses scopes, separated by spaces. Some endpoints send a list. Any other value counts as unknown.
 fn scopes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = match serde_json::Value::deserialize(deserializer)? {
         serde_json::Value::String(text) => text,
@@ -66,7 +66,7 @@ fn scopes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<St
     Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }
 
-/// A number of seconds. Some endpoints write it as a text or with a fraction; anything else is not known.
+/// Parses a number of seconds. Some endpoints send a string or a fraction. Any other value counts as unknown.
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     let number = match &value {
@@ -92,10 +92,10 @@ struct ErrorAnswer {
     error: String,
 }
 
-/// Gets the next access token. The endpoint is asked once.
+/// Requests the next access token, with one request.
 ///
 /// # Errors
-/// When the endpoint cannot be asked, or gives none.
+/// If the request fails, or the response has no token.
 pub async fn refresh_tokens(
     refresh: &OAuthRefresh,
     addresses: AddressScope,
@@ -138,7 +138,7 @@ async fn ask(refresh: &OAuthRefresh, addresses: AddressScope) -> Result<OAuthTok
     }
     if !status.is_success() {
         let code = serde_json::from_slice::<ErrorAnswer>(&body).ok().map(|answer| answer.error);
-        // A code has no secrets; whatever else stands there is not passed on.
+        // An error code contains no secret. Other text of the response might, so it is not passed on.
         let is_code = |code: &String| code.len() <= 60 && code.bytes().all(|byte| byte.is_ascii_graphic());
         return Err(refused(code.filter(is_code)));
     }
@@ -148,7 +148,7 @@ async fn ask(refresh: &OAuthRefresh, addresses: AddressScope) -> Result<OAuthTok
     Ok(tokens(refresh, answer))
 }
 
-/// The tokens of a sign-in. `None` if the answer has none. An answer that names no scope has granted the one that was asked for.
+/// The tokens of a sign-in. `None` if the response has none. A response without scopes grants the requested ones.
 pub(in crate::client) fn first_tokens(
     answer: serde_json::Value,
     asked_scope: Option<String>,
@@ -161,13 +161,13 @@ pub(in crate::client) fn first_tokens(
     Some(OAuthTokens { access_token: answer.access_token.0, expires_at, refresh, scope })
 }
 
-/// When a token ends that lasts so many seconds from now on.
+/// The expiry time of a token that is valid for this many seconds.
 fn end_of(seconds: u64) -> Timestamp {
     let millis = seconds.min(MAX_LIFETIME_SECONDS).saturating_mul(1_000);
     Timestamp::from_millis(SystemClock.timestamp().millis().saturating_add(millis))
 }
 
-/// The tokens from an answer. What it does not give stays.
+/// The tokens of a response. Values that are missing in the response are taken from `refresh`.
 fn tokens(refresh: &OAuthRefresh, answer: TokenAnswer) -> OAuthTokens {
     let expires_at = answer.expires_in.map(end_of);
     let mut refresh = refresh.clone();
@@ -178,7 +178,7 @@ fn tokens(refresh: &OAuthRefresh, answer: TokenAnswer) -> OAuthTokens {
     OAuthTokens { access_token, expires_at, refresh: Some(refresh), scope }
 }
 
-/// The body of the request.
+/// The request's body, as a form.
 fn form(refresh: &OAuthRefresh) -> String {
     let mut pairs = vec![
         ("grant_type", "refresh_token"),
@@ -193,7 +193,7 @@ fn form(refresh: &OAuthRefresh) -> String {
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
-/// The header of HTTP Basic authentication, whose parts are encoded as in a form.
+/// The header of HTTP Basic authentication. Both parts are form-encoded first.
 fn basic(client: &str, secret: &SecretString) -> Result<HeaderValue, RefreshError> {
     let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let credentials = STANDARD.encode(format!("{}:{}", encode(client), encode(secret.expose_secret())));

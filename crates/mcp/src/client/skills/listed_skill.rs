@@ -1,4 +1,4 @@
-//! [`ListedSkill`]: a skill as its server lists it, checked and bounded.
+//! [`ListedSkill`]: a skill that a server lists, after the checks.
 
 use std::collections::BTreeSet;
 
@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::transport::process_transport::printable;
 
-/// The most files and bytes of a skill, as the SDK bounds them for servers.
+/// The maximum number of files of a skill, and of their bytes together. The SDK has the same limits for servers.
 const MAX_FILES: usize = 512;
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The most bytes of a frontmatter, of the path of a file, and of one name in it.
+/// The maximum sizes of a frontmatter, of an encoded file path, and of one path segment, in bytes.
 const MAX_FRONTMATTER_BYTES: usize = 32 << 10;
 const MAX_PATH_BYTES: usize = 1024;
 const MAX_SEGMENT_BYTES: usize = 255;
 
-/// The most bytes of a URI.
+/// The maximum size of a URI, in bytes.
 const MAX_URI_BYTES: usize = 2048;
 
-/// The most characters of a reason, which can have parts of a URI.
+/// The maximum length of a reason, in characters. It may contain parts of a URI.
 const MAX_REASON_CHARS: usize = 300;
 
-/// The most files of all skills of a server.
+/// The maximum number of files in all skills of a server.
 const MAX_LISTED_FILES: usize = 4096;
 
-/// The most skills of a server, and how many that cannot be offered are told of one by one.
+/// The maximum number of skills of a server, and the number of refused skills that are reported one by one.
 const MAX_SKILLS: usize = 256;
 const MAX_LEFT_OUT: usize = 20;
 
-/// A skill of a server.
+/// A skill that a server lists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::client) struct ListedSkill {
     /// The URI of its `SKILL.md`.
     pub(super) uri: String,
     pub(super) frontmatter: JsonObject,
-    /// All its files. `SKILL.md` is one of them.
+    /// All its files, including `SKILL.md`.
     pub(super) files: Vec<ListedFile>,
-    /// What the person agrees to: differs when any byte of any file differs.
+    /// The version that the user approves. It differs if any byte of any file differs.
     pub(super) version: String,
 }
 
@@ -46,29 +46,29 @@ pub(in crate::client) struct ListedSkill {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ListedFile {
     pub(super) uri: String,
-    /// Its path in the folder of the skill.
+    /// The path in the skill's directory.
     pub(super) path: String,
     pub(super) digest: String,
     pub(super) size: u64,
 }
 
-/// The skills of a server, and what was left out.
+/// The skills of a server, and the reasons why others were left out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::client) struct SkillListing {
     pub(in crate::client) skills: Vec<ListedSkill>,
-    /// Sentences on skills that cannot be offered.
+    /// Sentences about skills that cannot be offered.
     pub(in crate::client) left_out: Vec<String>,
-    /// How many cannot be offered.
+    /// The number of skills that cannot be offered.
     refused: usize,
 }
 
 impl SkillListing {
-    /// The list of a server that does not give one.
+    /// The listing of a server that did not list its skills.
     pub(in crate::client) fn failed(error: impl std::fmt::Display) -> Self {
         Self { left_out: vec![format!("its skills cannot be listed: {error}")], ..Self::default() }
     }
 
-    /// Adds a skill that the server lists. Returns whether there is room for another one.
+    /// Adds a skill that the server lists. Returns whether another one may be added.
     pub(super) fn add(&mut self, skill: WireSkill) -> bool {
         let files: usize = self.skills.iter().map(|skill| skill.files.len()).sum();
         if self.skills.len() + self.refused == MAX_SKILLS || files > MAX_LISTED_FILES {
@@ -92,11 +92,11 @@ impl SkillListing {
         true
     }
 
-    /// The same list without these secrets. A skill that repeats one in its frontmatter could not be verified, so it is left out.
+    /// Leaves out each skill that contains one of these secrets. A redacted frontmatter could not be verified.
     pub(in crate::client) fn redacted(mut self, redactor: &Redactor) -> Self {
         let has_secret = |skill: &ListedSkill| {
             let all = serde_json::to_string(skill).unwrap_or_default();
-            // In JSON a secret with a quote or a line break is written in another way.
+            // JSON escapes quotes and line breaks, so the unescaped texts are searched too.
             let texts = skill.frontmatter.values().filter_map(serde_json::Value::as_str);
             texts
                 .chain([all.as_str()])
@@ -115,7 +115,7 @@ impl SkillListing {
 }
 
 impl ListedSkill {
-    /// Checks what the server lists.
+    /// Checks a skill that the server lists.
     pub(super) fn from_wire(skill: WireSkill) -> Result<Self, String> {
         skill.validate().map_err(|error| error.to_string())?;
         let SkillResources::Files(resources) = skill.resources else {
@@ -159,7 +159,7 @@ impl ListedSkill {
         self.text("name")
     }
 
-    /// The server's words, without characters that are not shown.
+    /// The server's description on one line, with invisible characters escaped.
     pub(super) fn description(&self) -> String {
         let words: Vec<&str> = self.text("description").split_whitespace().collect();
         printable(&words.join(" "))
@@ -174,7 +174,7 @@ impl ListedSkill {
     }
 }
 
-/// A digest of all files with their paths.
+/// The digest of the URI, the files and their paths.
 fn version(uri: &str, files: &[ListedFile]) -> String {
     let mut text = format!("{uri}\n");
     for file in files {
@@ -183,7 +183,7 @@ fn version(uri: &str, files: &[ListedFile]) -> String {
     Digest::of_bytes(text.as_bytes()).to_hex()
 }
 
-/// The path of a file, decoded. `None` for one that leads elsewhere, or that could be read in two ways.
+/// Decodes the path of a file. `None` if it leaves the skill's directory or is ambiguous.
 fn plain_path(encoded: &str) -> Option<String> {
     if encoded.len() > MAX_PATH_BYTES || encoded.contains(['?', '#']) {
         return None;
@@ -207,12 +207,12 @@ fn plain_path(encoded: &str) -> Option<String> {
             && printable(segment) == segment
             && !segment.contains(['\n', '\t'])
     };
-    // An encoded slash would be a second way to write the same path.
+    // An encoded slash would be a second notation of the same path.
     let slashes = |text: &str| text.matches('/').count();
     (slashes(&path) == slashes(encoded) && path.split('/').all(is_plain)).then_some(path)
 }
 
-/// Whether a path stands twice, or is the folder of another one.
+/// Whether a path is listed twice, or a file is the parent directory of another file.
 fn has_file_as_folder(files: &[ListedFile]) -> bool {
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let is_folder = |file: &ListedFile| {

@@ -1,4 +1,4 @@
-//! [`LoadSkillTool`]: with it the model loads a skill of a server, once a person has agreed.
+//! [`LoadSkillTool`]: loads a skill of a server for the model, after the user has approved it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,34 +15,34 @@ use super::listed_skill::ListedSkill;
 use super::skill_files::{SkillFile, VerifiedSkill};
 use crate::client::shared_server::SharedServer;
 
-/// The name of the tool. A server's lists of enabled and disabled tools may name it too.
+/// The name of the tool. The configured lists of enabled and disabled tools may contain it.
 pub(in crate::client) const LOAD_SKILL_TOOL: &str = "mcp_load_skill";
 
-/// The folder of the workspace for the files of skills.
+/// The workspace directory for the files of skills.
 const FOLDER: &str = "mcp-skills";
 
-/// The most bytes of the list of skills in the definition: about 2,000 tokens.
+/// The maximum size of the list of skills in the definition: about 2,000 tokens.
 const MAX_LIST_BYTES: usize = 8_000;
 
-/// The most characters of a description in it, and of paths in the result.
+/// The maximum length of a description in that list, in characters, and the maximum number of paths in the result.
 const MAX_DESCRIPTION_CHARS: usize = 400;
 const MAX_SHOWN_FILES: usize = 60;
 
-/// How many digits of the version the name of a skill's folder has.
+/// How many digits of the version are part of a skill's directory name.
 const FOLDER_DIGITS: usize = 16;
 
-/// How long a load may take, with the start of its server.
+/// The timeout of a load, including the start of the server.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A skill with its server.
+/// A skill and its server.
 pub(in crate::client) struct OfferedSkill {
     pub(in crate::client) server: Arc<SharedServer>,
     pub(in crate::client) skill: ListedSkill,
 }
 
-/// Loads a skill: its files go to the sandbox, and the model reads its instructions.
+/// Loads a skill: writes its files to the sandbox, and returns its instructions to the model.
 ///
-/// Each call waits for a person's decision. The input names the version, so the decision is for that version.
+/// Each call needs the user's approval. The input names the version, so the approval is for that version only.
 pub(in crate::client) struct LoadSkillTool {
     pub(in crate::client) skills: Vec<OfferedSkill>,
     /// The sandbox of the session's tools.
@@ -61,7 +61,7 @@ impl OfferedSkill {
         self.server.spec.name.as_str()
     }
 
-    /// Its line in the definition of the tool.
+    /// The line about the skill in the tool's definition.
     fn line(&self) -> String {
         let (server, skill, version) = (self.server_name(), self.skill.name(), &self.skill.version);
         let words = self.skill.description();
@@ -174,7 +174,7 @@ impl LoadSkillTool {
         Ok(told)
     }
 
-    /// The skill that the input names, in the version that it names.
+    /// Finds the skill in exactly the version that the input names.
     fn find(&self, input: &Input) -> Result<&OfferedSkill, String> {
         let of_server = || self.skills.iter().filter(|offered| offered.server_name() == input.server);
         let named = || of_server().filter(|offered| offered.skill.name() == input.skill);
@@ -203,7 +203,7 @@ impl LoadSkillTool {
     }
 }
 
-/// The paths of files in a sentence.
+/// The paths of files, as part of a sentence.
 fn shown_paths<'p>(paths: impl ExactSizeIterator<Item = &'p str>) -> String {
     let more = paths.len().saturating_sub(MAX_SHOWN_FILES);
     let shown: Vec<String> = paths.take(MAX_SHOWN_FILES).map(|path| format!("`{path}`")).collect();

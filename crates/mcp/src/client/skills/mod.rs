@@ -1,6 +1,6 @@
-//! Skills that servers offer (SEP-2640): listed with the tools, and loaded by a tool of the model's once a person has agreed.
+//! Skills that servers offer (SEP-2640). They are listed with the tools. The model loads them with a tool, after the user has approved.
 //!
-//! An approval is for one version of a skill, which the digests of all its files determine. Whatever the server sends otherwise is refused.
+//! An approval is for one version of a skill, which is a digest over all its files. Files that do not match it are refused.
 
 mod listed_skill;
 mod load_skill;

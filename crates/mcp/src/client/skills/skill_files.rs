@@ -1,4 +1,4 @@
-//! [`SkillReader`]: the skills of a server that runs, and their files, verified.
+//! [`SkillReader`]: lists the skills of a running server, and reads and verifies their files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,42 +12,42 @@ use rmcp::{RoleClient, ServiceError};
 
 use super::listed_skill::{ListedFile, ListedSkill, SkillListing};
 
-/// The most pages of a list.
+/// The maximum number of pages of a list.
 const MAX_PAGES: usize = 64;
 
-/// Asks one server for its skills.
+/// Requests the skills of one server.
 pub(in crate::client) struct SkillReader<'p>(pub(in crate::client) &'p Peer<RoleClient>);
 
-/// Why the files of a skill are not there.
+/// Why the files of a skill could not be read.
 pub(in crate::client) enum SkillReadError {
     Service(ServiceError),
-    /// It is not what was agreed to.
+    /// The skill has changed since the user approved it.
     Changed,
-    /// The server sent something other than it listed.
+    /// The server's files do not match its listing.
     Wrong(String),
 }
 
-/// A skill whose files were verified.
+/// A skill with verified files.
 pub(in crate::client) struct VerifiedSkill {
-    /// What `SKILL.md` says below its fields.
+    /// The text of `SKILL.md` after the frontmatter.
     pub(super) instructions: String,
     pub(super) files: Vec<SkillFile>,
 }
 
-/// The content of a file.
+/// A file with its content.
 pub(super) struct SkillFile {
-    /// Its path in the folder of the skill.
+    /// The path in the skill's directory.
     pub(super) path: String,
     pub(super) bytes: Vec<u8>,
 }
 
 impl SkillReader<'_> {
-    /// Whether the server has skills.
+    /// Whether the server declares skills.
     pub(in crate::client) fn has_skills(&self) -> bool {
         self.0.peer_info().is_some_and(|info| info.capabilities.supports_skills())
     }
 
-    /// All skills of the server.
+    /// Lists all skills of the server.
     pub(in crate::client) async fn list(&self) -> Result<SkillListing, ServiceError> {
         let mut listing = SkillListing::default();
         let mut cursor = None;
@@ -69,7 +69,7 @@ impl SkillReader<'_> {
         Ok(listing)
     }
 
-    /// All files of a skill. They are exactly those that it was listed with, and fit its frontmatter.
+    /// Reads all files of a skill. Verifies that they match the listed digests, and that the frontmatter is the listed one.
     pub(in crate::client) async fn read(&self, skill: &ListedSkill) -> Result<VerifiedSkill, SkillReadError> {
         match self.0.get_skill(GetSkillRequestParams::new(skill.uri.clone())).await {
             Ok(found) => {
@@ -120,7 +120,7 @@ impl SkillReader<'_> {
     }
 }
 
-/// A field that stands in one of them alone, or has another value.
+/// The first field that is missing in one of them or has another value.
 fn differing_field(one: &JsonObject, other: &JsonObject) -> Option<String> {
     let differs = |key: &&String| one.get(*key) != other.get(*key);
     one.keys().chain(other.keys()).find(differs).cloned()

@@ -1,4 +1,4 @@
-//! What a server lists, checked and bounded: its tools, and with them its skills.
+//! The tools and skills that a server lists, after the checks.
 
 use std::collections::BTreeSet;
 
@@ -14,31 +14,31 @@ use serde_json::Value;
 use super::tool_names::tool_name;
 use crate::client::skills::{ListedSkill, SkillListing};
 
-/// The most pages of a list, the most tools of a server, the most bytes of one definition, and of one description.
+/// Limits: the pages of a list, the tools of a server, the bytes of one schema, and the characters of one description.
 const MAX_PAGES: usize = 64;
 const MAX_TOOLS: usize = 1024;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 const MAX_DESCRIPTION_CHARS: usize = 4096;
 
-/// The most bytes of a tool's name, and how many tools that cannot be offered are told of one by one.
+/// The maximum size of a tool's name in bytes, and the number of refused tools that are reported one by one.
 const MAX_NAME_BYTES: usize = 256;
 const MAX_LEFT_OUT: usize = 20;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::client) struct ListedTool {
-    /// The server's name of it.
+    /// The server's name for the tool.
     pub(in crate::client) name: String,
     pub(in crate::client) description: String,
     pub(in crate::client) input_schema: Value,
-    /// What its structured results fit, by the server's words.
+    /// The schema that the server declares for structured results.
     #[serde(default)]
     pub(in crate::client) output_schema: Option<Value>,
-    /// The server says that it changes nothing. A hint for scheduling, which permits nothing.
+    /// Whether the server says that the tool changes nothing. This is a hint for scheduling, and permits nothing.
     pub(in crate::client) only_reads: bool,
 }
 
-/// The tools and skills of a server, and what was left out.
+/// The tools and skills of a server, and the reasons why others were left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::client) struct Listing {
     pub(in crate::client) tools: Vec<ListedTool>,
@@ -46,12 +46,12 @@ pub(in crate::client) struct Listing {
     pub(in crate::client) skills: Vec<ListedSkill>,
     /// One sentence for each tool and skill that cannot be offered.
     pub(in crate::client) left_out: Vec<String>,
-    /// How many tools cannot be offered.
+    /// The number of tools that cannot be offered.
     #[serde(default)]
     pub(in crate::client) refused: usize,
 }
 
-/// Asks the server for all its tools.
+/// Lists all tools of a server.
 pub(in crate::client) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
     let mut listing = Listing::default();
     let mut cursor = None;
@@ -78,14 +78,14 @@ pub(in crate::client) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Lis
 }
 
 impl Listing {
-    /// The same list without these secrets.
+    /// The same listing without these secrets.
     pub(in crate::client) fn redacted(self, redactor: &Redactor) -> Self {
         let tools = self.tools.into_iter().map(|tool| tool.redacted(redactor)).collect();
         let left_out = self.left_out.iter().map(|text| redactor.redact(text).into_owned()).collect();
         Self { tools, skills: self.skills, left_out, refused: self.refused }
     }
 
-    /// The same list with these skills.
+    /// The same listing with these skills.
     pub(in crate::client) fn with_skills(mut self, skills: SkillListing) -> Self {
         self.skills = skills.skills;
         self.left_out.extend(skills.left_out);
@@ -120,17 +120,17 @@ impl Listing {
         }
     }
 
-    /// The names that a session has for these tools.
+    /// The session's names for these tools.
     pub(in crate::client) fn session_names(&self, server: &str, taken: &mut BTreeSet<String>) -> Vec<String> {
         self.tools.iter().map(|tool| tool_name(server, &tool.name, taken)).collect()
     }
 }
 
 impl ListedTool {
-    /// The same tool without these secrets, which a server may have put into its words.
+    /// The same tool without these secrets, which the server may have repeated.
     fn redacted(mut self, redactor: &Redactor) -> Self {
         self.description = redactor.redact(&self.description).into_owned();
-        // It is not shown, but kept in a file.
+        // The schema of results is not shown, but it is stored in a file.
         let has_secret =
             |schema: &Value| matches!(redactor.redact(&schema.to_string()), std::borrow::Cow::Owned(_));
         self.output_schema = self.output_schema.filter(|schema| !has_secret(schema));
@@ -145,7 +145,7 @@ impl ListedTool {
 
     /// The definition for the model, under this name.
     pub(in crate::client) fn definition(&self, name: &str, server: &str) -> ToolDefinition {
-        // The model is told whose words these are.
+        // The prefix shows the model that the description is the server's.
         let description = match self.description.as_str() {
             "" => format!("A tool of the MCP server `{server}`, which describes it with no word."),
             text => format!("[MCP server `{server}`] {text}"),
@@ -154,13 +154,13 @@ impl ListedTool {
     }
 }
 
-/// The schema of results, if it is not so large that nothing is checked by it.
+/// The schema of results. `None` if it is too large, so that results are not checked.
 fn output_schema(schema: &JsonObject) -> Option<Value> {
     let schema = Value::Object(schema.clone());
     (schema.to_string().len() <= MAX_SCHEMA_BYTES).then_some(schema)
 }
 
-/// A schema that model services accept, or why there is none.
+/// Converts an input schema to a form that model services accept. Fails with the reason if that is impossible.
 fn normal_schema(schema: Value) -> Result<Value, String> {
     let bytes = schema.to_string().len();
     if bytes > MAX_SCHEMA_BYTES {
@@ -169,13 +169,13 @@ fn normal_schema(schema: Value) -> Result<Value, String> {
     let Value::Object(mut members) = schema else { return Err("its input schema is no object".to_owned()) };
     match members.get("type") {
         Some(Value::String(kind)) if kind == "object" => {}
-        // Servers without parameters send `{}`.
+        // Servers send `{}` for tools without parameters.
         None if !members.contains_key("$ref") => {
             members.insert("type".to_owned(), Value::from("object"));
         }
         _ => return Err("its input schema is not of the type `object`".to_owned()),
     }
-    // Services refuse these at the top level, and the whole request with them.
+    // Model services refuse the whole request if a schema has these keywords at the top level.
     if let Some(key) = ["anyOf", "oneOf", "allOf"].into_iter().find(|key| members.contains_key(*key)) {
         return Err(format!("its input schema has `{key}` at the top level, which model services refuse"));
     }
@@ -185,7 +185,7 @@ fn normal_schema(schema: Value) -> Result<Value, String> {
     Ok(Value::Object(members))
 }
 
-/// The server's words, without characters that are not shown.
+/// The server's description without invisible and control characters.
 fn description(text: &str) -> String {
     let shown: String = conjure_base::text::strip_deceptive(text)
         .chars()

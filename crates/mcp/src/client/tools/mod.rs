@@ -1,4 +1,4 @@
-//! The tools of servers: how they are listed, named, found and offered, and what becomes of their results.
+//! The tools of servers: listing, naming, search, definitions and results.
 
 pub(in crate::client) mod listing;
 pub(in crate::client) mod output_schema;

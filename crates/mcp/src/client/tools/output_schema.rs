@@ -1,20 +1,22 @@
-//! Whether the structured content of a result fits the schema that its tool declares, which the specification asks of clients.
+//! Checks that the structured content of a result matches the tool's output schema. The specification requires this of clients.
 //!
-//! The structural keywords of JSON Schema are checked; others, patterns and formats among them, count as fulfilled. So what is refused never fits,
-//! whatever version of JSON Schema the server means. Schemas come from servers: the work has a bound, and past it everything fits.
+//! Only the structural keywords of JSON Schema are checked. All others, such as patterns and formats, count as fulfilled. So a refused
+//! value is invalid in every version of JSON Schema.
+//!
+//! Schemas come from servers, so the work is limited. Beyond the limit, every value is accepted.
 
 use serde_json::{Map, Value};
 
-/// The most steps of one check.
+/// The maximum number of steps of one check.
 const MAX_STEPS: usize = 200_000;
 
-/// The most schemas within one another.
+/// The maximum nesting depth of schemas.
 const MAX_DEPTH: usize = 100;
 
-/// The most bytes of a place in an error.
+/// The maximum length of a path in an error, in characters.
 const MAX_PLACE_BYTES: usize = 200;
 
-/// Why a value does not fit, and where; `None`: it does.
+/// The place and the reason of a mismatch. `None` if the value matches the schema.
 pub(in crate::client) fn mismatch(schema: &Value, value: &Value) -> Option<String> {
     let mut check = Check { root: schema, steps: MAX_STEPS, place: Vec::new() };
     let reason = check.value(schema, value, MAX_DEPTH).err()?;
@@ -26,14 +28,14 @@ pub(in crate::client) fn mismatch(schema: &Value, value: &Value) -> Option<Strin
 struct Check<'s> {
     root: &'s Value,
     steps: usize,
-    /// Where the value is. It stays when something does not fit.
+    /// The path of the current value. After a mismatch it is the path of that mismatch.
     place: Vec<String>,
 }
 
 type Fit = Result<(), String>;
 
 impl<'s> Check<'s> {
-    /// Whether there are steps left for so much work.
+    /// Counts this many steps. Returns whether any steps remain.
     fn spend(&mut self, steps: usize) -> bool {
         self.steps = self.steps.saturating_sub(steps + 1);
         self.steps > 0
@@ -48,12 +50,12 @@ impl<'s> Check<'s> {
         if depth == 0 || !self.spend(keywords.len()) {
             return Ok(());
         }
-        // References within it are relative to it.
+        // A schema with its own `$id` changes the base of references, so it is not checked.
         if keywords.contains_key("$id") && !std::ptr::eq(schema, self.root) {
             return Ok(());
         }
         if let Some(reference) = keywords.get("$ref") {
-            // What stands beside it counts in some versions alone.
+            // Only some versions apply the keywords beside `$ref`, so they are not checked.
             return match self.referred(reference) {
                 Some(schema) => self.value(schema, value, depth - 1),
                 None => Ok(()),
@@ -85,10 +87,10 @@ impl<'s> Check<'s> {
         Ok(())
     }
 
-    /// The schema that a reference within this one leads to.
+    /// The schema that a local reference points to.
     fn referred(&self, reference: &Value) -> Option<&'s Value> {
         let pointer = reference.as_str()?.strip_prefix('#')?;
-        // Percent-encoded ones are not followed.
+        // Percent-encoded references are not resolved.
         (!pointer.contains('%')).then(|| self.root.pointer(pointer)).flatten()
     }
 
@@ -139,7 +141,7 @@ impl<'s> Check<'s> {
             return Err(format!("the member `{missing}` is missing"));
         }
         let properties = keywords.get("properties").and_then(Value::as_object);
-        // Which members a pattern covers is not known.
+        // Patterns are not evaluated, so with `patternProperties` it is unknown which members are additional.
         let additional =
             keywords.get("additionalProperties").filter(|_| !keywords.contains_key("patternProperties"));
         for (name, value) in members {
@@ -171,7 +173,7 @@ fn list<'v>(keywords: &'v Map<String, Value>, keyword: &str) -> &'v [Value] {
     keywords.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The keywords that bound a number, a length or a count.
+/// Checks the limits of a number, a length or a count.
 fn bounds(keywords: &Map<String, Value>, value: &Value) -> Fit {
     let (least, most, size) = match value {
         Value::Number(number) => ("minimum", "maximum", number.as_f64()),
@@ -214,12 +216,12 @@ fn is_of_kind(value: &Value, kind: &str) -> bool {
         "integer" => {
             value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
         }
-        // Of no version that is known.
+        // A type that no version of JSON Schema defines.
         _ => true,
     }
 }
 
-/// Whether two values are the same, where numbers count as the same in any notation.
+/// Whether two values are equal. Numbers are compared by value, in any notation.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),

@@ -1,4 +1,4 @@
-//! The result of a call as content for the model. Bytes never stand there as text; what is large goes to a file in the sandbox.
+//! Converts the result of a call to content for the model. Binary data and large text are written to files in the sandbox.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,26 +11,28 @@ use serde_json::Value;
 use super::output_schema::mismatch;
 use crate::client::transport::process_transport::printable;
 
-/// The most bytes of text of a result: about 25,000 tokens.
+/// The maximum size of a result's text, in bytes: about 25,000 tokens.
 const MAX_TEXT_BYTES: usize = 100_000;
 
-/// How much of a larger text is shown.
+/// How many bytes of a larger text are shown.
 const PREVIEW_BYTES: usize = 4_000;
 
-/// The folder in the workspace for what is larger.
+/// The workspace directory for large results.
 const FOLDER: &str = "mcp-results";
 
 /// Where the files of a result are written.
 pub(in crate::client) struct ResultFiles<'f> {
     /// The sandbox of the session's tools.
     pub(in crate::client) executor: &'f dyn Executor,
-    /// The first part of their names.
+    /// The prefix of the file names.
     pub(in crate::client) stem: String,
     pub(in crate::client) options: CallOptions,
 }
 
-/// The result for the model. Structured content is shown where there is no text: servers repeat it as text, for clients that do not know it. One
-/// that does not fit the tool's `schema` makes an error of the result: the server has broken its word, so the model should not build on it.
+/// Converts a result for the model.
+///
+/// Structured content is shown only if there is no text, because servers repeat it as text for older clients. If it does not match the
+/// tool's `schema`, the result becomes an error, since the model should not rely on it.
 pub(in crate::client) async fn to_output(
     result: CallToolResult,
     schema: Option<&Value>,
@@ -64,7 +66,7 @@ pub(in crate::client) async fn to_output(
 
 struct Output<'f> {
     files: Option<ResultFiles<'f>>,
-    /// Text since the last image.
+    /// The text since the last image.
     texts: String,
     content: Vec<ResultContent>,
     count: usize,
@@ -106,7 +108,7 @@ impl Output<'_> {
         self.texts.push_str(text);
     }
 
-    /// Ends the text so far. A large one goes to a file, and is shown in part.
+    /// Ends the current text block. A large text is written to a file and shown in part.
     async fn flush(&mut self) {
         let text = std::mem::take(&mut self.texts);
         if text.is_empty() {
@@ -130,7 +132,7 @@ impl Output<'_> {
         }
     }
 
-    /// Content that is no text, encoded as base64.
+    /// Writes binary content, encoded as base64, to a file.
     async fn bytes(&mut self, what: &str, kind: &str, data: &str) {
         let kind = printable(kind);
         let Ok(bytes) = BASE64.decode(data) else {

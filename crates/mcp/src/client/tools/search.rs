@@ -1,4 +1,4 @@
-//! [`SearchTool`]: finds tools whose definitions are not sent to the model, because there are too many.
+//! [`SearchTool`]: searches tools whose definitions are not sent to the model because there are too many.
 
 use std::collections::BTreeSet;
 use std::sync::Weak;
@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 /// The name of the tool.
 pub(in crate::client) const SEARCH_TOOL: &str = "mcp_search_tools";
 
-/// The most tools that one search adds.
+/// The maximum number of tools that one search adds.
 const MAX_FOUND: usize = 8;
 
-/// The tools among which a search finds some.
+/// The tools that a search can find.
 pub(in crate::client) trait HiddenTools: Send + Sync {
     /// The definitions of all tools.
     fn all_definitions(&self) -> Vec<ToolDefinition>;
 
-    /// From the next model call on, the definitions of these tools are sent.
+    /// Sends the definitions of these tools from the next model call on.
     fn offer(&self, names: Vec<String>);
 }
 
-/// Finds tools by words. What it finds can be called from the next model call on.
+/// Searches tools by words. The model can call the found tools from the next model call on.
 pub(in crate::client) struct SearchTool {
     pub(in crate::client) tools: Weak<dyn HiddenTools>,
-    /// Each server with the number of its tools.
+    /// The servers and the numbers of their tools.
     pub(in crate::client) servers: Vec<(String, usize)>,
 }
 
@@ -84,7 +84,7 @@ impl Tool for SearchTool {
     }
 }
 
-/// The tools that fit these words best. A word in the name counts more than one in the description.
+/// The tools that match these words best. A word in the name counts more than a word in the description.
 fn find<'d>(query: &str, tools: &'d [ToolDefinition]) -> Vec<&'d ToolDefinition> {
     let words: BTreeSet<String> = query
         .split(|c: char| !c.is_alphanumeric())

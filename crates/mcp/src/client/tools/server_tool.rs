@@ -1,4 +1,4 @@
-//! [`ServerTool`]: one tool of a server, as a session has it.
+//! [`ServerTool`]: one tool of a server in a session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::client::connection::CalledTool;
 use crate::client::error::McpError;
 use crate::client::shared_server::SharedServer;
 
-/// One tool of a server.
+/// One tool of a server in a session.
 pub(in crate::client) struct ServerTool {
     pub(in crate::client) server: Arc<SharedServer>,
     pub(in crate::client) tool: ListedTool,
-    /// Its name in the session.
+    /// The session's name for the tool.
     pub(in crate::client) name: String,
-    /// The sandbox of the session's tools, where large results are written.
+    /// The sandbox of the session's tools, which stores large results.
     pub(in crate::client) files: Option<Arc<dyn Executor>>,
 }
 
@@ -34,7 +34,7 @@ impl Tool for ServerTool {
     fn traits(&self) -> CallTraits {
         let is_shared = self.server.spec.parallel_calls || self.tool.only_reads;
         let concurrency = if is_shared { CallConcurrency::Shared } else { CallConcurrency::Exclusive };
-        // What a server says of itself does not permit to repeat a call.
+        // The server's hints are not trusted, so a call is never repeated.
         CallTraits { concurrency, idempotent: false }
     }
 
@@ -73,7 +73,7 @@ impl Tool for ServerTool {
                 Err(error @ McpError::Lost { .. }) => status(ToolStatus::Lost, &error.to_string()),
                 Err(error) => status(ToolStatus::Failed, &error.to_string()),
             };
-            // A server seldom knows why it reaches nothing.
+            // The server seldom knows that its sandbox refused a connection, so the client adds that.
             if let Some(refused) = self.server.refused_since(refusals) {
                 output.content.push(ResultContent::Text { text: format!("[{refused}]") });
             }

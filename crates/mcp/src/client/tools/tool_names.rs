@@ -1,17 +1,19 @@
-//! The names under which a session has the tools of servers: `mcp__SERVER__TOOL`, as other programs name them.
+//! The session's names for the tools of servers: `mcp__SERVER__TOOL`, as in other programs.
 
 use std::collections::BTreeSet;
 
 use conjure_base::Digest;
 
-/// The longest name that all model services accept.
+/// The maximum length of a name that all model services accept, in bytes.
 const MAX_BYTES: usize = 64;
 
 /// How many digits of a digest make a shortened name unique.
 const SUFFIX_DIGITS: usize = 8;
 
-/// The name of a server's tool. Characters that model services refuse become `_`. A name that is too long, or that `taken` has already, ends in
-/// digits that the full name determines, so it is the same in every session.
+/// The session's name for a tool of a server. Characters that model services refuse become `_`.
+///
+/// A name that is too long or already in `taken` gets a suffix. The suffix is a digest of the full name, so it is the same in every
+/// session.
 pub(in crate::client) fn tool_name(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
     let full = format!("mcp__{server}__{tool}");
     let plain: String = full

@@ -1,5 +1,5 @@
-//! Connections to servers by HTTP: every address is checked before it is dialled, redirects are not followed, and the environment's proxies are
-//! not used.
+//! Connections to servers over HTTP. Every address is checked before it is dialled, redirects are not followed, and the environment's
+//! proxies are not used.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,33 +21,33 @@ use tokio::sync::OnceCell;
 
 use crate::config::{AddressScope, HttpServer};
 
-/// The timeout for connecting to the host, TLS included.
+/// The timeout for connecting to the host, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest message of a server.
+/// The maximum size of a server's message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
-/// The settings of TLS, which are read from the machine at the first connection.
+/// The TLS configuration. The trusted certificates of the machine are read at the first connection.
 static TLS: OnceCell<rustls::ClientConfig> = OnceCell::const_new();
 
-/// A client that reaches the host of `url` and no other: every address is checked before it is dialled, redirects are not followed.
+/// A client for the host of `url`. It checks every address before it is dialled, and follows no redirects.
 ///
 /// # Errors
-/// Why the address may not be dialled, as text.
+/// The reason why the address may not be dialled, as text.
 pub(in crate::client) async fn checked_client(
     url: &Url,
     scope: AddressScope,
 ) -> Result<reqwest::Client, String> {
     let target = target(url)?;
     let egress = egress(&target, scope)?;
-    // An address in the URL passes no resolver.
+    // The resolver is not called for an IP address in the URL, so it is checked here.
     egress.resolve(&target).await.map_err(|refusal| refusal.to_string())?;
     reqwest::Client::builder()
         .tls_backend_preconfigured(TLS.get_or_try_init(tls).await?.clone())
         .dns_resolver(Arc::new(CheckedDns { egress, port: target.port() }))
         .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
-        // A redirect could lead to an address that nobody has checked, with the headers.
+        // A redirect could send the headers to an unchecked address.
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
@@ -55,10 +55,10 @@ pub(in crate::client) async fn checked_client(
         .map_err(|error| error.to_string())
 }
 
-/// The transport to a server, which is sent this bearer token. Nothing was sent yet.
+/// The transport to a server, with this bearer token. It has sent nothing yet.
 ///
 /// # Errors
-/// Why it cannot be asked, as text: its address or a header is wrong, or the address may not be dialled.
+/// The reason, as text: a wrong URL or header, or an address that may not be dialled.
 pub(in crate::client) async fn transport(
     server: &HttpServer,
     token: Option<&SecretString>,
@@ -85,7 +85,7 @@ pub(in crate::client) async fn transport(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// The host and port of an address.
+/// The host and port of a URL.
 fn target(url: &Url) -> Result<Target, String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!(
@@ -103,7 +103,7 @@ fn target(url: &Url) -> Result<Target, String> {
     Ok(Target::new(host, port))
 }
 
-/// What may be dialled for this server.
+/// The addresses that may be dialled for this server.
 fn egress(target: &Target, scope: AddressScope) -> Result<Egress, String> {
     let allowed = match (scope, target.host()) {
         (AddressScope::PublicOnly, _) => Vec::new(),
@@ -139,7 +139,7 @@ impl Resolve for CheckedDns {
     }
 }
 
-/// TLS with `ring`, trusting what the machine trusts.
+/// A TLS configuration with `ring` that trusts the machine's certificates.
 async fn tls() -> Result<rustls::ClientConfig, String> {
     let read = conjure_fs::run_blocking(|| {
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,4 +1,4 @@
-//! How messages travel to a server: by the standard streams of a program, or by HTTP.
+//! The transports of messages to servers: the standard streams of a program, or HTTP.
 
 pub(in crate::client) mod http_transport;
 pub(in crate::client) mod process_transport;

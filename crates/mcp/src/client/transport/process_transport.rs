@@ -1,4 +1,4 @@
-//! [`ProcessTransport`]: JSON-RPC messages, one on each line, over the standard streams of a program in a sandbox.
+//! [`ProcessTransport`]: JSON-RPC messages over the standard streams of a program in a sandbox, one per line.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,27 +11,27 @@ use rmcp::transport::Transport;
 
 use super::startup_answers::StartupAnswers;
 
-/// The longest message of a server. A longer one is dropped while it arrives, and its call fails.
+/// The maximum size of a server's message, in bytes. A longer one is discarded while it arrives, and its call fails.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
-/// How much of a message that is too long is kept, to find the call that it answers.
+/// How many bytes of an oversized message are kept, to find the call that it answers.
 const KEPT_HEAD_BYTES: usize = 256;
 
-/// How much of the end of its standard error is kept.
+/// How many of the last bytes of standard error are kept.
 const STDERR_BYTES: usize = 4096;
 
-/// The messages of a program. Dropping it ends the program.
+/// The transport to a program. Dropping it ends the program.
 #[derive(Debug)]
 pub(in crate::client) struct ProcessTransport {
     process: Arc<dyn Process>,
-    /// One message is written at a time.
+    /// Serializes the writes of messages.
     writing: Arc<tokio::sync::Mutex<()>>,
     lines: LineBuffer,
     startup: StartupAnswers,
     diagnosis: Diagnosis,
 }
 
-/// What is known of a program's end. Clones share it.
+/// What is known about a program's failure. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(in crate::client) struct Diagnosis(Arc<Mutex<DiagnosisState>>);
 
@@ -39,9 +39,9 @@ pub(in crate::client) struct Diagnosis(Arc<Mutex<DiagnosisState>>);
 struct DiagnosisState {
     stderr: Vec<u8>,
     end: Option<String>,
-    /// The first line on standard output that was no message.
+    /// The first line on standard output that was not a message.
     noise: Option<String>,
-    /// It answered `server/discover` when that had been given up.
+    /// Whether the program answered `server/discover` after the client had stopped waiting.
     speaks_newest: bool,
 }
 
@@ -53,7 +53,7 @@ impl Diagnosis {
         stderr.drain(..surplus);
     }
 
-    /// What the program left as its reason: how it ended, and the last lines of its standard error.
+    /// Describes how the program ended, with the last lines of its standard error.
     pub(in crate::client) fn reason(&self) -> String {
         let state = lock(&self.0);
         let mut parts = vec![state.end.clone().unwrap_or_else(|| "it did not answer".to_owned())];
@@ -69,7 +69,7 @@ impl Diagnosis {
         parts.join("; ")
     }
 
-    /// Whether the program speaks the newest era of the protocol, and said so too late.
+    /// Whether the program speaks the newest era of the protocol, but said so too late.
     pub(in crate::client) fn speaks_newest(&self) -> bool {
         lock(&self.0).speaks_newest
     }
@@ -85,7 +85,7 @@ impl ProcessTransport {
         Self { process, writing: Arc::default(), lines, startup, diagnosis }
     }
 
-    /// The message of a line; `None` for a line that is none.
+    /// The message in a line. `None` if the line is not a message.
     fn message(&self, line: Line) -> Option<ServerJsonRpcMessage> {
         let bytes = match line {
             Line::Complete(bytes) => bytes,
@@ -174,7 +174,7 @@ fn start_text(error: &SandboxError) -> String {
     error.to_string()
 }
 
-/// Text of a server, for an error: control characters are shown as escapes.
+/// A server's text for an error message, with control characters escaped.
 pub(in crate::client) fn printable(text: &str) -> String {
     let shown = |c: char| c == '\n' || c == '\t' || !c.is_control();
     conjure_base::text::strip_deceptive(text)
@@ -183,7 +183,7 @@ pub(in crate::client) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// The id of the request that a message answers, from its first bytes.
+/// The id of the request that a message answers, found in its first bytes.
 fn answered_id(head: &[u8]) -> Option<RequestId> {
     let text = String::from_utf8_lossy(head);
     let (_, after) = text.split_once("\"id\"")?;
@@ -192,15 +192,15 @@ fn answered_id(head: &[u8]) -> Option<RequestId> {
     digits.parse().ok().map(RequestId::Number)
 }
 
-/// Bytes in, lines out.
+/// Splits bytes into lines.
 #[derive(Debug, Default)]
 struct LineBuffer {
     buffer: Vec<u8>,
-    /// How much of the buffer holds no line end.
+    /// How many bytes of the buffer were searched and hold no line end.
     searched: usize,
-    /// The line under way is too long, and the buffer holds only its head.
+    /// Whether the current line is too long. The buffer then holds only its head.
     is_dropping: bool,
-    /// A dropped line that has ended.
+    /// The head of a discarded line that has ended.
     dropped: Option<Vec<u8>>,
 }
 

@@ -1,24 +1,24 @@
-//! [`StartupAnswers`]: finds the answer to `server/discover` that comes when nobody waits for it any more.
+//! [`StartupAnswers`]: recognises an answer to `server/discover` that arrives after the client stopped waiting.
 //!
-//! Servers of the former era may ignore `server/discover`, so the client waits for its answer for a while and then sends `initialize`. A slow server
-//! answers both, or refuses `initialize` since it has answered `server/discover`. The SDK takes the late answer for that of `initialize`, and gives the
-//! server up.
+//! Servers of the former era may ignore `server/discover`. So the client waits for a short time and then sends `initialize`. A slow server
+//! answers both requests, or refuses `initialize` because it has already answered `server/discover`. The SDK takes the late answer for that
+//! of `initialize`, and the connection fails.
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::TxJsonRpcMessage;
 
-/// Which request of a start was given up.
+/// The id of the start-up request that the client stopped waiting for.
 #[derive(Debug, Default)]
 pub(in crate::client) struct StartupAnswers {
     /// The last `server/discover`.
     discover: Option<RequestId>,
-    /// The one behind which `initialize` was sent.
+    /// The `server/discover` after which `initialize` was sent.
     given_up: Option<RequestId>,
 }
 
 impl StartupAnswers {
-    /// Notes what is sent.
+    /// Records a message that the client sends.
     pub(in crate::client) fn sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         match request.request {
@@ -28,7 +28,7 @@ impl StartupAnswers {
         }
     }
 
-    /// Whether a message answers the request that was given up.
+    /// Whether a message is the late answer to `server/discover`.
     pub(in crate::client) fn is_late(&self, message: &ServerJsonRpcMessage) -> bool {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),

@@ -10,11 +10,11 @@ use toml::{Table, Value};
 use super::sandbox::parse_size;
 use crate::config::paths;
 
-/// Whether sessions may have artifacts, and the limits of a fetch. A `None` is left to the layer below; the defaults
-/// are those of [`ArtifactOptions`].
+/// Whether sessions may have artifacts, and the limits of a fetch. A `None` leaves the choice to the layer below. The
+/// defaults are those of [`ArtifactOptions`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArtifactSettings {
-    /// Whether sessions have artifacts at all: they do, unless this is set.
+    /// Whether sessions have artifacts. Default: they do.
     pub enabled: Option<bool>,
     /// The folders beneath which files may be registered. Default: any file on this machine. An empty list allows
     /// none.
@@ -27,13 +27,13 @@ pub struct ArtifactSettings {
     pub url_timeout: Option<Duration>,
     /// The largest size of a fetched content in bytes.
     pub url_max_size: Option<u64>,
-    /// Hosts that are never fetched from.
+    /// Hosts from which nothing is fetched.
     pub blocked_hosts: Option<Vec<String>>,
     /// The schemes of URLs that are fetched.
     pub allowed_schemes: Option<Vec<String>>,
     /// Whether fetched contents are cached.
     pub cache_fetched_urls: Option<bool>,
-    /// How long a cached content is used without asking the server again.
+    /// How long cached content is used before the server is asked again.
     pub cache_ttl: Option<Duration>,
     /// The size of each tenant's cache in bytes. A tenant's own quota applies, too.
     pub cache_max_size: Option<u64>,
@@ -46,7 +46,7 @@ pub struct ArtifactSettings {
 pub enum SessionTtl {
     /// For this time, which is greater than zero.
     For(Duration),
-    /// Until the session is deleted, or drops them. In the file: `"never"`.
+    /// Until the session is deleted or removes them. In the file: `"never"`.
     Unlimited,
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn parse_word(text: &str) -> Result<ArtifactSettings, String> {
     }
 }
 
-/// Parses the table `[artifacts]` of the file, whose relative paths start at `folder`.
+/// Parses the table `[artifacts]` of the file. Relative paths in it are relative to `folder`.
 pub(crate) fn parse(table: &Table, folder: &Path) -> Result<ArtifactSettings, String> {
     keys::check(table, "artifacts")?;
     let needs = |key: &str, what: &str, value: &Value| {

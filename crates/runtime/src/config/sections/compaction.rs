@@ -6,12 +6,12 @@ use crate::config::keys;
 use conjure_conversation::CompactionPolicy;
 use toml::{Table, Value};
 
-/// When the beginning of a conversation is replaced by a summary, which the conversation's model writes. A `None` is
-/// left to the layer below.
+/// When the beginning of a conversation is replaced by a summary. The conversation's model writes the summary. A `None`
+/// leaves the choice to the layer below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionSettings {
-    /// The input size in tokens from which it is replaced, as the service counts a request including cached input.
-    /// Default: four fifths of the model's context, where that is known.
+    /// The input size in tokens from which it is replaced. The size is what the service counts for a request, including
+    /// cached input. Default: four fifths of the model's context, if its size is known.
     pub threshold: Option<u64>,
     /// The least number of last messages that are kept. Default: six.
     pub keep: Option<usize>,

@@ -1,4 +1,4 @@
-//! Settings of models: `[models.NAME]` says which service answers under a name, and how it is reached.
+//! Settings of models: `[models.NAME]` says which service a model name belongs to, and how to reach it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,40 +9,41 @@ use toml::{Table, Value};
 
 use crate::config::keys;
 
-/// The table of the keys below, as documentation shows it.
+/// The name of these tables in the documentation.
 pub(crate) const TABLE: &str = "models.NAME";
 
-/// The dearest price that a file may say, in dollars for a million tokens.
+/// The highest price that a file may contain, in dollars for a million tokens.
 const MAX_PRICE: f64 = 1_000_000.0;
 
-/// One configured model. `Debug` shows the names of headers, and not their values.
+/// One configured model. `Debug` shows the names of headers, but not their values.
 #[derive(Clone, PartialEq)]
 pub struct ModelSettings {
-    /// The API that its service speaks.
+    /// The API of its service.
     pub api: ModelApi,
     /// The service's name of the model; by default the name of the table.
     pub model: Option<String>,
     /// The address of the service; by default the vendor's own.
     pub base_url: Option<String>,
-    /// The environment variable with the key. By default the vendor's own variable at the vendor's own address, and no key elsewhere.
+    /// The environment variable with the key. The vendor's own address uses the vendor's own variable by default. Any
+    /// other address gets no key by default.
     pub key_env: Option<String>,
-    /// More headers of each request. Values that look like secrets are redacted.
+    /// Additional headers of each request. Values that look like secrets are redacted.
     pub headers: BTreeMap<String, String>,
-    /// More members of each request's body.
+    /// Additional members of each request's body.
     pub body: Map<String, serde_json::Value>,
     /// The most tokens of one response.
     pub max_tokens: Option<u32>,
-    /// The tokens that its context holds. The table of known models says it by default.
+    /// The size of its context in tokens. The default is from the table of known models.
     pub context_length: Option<u64>,
-    /// What its tokens cost.
+    /// The price of its tokens.
     pub price: Option<TokenPrice>,
-    /// Whether the model may call several tools in one response. The service decides by default.
+    /// Whether the model may call several tools in one response. By default the service decides.
     pub parallel_tool_calls: Option<bool>,
-    /// The models that are tried in order when the service is overloaded or cannot be reached.
+    /// The models that are tried, in order, if the service is overloaded or cannot be reached.
     pub fallback: Vec<String>,
 }
 
-/// What a million tokens cost, in millionths of a dollar.
+/// The price of a million tokens, in millionths of a dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TokenPrice {
     /// Input that was neither read from a cache nor written to one.
@@ -56,7 +57,7 @@ pub struct TokenPrice {
 }
 
 impl ModelSettings {
-    /// A model behind this API, with the defaults of its vendor.
+    /// A model with this API and the defaults of its vendor.
     #[must_use]
     pub fn new(api: ModelApi) -> Self {
         Self {
@@ -81,7 +82,7 @@ impl ModelSettings {
         #[cfg(feature = "model-http")]
         let is_secret =
             |(name, value): &(&String, &String)| conjure_model_http::is_secret_header(name, value);
-        // Nothing is sent then.
+        // This build sends no requests, so every header counts as a secret.
         #[cfg(not(feature = "model-http"))]
         let is_secret = |_: &(&String, &String)| true;
         self.headers.iter().filter(is_secret).map(|(name, value)| (name.clone(), value.clone()))
@@ -100,7 +101,7 @@ impl fmt::Debug for ModelSettings {
     }
 }
 
-/// Merges the models of the upper layer over those of the lower one. A name in both is the upper one's.
+/// Merges the models of the upper layer over those of the lower one. For a name in both, the upper one's model is used.
 pub(crate) fn merged(
     upper: BTreeMap<String, ModelSettings>,
     mut lower: BTreeMap<String, ModelSettings>,
@@ -109,7 +110,8 @@ pub(crate) fn merged(
     lower
 }
 
-/// Checks what one table alone cannot say: each fallback is a model, and none leads back to itself.
+/// Checks the models together. A fallback must be another configured model or `VENDOR:NAME`. A fallback must not have
+/// fallbacks of its own.
 pub(crate) fn check(models: &BTreeMap<String, ModelSettings>) -> Result<(), String> {
     for (name, settings) in models {
         if name.trim().is_empty() {
@@ -213,7 +215,7 @@ fn text(table: &Table, key: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// The name of an environment variable. What is none may be a secret, and is not shown.
+/// The name of an environment variable. Text that is no valid name may be a secret, so the error does not show it.
 fn variable(table: &Table, key: &str) -> Result<Option<String>, String> {
     let name = text(table, key)?;
     let is_name = |name: &String| {
@@ -258,7 +260,7 @@ fn max_tokens(table: &Table) -> Result<Option<u32>, String> {
     }
 }
 
-/// The tokens of the context: enough for a prompt and an answer.
+/// The size of the context in tokens. It must have room for a prompt and a response.
 fn context_length(table: &Table) -> Result<Option<u64>, String> {
     let wrong = "`context_length` must be a whole number of at least 1024 tokens";
     match table.get("context_length") {
@@ -272,7 +274,7 @@ fn context_length(table: &Table) -> Result<Option<u64>, String> {
     }
 }
 
-/// The price in dollars for a million tokens. The cache costs what input costs, unless the file says otherwise.
+/// The price in dollars for a million tokens. Cached tokens cost the same as input, unless the file says otherwise.
 fn price(table: &Table) -> Result<Option<TokenPrice>, String> {
     const KEYS: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
     let prices: BTreeMap<_, _> = members(table, "price")?.collect();

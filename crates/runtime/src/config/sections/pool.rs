@@ -5,16 +5,17 @@ use std::time::Duration;
 use crate::config::keys;
 use toml::{Table, Value};
 
-/// The greatest pool size.
+/// The largest pool size.
 const MAX_SANDBOXES: usize = 10_000;
 
-/// How many sandboxes are created before a session needs them. The first call of a session claims one instead of
-/// waiting for a new one. A `None` is left to the layer below.
+/// How many sandboxes are created before a session needs them. The first call of a session claims one instead of waiting
+/// for a new one. A `None` leaves the choice to the layer below.
 ///
-/// A warm sandbox has the configuration's network, limits and isolation. Its environment, skills and workspace are
-/// set when a session claims it, so tenants share only the pool. It is used once. A session gets a new sandbox if the
-/// pool is empty, if it works in a folder of the embedder, or if it has allowed paths. Engines that share no folders
-/// with this machine have no warm sandboxes.
+/// A warm sandbox has the network policy, limits and isolation of the configuration. Its environment, skills and
+/// workspace are set when a session claims it, so tenants share only the pool. A warm sandbox is used once.
+///
+/// A session gets a new sandbox instead if the pool is empty, if it works in a folder of the embedder, or if it has
+/// allowed paths. An engine that shares no folders with this machine has no warm sandboxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolSettings {
     /// The number of warm jails. Default: none.
@@ -23,9 +24,10 @@ pub struct PoolSettings {
     pub docker: Option<usize>,
     /// The age at which a warm sandbox is replaced. Default: 30 minutes.
     pub max_age: Option<Duration>,
-    /// How many sandboxes of a kind are started concurrently, warm ones included. Default: the number of processors.
-    /// Waiting tenants are served by weight ([`TenantPolicy::weight`](crate::TenantPolicy::weight)); warm sandboxes
-    /// are started when no tenant waits.
+    /// How many sandboxes of a kind may start concurrently, including warm ones. Default: the number of processors.
+    ///
+    /// Tenants that wait are served by weight ([`TenantPolicy::weight`](crate::TenantPolicy::weight)). Warm sandboxes are
+    /// started when no tenant waits.
     pub starts_at_once: Option<usize>,
 }
 

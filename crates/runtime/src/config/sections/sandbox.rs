@@ -1,4 +1,4 @@
-//! Settings of the sandbox: its kind, what it may use and reach, and what it must enforce.
+//! Settings of the sandbox: its kind, its resources and network, and the boundaries that it must enforce.
 
 use std::str::FromStr;
 #[cfg(feature = "docker")]
@@ -9,7 +9,7 @@ use conjure_sandbox::{Boundary, DiskLimit, Isolation, Limits, NetworkPolicy};
 #[cfg(feature = "docker")]
 use conjure_sandbox::{ContainerEngine, EngineAddress};
 
-/// Which kind of sandbox runs the tools.
+/// The kind of sandbox that runs the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ExecutorKind {
@@ -47,17 +47,17 @@ impl FromStr for ExecutorKind {
     }
 }
 
-/// The hosts of the public registries of Python's and Node's packages, from which `pip`, `uv`, `npm` and `npx` install.
+/// The hosts of the public package registries of Python and Node. `pip`, `uv`, `npm` and `npx` install from them.
 pub const PACKAGE_REGISTRIES: [&str; 4] =
     ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org", "registry.yarnpkg.com"];
 
-/// Parses an address, or a range of addresses.
+/// Parses an address or a range of addresses.
 pub(crate) fn parse_range(text: &str) -> Result<AddressRange, String> {
     text.parse().map_err(|error: AddressRangeError| error.to_string())
 }
 
-/// Parses a network policy: the word `none` or `full`, or names of hosts, the first of which may have `limited:` before
-/// it.
+/// Parses a network policy: the word `none`, the word `full`, or the names of hosts. The first host may have the prefix
+/// `limited:`.
 ///
 /// ```
 /// use conjure::config::parse_network;
@@ -69,7 +69,7 @@ pub(crate) fn parse_range(text: &str) -> Result<AddressRange, String> {
 /// ```
 ///
 /// # Errors
-/// If the words cannot be combined. The text says what is allowed.
+/// If the words are not a valid combination. The text says what is valid.
 pub fn parse_network<'t>(words: impl Iterator<Item = &'t str>) -> Result<NetworkPolicy, String> {
     let mut words: Vec<&str> = words.collect();
     if let Some(first) = words.first_mut()
@@ -83,7 +83,7 @@ pub fn parse_network<'t>(words: impl Iterator<Item = &'t str>) -> Result<Network
     match words.as_slice() {
         [] | ["none"] => Ok(NetworkPolicy::None),
         ["full"] => Ok(NetworkPolicy::Full),
-        // Docker's names for networks: a sandbox has no interface, so neither exists.
+        // These are Docker's names for networks. A sandbox has no network interface, so neither exists.
         ["bridge" | "host"] => {
             Err(format!("there is no network `{}`: use `full` to reach any public address", words[0]))
         }
@@ -125,7 +125,7 @@ pub(crate) fn parse_cpus(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number of processors, such as `2` or `0.5`"))
 }
 
-/// Parses who enforces the disk limit of workspaces.
+/// Parses which party enforces the disk limit of workspaces.
 pub(crate) fn parse_disk_limit(text: &str) -> Result<DiskLimit, String> {
     match text.trim() {
         "watched" => Ok(DiskLimit::Watched),
@@ -151,7 +151,7 @@ pub(crate) fn parse_floor<'t>(words: impl Iterator<Item = &'t str>) -> Result<Is
     Ok(floor)
 }
 
-/// The resource limits, and the required boundaries: a limit that was set is required.
+/// The resource limits, and the required boundaries. A limit that is set must be enforced.
 pub(crate) fn limits(
     memory: Option<u64>,
     cpus: Option<f64>,
@@ -169,22 +169,24 @@ pub(crate) fn limits(
     Ok((limits, floor))
 }
 
-/// The container engine that the sessions of a configuration share. Clones share it.
+/// The container engine that the sessions of a configuration share. Clones share the engine.
 ///
-/// State: the engine that was detected, and the admission gate of its container starts; gone with the last configuration that shares it.
+/// State: the detected engine, and the admission gate of its container starts. Both are dropped with the last
+/// configuration that shares them.
 #[cfg(feature = "docker")]
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SharedEngine(Arc<OnceLock<ContainerEngine>>);
 
 #[cfg(feature = "docker")]
 impl SharedEngine {
-    /// Returns the engine, and creates it with these addresses the first time.
+    /// Returns the engine. The first call creates it with these addresses.
     pub(crate) fn get_or_create(&self, addresses: Vec<EngineAddress>) -> ContainerEngine {
         self.0.get_or_init(|| ContainerEngine::new(addresses)).clone()
     }
 }
 
-/// The engine is not a setting: configurations with the same settings are equal, whichever engine they have found.
+/// The engine is not a setting. So configurations with equal settings are equal, even if they have detected different
+/// engines.
 #[cfg(feature = "docker")]
 impl PartialEq for SharedEngine {
     fn eq(&self, _: &Self) -> bool {

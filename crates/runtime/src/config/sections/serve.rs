@@ -1,4 +1,4 @@
-//! Settings of the server: its certificate, which configured model answers for a name of the vendor's, and which folder is one of its skills.
+//! Settings of the server: its certificate, the models and skills behind the vendor's names, and its limits.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -8,20 +8,22 @@ use toml::{Table, Value};
 
 use crate::config::keys;
 
-/// What clients of the server may name. Names of the upper layer win.
+/// What clients of the server may name. If two layers have the same name, the upper one's is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
-    /// The model for each pattern of names. In a pattern, `*` stands for any text; the one with most other characters wins.
+    /// The model for each pattern of names. In a pattern, `*` matches any text. If several patterns match, the one with
+    /// the most other characters is used.
     pub models: BTreeMap<String, String>,
-    /// The folder of each skill that clients name as one of the vendor's.
+    /// The folder of each skill that clients can use under a name of the vendor's.
     pub skills: BTreeMap<String, PathBuf>,
-    /// How many requests each key may make in a minute; `None`: any number.
+    /// How many requests a minute each key may make. `None` sets no limit.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// Whether agents may name MCP servers with private addresses, such as `localhost`; `None`: they may not.
+    /// Whether agents may use MCP servers with private addresses, such as `localhost`. `None` means that they may not.
     pub private_mcp_servers: Option<bool>,
-    /// The file of the certificate and its chain, in the form PEM; `None`: the server speaks no TLS. A private key is with it.
+    /// The PEM file of the certificate and its chain. It needs a private key. `None` means that the server does not use
+    /// TLS.
     pub certificate: Option<PathBuf>,
-    /// The file of the certificate's private key, in the form PEM.
+    /// The PEM file of the certificate's private key.
     pub private_key: Option<PathBuf>,
 }
 
@@ -41,7 +43,7 @@ impl ServeSettings {
         skills.extend(self.skills);
         let requests_per_minute = self.requests_per_minute.or(requests_per_minute);
         let private_mcp_servers = self.private_mcp_servers.or(private_mcp_servers);
-        // A key belongs to its certificate, so a layer gives both or none.
+        // A key belongs to its certificate. So both come from the same layer.
         let (certificate, private_key) = match self.certificate {
             Some(own) => (Some(own), self.private_key),
             None => (certificate, private_key),
@@ -49,7 +51,7 @@ impl ServeSettings {
         Self { models, skills, requests_per_minute, private_mcp_servers, certificate, private_key }
     }
 
-    /// The model that answers for `name`; `None` when no pattern fits.
+    /// The configured model for the requested `name`; `None` if no pattern matches.
     #[must_use]
     pub fn model(&self, name: &str) -> Option<&str> {
         let fitting = self.models.iter().filter(|(pattern, _)| fits(pattern, name));
@@ -57,12 +59,13 @@ impl ServeSettings {
     }
 }
 
-/// How many characters of a pattern stand for themselves. A pattern without `*` is exact and beats all others.
+/// How many characters of a pattern are literal. A pattern without `*` matches exactly, and takes precedence over all
+/// others.
 fn literal_length(pattern: &str) -> usize {
     if pattern.contains('*') { pattern.chars().filter(|char| *char != '*').count() } else { usize::MAX }
 }
 
-/// Whether `name` fits `pattern`, in which `*` stands for any text.
+/// Whether `name` matches `pattern`, in which `*` matches any text.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -75,7 +78,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Parses the table `[serve]` of the file. Relative paths start at `folder`.
+/// Parses the table `[serve]` of the file. Relative paths in it are relative to `folder`.
 pub(crate) fn parse(table: &Table, folder: &Path) -> Result<ServeSettings, String> {
     keys::check(table, "serve")?;
     let place = |path: &str| {
@@ -103,18 +106,18 @@ pub(crate) fn parse(table: &Table, folder: &Path) -> Result<ServeSettings, Strin
     })
 }
 
-/// A number of requests.
+/// A number of requests, at least one.
 fn requests(value: &Value) -> Result<NonZeroU32, String> {
     let number = value.as_integer().and_then(|number| u32::try_from(number).ok()).and_then(NonZeroU32::new);
     number.ok_or_else(|| "`requests_per_minute` must be a whole number of at least 1".to_owned())
 }
 
-/// Whether something is permitted.
+/// The value of `private_mcp_servers`.
 fn flag(value: &Value) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| "`private_mcp_servers` must be `true` or `false`".to_owned())
 }
 
-/// The texts of a table by name.
+/// The text values of a table, by name.
 fn texts<'t>(table: &'t Table, key: &str) -> Result<impl Iterator<Item = (&'t String, &'t String)>, String> {
     let members = match table.get(key) {
         None => Vec::new(),

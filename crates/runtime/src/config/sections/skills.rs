@@ -1,4 +1,4 @@
-//! Settings of sessions' skills: how the model gets at them, and what they may do.
+//! Settings of sessions' skills: how the model gets them, and what they may do.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use conjure_conversation::{SkillActivation, SkillDelivery};
 use conjure_toolbox::{AllowedToolsPolicy, Interpreters, MAX_ACTIVE_SKILLS};
 use toml::{Table, Value};
 
-/// More than any context takes.
+/// The largest limit of active skills. No model context has room for more.
 const MAX_LIMIT: usize = 256;
 
-/// How sessions use their skills, unless their specs say otherwise. A `None` is left to the layer below.
+/// How sessions use their skills, unless their specs say otherwise. A `None` leaves the choice to the layer below.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSettings {
-    /// How the model gets at a skill's instructions. Default: it loads the skill with a tool.
+    /// How the model gets a skill's instructions. Default: it loads the skill with a tool.
     pub activation: Option<SkillActivation>,
     /// Where the instructions of a loaded skill are put. Default: in the top-level instructions.
     pub delivery: Option<SkillDelivery>,
@@ -21,8 +21,8 @@ pub struct SkillSettings {
     pub max_active: Option<usize>,
     /// Whether the `allowed-tools` of loaded skills replace the user's approval. Default: they do not.
     pub allowed_tools: Option<AllowedToolsPolicy>,
-    /// The programs that run scripts of these extensions, merged over the default table ([`Interpreters`]). An empty
-    /// list: as for files of unknown extensions.
+    /// The programs that run scripts of these extensions. They are merged over the default table ([`Interpreters`]). With
+    /// an empty list, the extension counts as unknown.
     pub interpreters: BTreeMap<String, Vec<String>>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn parse(table: &Table) -> Result<SkillSettings, String> {
     settings.check().map(|()| settings)
 }
 
-/// `R = ["Rscript"]`, or `R = "Rscript"`.
+/// Parses the interpreters, such as `R = ["Rscript"]` or `R = "Rscript"`.
 fn interpreters(value: Option<&Value>) -> Result<BTreeMap<String, Vec<String>>, String> {
     let table = match value {
         None => return Ok(BTreeMap::new()),
@@ -122,7 +122,7 @@ fn interpreters(value: Option<&Value>) -> Result<BTreeMap<String, Vec<String>>, 
     table.iter().map(program).collect()
 }
 
-/// Parses how the model gets at skills: `load` or `view`.
+/// Parses how the model gets skills: `load` or `view`.
 ///
 /// # Errors
 ///

@@ -1,24 +1,24 @@
-//! Hard links that pin the contents of sessions' artifacts in the tenant's store. The store removes only contents
-//! that nobody links to and nobody used for a month.
+//! Hard links that pin the contents of sessions' artifacts in the tenant's store. The store removes a content only if
+//! it has no such link and was not used for a month.
 //!
 //! ```text
 //! <tenant>/artifacts/SESSION/EPOCH/DIGEST    one link for each content
 //! ```
 //!
-//! Each incarnation of a session has a folder of its own, named after the epoch of its lease. A process that lost the
-//! lease without knowing it, or that left work on a thread, removes nothing that its successor has linked.
+//! Each incarnation of a session has a folder of its own, named after the epoch of its lease. A process may lose the
+//! lease without noticing, or leave work on a thread. It then removes no link of its successor.
 //!
 //! State: these links.
 //!
-//! |- A content is linked before the session's record names it. Its link is removed after the record no longer names
-//! it. So a crash leaves too many links, and never too few.
-//! - The next incarnation links what the record names, and then removes the links of earlier ones.
-//! - For a passivated session the janitor removes links that its record does not name, once its artifacts have
-//!   expired (`maintenance/expire_artifacts.rs`).
+//! - A content is linked before the session's record names it. Its link is removed after the record no longer names it.
+//!   So a crash leaves too many links, and never too few.
+//! - The next incarnation links what the record names, and then removes the links of earlier incarnations.
+//! - For a passivated session, the janitor removes links that its record does not name. It does so once the session's
+//!   artifacts have expired (`maintenance/expire_artifacts.rs`).
 //! - All links are removed with the session.
 //!
-//! Where no link can be made, there is a copy; a content that the store has lost is restored from it. Sessions in
-//! memory have no links: they end with the process.
+//! Where a hard link is not possible, the pin is a copy. If the store has lost the content, it is restored from the
+//! copy. Sessions in memory have no links, since they end with the process.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ use futures_util::future::BoxFuture;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 
-/// How often a folder is created again that is removed while it is created.
+/// How often the creation of a folder is tried again because its parent was removed meanwhile.
 const RACES: u32 = 8;
 
 /// The folder of the links of a session's artifacts.
@@ -65,9 +65,11 @@ pub(crate) fn pinned_sessions(tenant: &Path) -> Result<Vec<SessionId>, RuntimeEr
     Ok(sessions)
 }
 
-/// Removes the links of a session's incarnations before this epoch, except the wanted ones, and the folders that
-/// become empty. Returns the contents that were unpinned. A copy is not returned: it is not known whether others have
-/// one, too. Blocks.
+/// Removes the links of a session's incarnations before this epoch, except the wanted ones, and the folders that become
+/// empty. Blocks.
+///
+/// Returns the contents that were unpinned, without those whose pin was a copy. For a copy it is not known whether
+/// other sessions pin the content, too.
 pub(crate) fn unpin(
     tenant: &Path,
     session: SessionId,
@@ -109,7 +111,7 @@ fn remove_empty(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// The entries of a session's folder that belong to no incarnation of this epoch or a later one.
+/// The entries of a session's folder, without the folders of this epoch and later ones.
 fn before(folder: &Path, epoch: Epoch) -> Result<Vec<PathBuf>, StoreError> {
     let mut names = names_in(folder)?;
     names.retain(|name| name.parse().map_or(true, |of: u64| of < epoch.number()));
@@ -130,7 +132,7 @@ impl ArtifactPins {
         Self { store, folder: folder_of(tenant, session), _held: None }
     }
 
-    /// Keeps the guard alive as long as contents may be linked: the store needs it to stay open.
+    /// Keeps the guard alive while contents may be linked. It keeps the store open.
     pub(crate) fn with_guard(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
         self._held = Some(held);
         self
@@ -172,7 +174,7 @@ impl ArtifactPins {
                     linked = own.link(&self.store, digest);
                 }
                 match linked {
-                    // Whoever uses the artifact gets an error.
+                    // A later use of the artifact returns an error.
                     Err(error) if is_loss(&error) => {
                         tracing::warn!(%folder, %error, "the content of an artifact is missing");
                     }
@@ -199,7 +201,7 @@ impl ArtifactPins {
                 Ok(inserted) if inserted.digest == *digest => return Ok(true),
                 Ok(_) => {}
                 Err(error) if is_loss(&error) => {}
-                // The copy is still there for the next attempt.
+                // The copy stays for the next attempt.
                 Err(error) => return Err(error),
             }
         }
@@ -217,8 +219,8 @@ impl EpochDir {
     fn make(path: PathBuf) -> Result<Self, StoreError> {
         let make = || ensure_dir(&path).and_then(|()| File::open(&path));
         let mut made = make();
-        // The janitor may remove the parent folder while it is empty. It does so once: after that it has seen this
-        // one.
+        // The janitor may remove the parent folder while it is empty. It does so only once, because after that it sees
+        // the new folder.
         for _ in 0..RACES {
             match made {
                 Err(ref error) if error.kind() == io::ErrorKind::NotFound => made = make(),
@@ -231,7 +233,7 @@ impl EpochDir {
         }
     }
 
-    /// Links this content, in whichever variant the store has it.
+    /// Links this content in the variant that the store has: plain or executable.
     fn link(&self, store: &Store, digest: &Digest) -> Result<(), StoreError> {
         let name = digest.to_hex();
         for variant in [FileMode::Plain, FileMode::Executable] {

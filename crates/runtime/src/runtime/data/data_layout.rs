@@ -18,9 +18,11 @@
 //! ```
 //!
 //! State: all of this on the disk; in memory, which folders are open. A tenant's folder is open while a session of the
-//! tenant is live, or while something is opened, deleted or swept in it. An idle tenant has nothing open. After a
-//! crash, sandboxes' files are removed when a process first opens the tenant's folder. Workspaces and skills stay
-//! until their sessions are deleted.
+//! tenant is live. It is also open while a task opens, deletes or sweeps something in it. An idle tenant has nothing
+//! open.
+//!
+//! After a crash, sandboxes' files are removed when a process first opens the tenant's folder. Workspaces and skills
+//! stay until their sessions are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -48,12 +50,12 @@ pub(crate) struct RuntimeDir {
     id: FileId,
     record: JournalLocation,
     tenants: TenantMap<TenantDir>,
-    /// All tenant folders that were opened, when the journal is in memory: the pinned skills of passivated sessions
-    /// end with them.
+    /// All tenant folders that were opened, if the journal is in memory. They stay open because the pinned skills of
+    /// passivated sessions end with them.
     kept: Mutex<BTreeMap<TenantId, Arc<TenantDir>>>,
     /// The tenants whose folders were swept since this process started.
     tidied: Mutex<BTreeSet<TenantId>>,
-    /// The temporary folder, which is removed with this.
+    /// The temporary folder. It is removed when this is dropped.
     temporary: Option<TempDataDir>,
 }
 
@@ -66,7 +68,7 @@ pub(crate) struct TenantDir {
     pub(crate) pins: PinnedSkills,
     pub(crate) gate: TenantLock,
     marks: SessionIntents,
-    /// The connectors that create sandboxes in it, by kind.
+    /// The connectors that create sandboxes in this folder, by kind.
     connectors: Mutex<BTreeMap<&'static str, Arc<dyn Connector>>>,
     _lease: EntryGuard<Self>,
 }
@@ -81,7 +83,7 @@ impl RuntimeDir {
         Self::at(path, record, None)
     }
 
-    /// Creates a temporary one, which is removed with its last user. Blocks.
+    /// Creates a temporary data folder. It is removed when its last user drops it. Blocks.
     pub(crate) fn temporary() -> Result<Self, RuntimeError> {
         let temporary = TempDataDir::create(&std::env::temp_dir())?;
         Self::at(temporary.path().to_owned(), JournalLocation::InMemory, Some(temporary))
@@ -106,7 +108,7 @@ impl RuntimeDir {
         self.path.join("journal")
     }
 
-    /// Keeps a temporary folder when this is dropped.
+    /// Makes a temporary folder stay when this is dropped.
     pub(crate) fn keep(&self) {
         if let Some(temporary) = &self.temporary {
             temporary.keep();
@@ -125,8 +127,9 @@ impl RuntimeDir {
         self.path.join(CONTAINERS).exists()
     }
 
-    /// Removes what dead processes left in a tenant's folder; returns whether the tenant has one. A folder that
-    /// nobody else here uses is closed again, since there may be many tenants. Blocks.
+    /// Removes what dead processes left in a tenant's folder. Returns whether the tenant has a folder. Blocks.
+    ///
+    /// A folder that no other task uses is closed again, since there may be many tenants.
     pub(crate) fn sweep(&self, tenant: &TenantId) -> Result<bool, RuntimeError> {
         self.check()?;
         self.tenants.with_exclusive(tenant, |slot| {
@@ -135,7 +138,7 @@ impl RuntimeDir {
             }
             let is_done = lock(&self.tidied).contains(tenant);
             let home = self.opened(tenant, slot)?;
-            // Otherwise opening the folder swept it.
+            // Otherwise opening the folder has just swept it.
             if is_done {
                 home.data.sweep();
             }
@@ -163,7 +166,8 @@ impl RuntimeDir {
         entries.filter_map(|entry| TenantId::new(entry.file_name().to_str()?).ok()).collect()
     }
 
-    /// The tenants that have intent records: a session is being opened or deleted, or that was interrupted. Blocks.
+    /// The tenants that have intent records. An intent record means that a session is being opened or deleted, or that
+    /// this was interrupted. Blocks.
     pub(crate) fn tenants_with_intents(&self) -> Vec<TenantId> {
         let marked = |tenant: &TenantId| !SessionIntents::new(&self.tenant_path(tenant)).is_empty();
         self.tenants().into_iter().filter(marked).collect()
@@ -174,8 +178,8 @@ impl RuntimeDir {
         self.record
     }
 
-    /// Removes the folder of a tenant, if sessions are recorded on the disk. It is created again when it is needed.
-    /// Nobody else in this process may open it meanwhile. Blocks.
+    /// Removes the folder of a tenant, if sessions are recorded on the disk. It is created again when it is needed. No
+    /// other task of this process can open it meanwhile. Blocks.
     pub(crate) fn remove(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         self.tenants.with_exclusive(tenant, |slot| {
             if self.record == JournalLocation::OnDisk {
@@ -184,7 +188,7 @@ impl RuntimeDir {
                 let id = dir_id(&place).map_err(failed)?;
                 remove_tree(&place, id).map_err(failed)?;
             }
-            // Those who still use it keep their handle to the removed folder.
+            // Current users keep their handle to the removed folder.
             *slot = Weak::new();
             lock(&self.tidied).remove(tenant);
             let kept = lock(&self.kept).remove(tenant);
@@ -219,8 +223,8 @@ impl RuntimeDir {
             return Ok(known);
         }
         let home = Arc::new(TenantDir::open(&path, self.record, self.tenants.entry_guard(tenant))?);
-        // Leftovers of processes that die later are the janitor's work: opening the folder of an idle tenant need not
-        // wait for it.
+        // Only the first opening sweeps. The janitor removes what processes leave that die later, so that opening a
+        // folder need not wait for it.
         if !lock(&self.tidied).contains(tenant) {
             home.sweep()?;
             lock(&self.tidied).insert(tenant.clone());

@@ -9,12 +9,14 @@
 //! | `tenants/T/workspaces/S/incoming/` | `tenants/T/workspaces/S/staging/` |
 //! | `tenants/T/collected`, `pool/collected` | `last-gc` |
 //!
-//! Earlier versions lock other files, so two processes of an earlier and of this version must never use a data
-//! directory at the same time. Two rules ensure this. A process of this version starts only when no process of an
-//! earlier version lives. And it leaves a file `hosts`, where earlier versions need a directory: they fail to start.
+//! Earlier versions lock other files. So a process of an earlier version and one of this version must never use a data
+//! directory at the same time. Two rules ensure this:
 //!
-//! State: the file `hosts`. It exists once the names are changed. A process that crashes before that leaves the
-//! directory `hosts`, so the next start changes the remaining names.
+//! - A process of this version starts only when no process of an earlier version lives.
+//! - It leaves a file `hosts`, where earlier versions need a directory. So they fail to start.
+//!
+//! State: the file `hosts`. It is written after all names are changed. If a process crashes before that, the directory
+//! `hosts` remains, and the next start changes the remaining names.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -38,7 +40,7 @@ A newer version of Conjure uses this data directory. This file keeps out version
 because they would lock other files. Do not remove it.
 ";
 
-/// How often the directory of earlier versions is looked at again because another process created or renamed it.
+/// How often the directory of earlier versions is inspected again because another process created or renamed it.
 const RACES: u32 = 8;
 
 /// Renames everything in this data directory that has a former name, and locks earlier versions out. Blocks while other
@@ -104,7 +106,7 @@ fn rename_all(data: &Path, former: &Path) -> io::Result<()> {
     fs::remove_file(processes.join(FORMER_STARTUP_LOCK))
 }
 
-/// The lock file of a process of an earlier version that lives.
+/// The lock file of a live process of an earlier version.
 fn live_process(former: &Path) -> Option<PathBuf> {
     entries(former).filter(|path| !path.ends_with(FORMER_STARTUP_LOCK)).find(|path| {
         // A file that disappeared is that of a process that stopped.

@@ -1,11 +1,12 @@
-//! Intent records of the sessions that are being opened or deleted. They are written before anything is done.
+//! Intent records of the sessions that are being opened or deleted. Each record is written before its operation changes
+//! anything.
 //!
 //! ```text
 //! <tenant>/pending/SESSION    empty
 //! ```
 //!
-//! State: these files. One that was not removed tells the next start that the operation was interrupted (`recovery`).
-//! So only operations that were started and not finished are swept, and nothing that merely seems unused.
+//! State: these files. If a record was not removed, the next start knows that the operation was interrupted
+//! (`recovery`). So it sweeps only operations that were started and not finished, and nothing that merely seems unused.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,9 @@
 //! Opens, reopens and closes the journal of a runtime: in the data folder, or in memory.
 //!
-//! State: the journal that is open. Acknowledged events are on the disk; a journal in memory ends with the process. When a
-//! journal on the disk is lost, the same database is opened again. One that has disappeared is waited for, never created anew.
+//! State: the open journal. Acknowledged events are on the disk; a journal in memory ends with the process.
+//!
+//! When a journal on the disk fails, the same database is opened again. If the database has disappeared, the runtime
+//! waits for it and never creates a new one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +43,8 @@ impl JournalStorage {
         Err(RuntimeError::NoJournal { path: folder.to_owned() })
     }
 
-    /// A function that opens the journal, also again. Each opened journal shares its writes among tenants by these weights.
+    /// A function that opens the journal, and opens it again after a failure. Each opened journal shares its writes
+    /// among tenants by these weights.
     pub(crate) fn opener(&self, weights: &TenantWeights) -> Arc<OpenJournal> {
         let (storage, weights) = (self.clone(), weights.clone());
         Arc::new(move || {
@@ -55,7 +58,7 @@ impl JournalStorage {
         })
     }
 
-    /// The journal to be used next.
+    /// Returns the journal to use next.
     fn next(&self) -> BoxFuture<'static, Result<Arc<dyn Journal>, JournalError>> {
         match self {
             Self::Memory(journal) => {
@@ -98,21 +101,21 @@ pub(crate) struct DiskJournal {
 #[cfg(feature = "sqlite")]
 #[derive(Clone)]
 enum JournalSlot {
-    /// The first one, which nobody has taken yet.
+    /// The first journal, which the actors have not received yet.
     Fresh(SqliteJournal),
     Used(SqliteJournal),
 }
 
 #[cfg(feature = "sqlite")]
 impl DiskJournal {
-    /// Opens the first journal, so that an error is reported with its type. The actors start with it.
+    /// Opens the first journal, with which the actors start. Opening it here reports an error with its type.
     async fn open(folder: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
         let of = folder.to_owned();
         let first = open_blocking(folder, move || SqliteJournal::open(&of, options)).await?;
         Ok(Self { folder: folder.to_owned(), slot: Arc::new(Mutex::new(JournalSlot::Fresh(first))) })
     }
 
-    /// The first journal, and after that the same database opened again.
+    /// Returns the first journal. Each later call opens the same database again.
     fn next(&self) -> BoxFuture<'static, Result<Arc<dyn Journal>, JournalError>> {
         let disk = self.clone();
         async move {
@@ -120,7 +123,8 @@ impl DiskJournal {
             let journal = match last {
                 JournalSlot::Fresh(journal) => journal,
                 JournalSlot::Used(lost) => {
-                    // Readers still have the write-ahead log open, even when its name is gone. The last one to close it merges it.
+                    // Readers still have the write-ahead log open, even if the file is deleted. The last reader that
+                    // closes it merges it into the database.
                     lost.close().await;
                     open_blocking(&disk.folder, move || lost.reopen()).await?
                 }

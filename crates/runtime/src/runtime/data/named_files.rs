@@ -1,12 +1,12 @@
-//! Files of a tenant that are kept under a name: what clients upload, and what sessions hand out.
+//! Named files of a tenant: files that clients upload, and outputs of sessions.
 //!
 //! ```text
 //! <tenant>/files/NAME    a hard link to the content in the tenant's store, or a copy where no link can be made
 //! ```
 //!
-//! State: these links. A name appears at once and complete, and its content never changes. While it is there, the store
-//! keeps the content. A file that is open stays readable after its name is gone. A crash during an upload leaves a
-//! temporary file in the store, which the next sweep removes.
+//! State: these links. A file appears under its name only when it is complete, and its content never changes. While the
+//! name exists, the store keeps the content. An open file stays readable after its name is removed. A crash during an
+//! upload leaves a temporary file in the store, which the next sweep removes.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,7 +22,7 @@ use crate::runtime::error::RuntimeError;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Where the tenant's files are.
+/// The folder of the tenant's files.
 fn folder(home: &TenantDir) -> PathBuf {
     home.data.path().join("files")
 }
@@ -38,14 +38,14 @@ fn path_of(home: &TenantDir, name: &str) -> Result<PathBuf, RuntimeError> {
     }
 }
 
-/// Keeps a content of the tenant's store under `name`. Fails when the name is taken by another content. Blocks.
+/// Stores a content of the tenant's store under `name`. Fails if the name has another content already. Blocks.
 pub(crate) fn keep(home: &TenantDir, name: &str, digest: &Digest) -> Result<(), RuntimeError> {
     let path = path_of(home, name)?;
     let failed = |error: &dyn std::fmt::Display| RuntimeError::data(&path, &error);
     ensure_dir(&folder(home)).map_err(|error| failed(&error))?;
     let open = DirHandle::open(&folder(home)).map_err(|error| failed(&error))?;
     match home.data.store().link_into(digest, FileMode::Plain, &open, Path::new(name)) {
-        // The name is on the disk before anybody is told.
+        // The name is on the disk before the caller gets the result.
         Ok(_) => sync_dir(&folder(home)).map_err(|error| failed(&error)),
         Err(error) if error.kind() == StoreErrorKind::Exists => {
             let known = File::open(&path).and_then(digest_of).map_err(|error| failed(&error))?;
@@ -71,7 +71,7 @@ fn digest_of(mut file: File) -> io::Result<Digest> {
     Ok(hasher.0.finish())
 }
 
-/// The path of a file, if it is there. Blocks.
+/// The path of a file, if it exists. Blocks.
 pub(crate) fn find(home: &TenantDir, name: &str) -> Result<Option<PathBuf>, RuntimeError> {
     let path = path_of(home, name)?;
     match path.symlink_metadata() {
@@ -82,7 +82,7 @@ pub(crate) fn find(home: &TenantDir, name: &str) -> Result<Option<PathBuf>, Runt
     }
 }
 
-/// Removes a name. Returns whether it was there. Blocks.
+/// Removes a name. Returns whether it existed. Blocks.
 pub(crate) fn remove(home: &TenantDir, name: &str) -> Result<bool, RuntimeError> {
     let path = path_of(home, name)?;
     match fs::remove_file(&path) {

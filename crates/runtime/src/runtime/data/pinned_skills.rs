@@ -1,17 +1,21 @@
 //! The skills of sessions, pinned as they were when the sessions were opened.
 //!
-//! A skill is put into the tenant's store and linked from there into a folder named after its digest, which never
-//! changes. A session records the digest and finds the folder by it, also after a restart, whatever happened to the
-//! skill since. A folder that is found is digested again, unless a live session of this process uses it. A damaged
-//! folder is replaced by the next session that is opened with the same content.
+//! A skill is put into the tenant's store, and linked from there into a folder that is named after its digest. This
+//! folder never changes. A session records the digest, and finds the folder by it. So the session works after a
+//! restart, and after the original skill was changed or removed.
 //!
-//! A skill may be edited between its discovery and its pinning. So the pinned copy is read again, and refused if it
-//! is not the skill that was discovered. Pinned skills are removed when no session of the tenant has them, under the
+//! A folder that is found is digested again, unless a live session of this process uses it. If a folder is damaged, the
+//! next session that is opened with the same content replaces it.
+//!
+//! A skill may be edited between its discovery and its pinning. So the pinned copy is read again, and refused if it is
+//! not the skill that was discovered. When no session of the tenant has a pinned skill, it is removed under the
 //! exclusive tenant lock.
 //!
-//! State: `<tenant>/skills/DIGEST/NAME/…` on the disk, each complete or absent: a folder is built elsewhere, synced
-//! and renamed. A crash leaves an incomplete one as `draft-…`, which is removed when the folder is opened again.
-//! Sessions in memory pin into a folder of this process (`DataDir::workspace`), which is removed with it.
+//! State: `<tenant>/skills/DIGEST/NAME/…` on the disk, each complete or absent. A folder is built under another name,
+//! synced and renamed. A crash leaves an incomplete folder `draft-…`, which is removed when the tenant's folder is
+//! opened again.
+//!
+//! Sessions in memory pin skills in a folder of this process (`DataDir::workspace`), which is removed with the process.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -37,9 +41,9 @@ pub(crate) struct PinnedSkills {
     folder: PathBuf,
     /// The skills of live sessions, each in memory once.
     known: Mutex<HashMap<Digest, Weak<SessionSkill>>>,
-    /// Only one thread at a time moves a skill into its place.
+    /// Lets only one thread at a time move a skill to its final name.
     placing: Mutex<()>,
-    /// The folder of this process, when the skills end with it.
+    /// The folder of this process, if the skills end with the process.
     _place: Option<OwnedWorkspace>,
 }
 
@@ -70,12 +74,12 @@ impl PinnedSkills {
         })
     }
 
-    /// Removes incomplete folders. Nobody may pin skills meanwhile. Blocks.
+    /// Removes incomplete folders. No task may pin skills meanwhile. Blocks.
     pub(crate) fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with("draft-") {
-                // Nobody reads it, so it does no harm.
+                // No session reads it, so it does no harm.
                 if let Err(error) = fs::remove_dir_all(entry.path()) {
                     tracing::warn!(path = %entry.path().display(), %error, "an incomplete skill was not removed");
                 }
@@ -98,7 +102,7 @@ impl PinnedSkills {
     /// Removes a skill that no session has. Blocks.
     pub(crate) fn remove(&self, digest: &Digest, _: &ExclusiveGuard) -> Result<(), RuntimeError> {
         let name = digest.to_hex();
-        // Under its name a skill is never incomplete.
+        // It is renamed first, so that under its final name a skill is never incomplete.
         let dead = self.folder.join(format!("draft-{name}"));
         let removed = match fs::rename(self.folder.join(name), &dead) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -108,7 +112,7 @@ impl PinnedSkills {
         removed.map_err(|error| RuntimeError::data(&dead, &error))
     }
 
-    /// Pins a skill as it is now. Blocks.
+    /// Pins the current version of a skill. Blocks.
     pub(crate) fn pin(&self, skill: &Skill) -> Result<PinnedSkill, RuntimeError> {
         let name = skill.name().as_str();
         let failed = |source| RuntimeError::SkillPin { name: name.to_owned(), source };
@@ -145,7 +149,7 @@ impl PinnedSkills {
         Ok(PinnedSkill { name: name.to_owned(), digest })
     }
 
-    /// Whether a pinned skill is intact. A live session has checked its own.
+    /// Whether a pinned skill is intact. If a live session uses it, it was checked before.
     fn is_whole(&self, path: &Path, digest: &Digest) -> bool {
         let known = lock(&self.known).get(digest).cloned();
         if known.is_some_and(|skill| skill.strong_count() > 0) {
@@ -184,12 +188,12 @@ impl PinnedSkills {
     }
 }
 
-/// Checks that a folder holds the skill that was discovered, and is as valid as it was.
+/// Checks that a folder holds the skill that was discovered, and that it is still as valid as it was.
 fn check(found: &Skill, folder: &Path) -> Result<(), RuntimeError> {
     let changed = |reason: String| RuntimeError::SkillChanged {
         name: found.name().to_string(),
         path: found.root_dir().to_owned(),
-        // The user repairs it where it was discovered.
+        // The user repairs the skill in the folder where it was discovered, so the reason names that folder.
         reason: reason.replace(&*folder.to_string_lossy(), &found.root_dir().to_string_lossy()),
     };
     let now = Skill::load(folder, Mode::Lenient).map_err(|error| changed(error.to_string()))?;
@@ -213,7 +217,7 @@ fn sync_folders(folder: &Path) -> io::Result<()> {
     sync_dir(folder)
 }
 
-/// Renames a folder, unless the name is taken: then the existing one is as good.
+/// Renames a folder. If the name is taken, the existing folder stays, since it has the same content.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error)

@@ -1,5 +1,5 @@
-//! The lock file of each process that uses a data folder. It shows which processes are dead, so that nobody waits for
-//! their leases to end.
+//! The lock file of each process that uses a data folder. It shows which processes are dead, so that others need not
+//! wait until their leases end.
 //!
 //! ```text
 //! <data>/processes/NAME          locked while the process lives; the name is the digest of its owner's name
@@ -7,8 +7,8 @@
 //! <data>/processes/startup.lock  locked by a process that is starting
 //! ```
 //!
-//! State: these files. A process that has stopped everything removes its own. The kernel unlocks the file of a process
-//! that crashed, or that ended before everything was stopped. A missing file says nothing about its process.
+//! State: these files. A process that has stopped everything removes its own file. If a process crashes, or ends before
+//! everything is stopped, the kernel unlocks its file. A missing file says nothing about its process.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,8 +25,8 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 /// The lock file of a process that is starting.
 const STARTUP_LOCK: &str = "startup.lock";
 
-/// This process among those that use the data folder. It counts as alive until this is dropped, and as dead then,
-/// unless it was released.
+/// The lock file of this process. While this exists, the process counts as alive. When it is dropped, the process
+/// counts as dead, unless it was released before.
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
     folder: PathBuf,
@@ -41,24 +41,26 @@ pub(crate) struct DeadProcesses {
 }
 
 impl DeadProcesses {
-    /// The number of them.
     pub(crate) const fn count(&self) -> usize {
         self.marks.len()
     }
 }
 
 impl ProcessLock {
-    /// Locks this process's file, and returns the processes that were found dead. Call [`ProcessLock::mark_swept`]
-    /// once their leftovers are removed; until then every process that starts finds them, too. Blocks while other
-    /// processes that start at the same time do this.
+    /// Locks this process's file, and returns the processes that were found dead. Blocks while other processes that
+    /// start at the same time do this.
+    ///
+    /// Call [`ProcessLock::mark_swept`] once the leftovers of the dead processes are removed. Until then, every process
+    /// that starts finds them, too.
     pub(crate) fn acquire(data: &Path, owner: &LeaseOwner) -> io::Result<(Self, DeadProcesses)> {
         let folder = data.join("processes");
         ensure_dir(&folder)?;
-        // Held until this function returns: nobody scans who could take the new file for that of a dead process.
+        // Held until this function returns. Otherwise another process could scan, and take the new file for that of a
+        // dead process.
         let _startup = lock_startup(&folder)?;
         let name = name_of(owner);
         let (draft, own) = (folder.join(format!("{name}.new")), folder.join(&name));
-        // The file gets its name when it is locked, so a check of one process needs no startup lock.
+        // The file is locked before it gets its name, so checking one process needs no startup lock.
         let lock = FileLock::try_exclusive(FileLock::open(&draft)?)?.ok_or(io::ErrorKind::WouldBlock)?;
         fs::rename(&draft, &own)?;
         let process_lock = Self { folder, own, _lock: lock };
@@ -66,27 +68,28 @@ impl ProcessLock {
         Ok((process_lock, dead))
     }
 
-    /// Scans for dead processes, as [`ProcessLock::acquire`] does. Blocks as that does.
+    /// Scans for dead processes, as [`ProcessLock::acquire`] does. Blocks for the same reason.
     pub(crate) fn scan(&self) -> io::Result<DeadProcesses> {
         let _startup = lock_startup(&self.folder)?;
         self.scan_locked()
     }
 
-    /// Marks these processes as swept, so that nobody sweeps after them again. Blocks as [`ProcessLock::acquire`]
-    /// does.
+    /// Marks these processes as swept, so that no process sweeps after them again. Blocks for the same reason as
+    /// [`ProcessLock::acquire`].
     pub(crate) fn mark_swept(&self, dead: &DeadProcesses) -> io::Result<()> {
         let _startup = lock_startup(&self.folder)?;
         for path in &dead.marks {
             // Another process was faster, or a new process uses this name.
             let Some(_lock) = lock_of_dead(path) else { continue };
-            // The date of the file shows since when the death is known.
+            // The date of the file shows when the death was found.
             fs::write(path.with_extension("dead"), b"")?;
             fs::remove_file(path)?;
         }
         Ok(())
     }
 
-    /// Removes this process's file: everything was stopped, and nothing is left to sweep. Blocks briefly.
+    /// Removes this process's file. To be called when everything is stopped and nothing is left to sweep. Blocks
+    /// briefly.
     pub(crate) fn release(&self) {
         remove(&self.own);
     }
@@ -97,7 +100,7 @@ impl ProcessLock {
         lock_of_dead(&path).is_some() || (!path.exists() && path.with_extension("dead").exists())
     }
 
-    /// Finds dead processes, and forgets those that died long ago.
+    /// Finds dead processes, and removes the marks of those that died long ago.
     fn scan_locked(&self) -> io::Result<DeadProcesses> {
         let mut dead = DeadProcesses::default();
         for entry in fs::read_dir(&self.folder)? {
@@ -109,7 +112,7 @@ impl ProcessLock {
                 extension => {
                     let Some(_lock) = lock_of_dead(&path) else { continue };
                     if extension.is_some() {
-                        // A process died while it was creating this.
+                        // A process died while it created this file.
                         remove(&path);
                         continue;
                     }

@@ -1,10 +1,12 @@
-//! A temporary data folder, for a runtime without a configured one. It is removed with its runtime, and after a crash
-//! by the next runtime that creates one.
+//! A temporary data folder, for a runtime without a configured one. It is removed when its runtime ends. After a crash,
+//! the next runtime that creates such a folder removes it.
 //!
-//! State: `conjure-…` in the machine's temporary folder, with a file `data-dir.lock` that is locked as long as
-//! the runtime lives; earlier versions named it `home.lock`.
-//! The private folders of sandboxes without isolation are marked in the same way, and removed with them. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
-//! session.
+//! State: `conjure-…` in the machine's temporary folder. It has a file `data-dir.lock` that is locked while the runtime
+//! lives. Earlier versions named it `home.lock`. Private folders of sandboxes without isolation are marked and removed
+//! in the same way.
+//!
+//! A folder without such a file, or of another user, is not touched. The kept files of a session are not touched
+//! either.
 
 use std::fs;
 use std::io;
@@ -26,7 +28,7 @@ const FORMER_LOCK: &str = "home.lock";
 /// The files that mark a kept workspace: the current name, and that of earlier versions.
 const KEPT_MARKERS: [&str; 2] = ["keep", "kept"];
 
-/// A folder that is removed when this is dropped.
+/// A temporary folder. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct TempDataDir {
     path: PathBuf,
@@ -37,7 +39,7 @@ pub(crate) struct TempDataDir {
 }
 
 impl TempDataDir {
-    /// Creates a folder in this one, and removes the folders that dead runtimes of this user left there. Blocks.
+    /// Creates a folder in `around`. Also removes the folders that dead runtimes of this user left there. Blocks.
     pub(crate) fn create(around: &Path) -> Result<Self, RuntimeError> {
         let unusable = |error: io::Error| RuntimeError::data(around, &error);
         // The mode is 0700.
@@ -55,7 +57,7 @@ impl TempDataDir {
         &self.path
     }
 
-    /// Keeps the folder when this is dropped.
+    /// Makes the folder stay when this is dropped.
     pub(crate) fn keep(&self) {
         self.is_kept.store(true, Ordering::Release);
     }
@@ -74,7 +76,7 @@ impl Drop for TempDataDir {
     }
 }
 
-/// Removes the folders that dead processes of this user left in this one. Blocks.
+/// Removes the folders that dead processes of this user left in `around`. Blocks.
 pub(crate) fn sweep(around: &Path, owner: u32) {
     for entry in fs::read_dir(around).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -99,7 +101,7 @@ pub(crate) fn sweep(around: &Path, owner: u32) {
     }
 }
 
-/// The lock of a dead runtime.
+/// Locks a runtime's lock file, if the runtime is dead.
 fn abandoned(path: &Path) -> Option<FileLock> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
@@ -111,7 +113,7 @@ fn remove(path: &Path) -> Result<(), RuntimeError> {
     removed.map_err(|error| RuntimeError::data(path, &error))
 }
 
-/// Whether files of a session in it were kept.
+/// Whether the folder has a kept workspace.
 fn has_kept(path: &Path) -> bool {
     entries(&path.join("tenants"))
         .any(|tenant| entries(&tenant.join("workspaces")).any(|workspace| is_kept(&workspace)))
@@ -121,7 +123,7 @@ fn is_kept(workspace: &Path) -> bool {
     KEPT_MARKERS.iter().any(|name| workspace.join(name).exists())
 }
 
-/// Removes all but the kept workspaces. The folder is an ordinary one then.
+/// Removes everything except the kept workspaces. The folder has no lock file then, and is an ordinary one.
 fn remove_all_but_kept(path: &Path) -> Result<(), RuntimeError> {
     let tenants = path.join("tenants");
     for tenant in entries(&tenants) {

@@ -1,9 +1,11 @@
-//! The lock of one tenant: shared for opening and deleting sessions, exclusive for removing content that no session
-//! has.
+//! The lock of one tenant. It is shared for opening and deleting sessions. It is exclusive for removing content that no
+//! session has.
 //!
-//! Within a runtime a task waits without a thread, so that no waiter blocks the one that it waits for. Between
-//! runtimes, of this process or others, the kernel's lock on a file decides; it is only ever tried. State: that lock.
-//! A crash releases it.
+//! Within a runtime, a waiting task occupies no thread, so it cannot block the task that it waits for. Between
+//! runtimes, of this process or others, the kernel's lock on a file decides. Tasks only try to get that lock, and never
+//! block on it.
+//!
+//! State: the file's lock. A crash releases it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -18,8 +20,8 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::task_set::run_blocking;
 
-/// How long a lock may seem to be held by nobody: a child process that this one is starting has all open files until
-/// it runs its program.
+/// How long the lock may stay held without an owner. A child process that is being started has all open files,
+/// including the lock, until it runs its program.
 const STARTING: Duration = Duration::from_secs(1);
 
 /// The lock of a tenant.
@@ -29,14 +31,14 @@ pub(crate) struct TenantLock {
     turns: Arc<RwLock<()>>,
 }
 
-/// The shared lock: the content of the session is not removed meanwhile.
+/// The shared lock. While it is held, no content of the session is removed.
 #[derive(Debug)]
 pub(crate) struct SharedGuard {
     _lock: FileLock,
     _turn: OwnedRwLockReadGuard<()>,
 }
 
-/// The exclusive lock: nobody opens or deletes a session meanwhile.
+/// The exclusive lock. While it is held, no session of the tenant is opened or deleted.
 #[derive(Debug)]
 pub(crate) struct ExclusiveGuard {
     _lock: FileLock,
@@ -72,7 +74,7 @@ impl TenantLock {
             if let Some(lock) = self.locked(FileLock::try_exclusive).await? {
                 return Ok(Some(ExclusiveGuard { _lock: lock, _turn: turn }));
             }
-            // Others must not wait for a lock that this one cannot get.
+            // Other tasks must not wait for a lock that this task cannot get.
             drop(turn);
             let until = || SystemClock.deadline(STARTING).min(deadline);
             if !wait.get_or_insert_with(|| LockWait::new(until())).next().await {
@@ -81,8 +83,8 @@ impl TenantLock {
         }
     }
 
-    /// Tries to lock the file exclusively, before anybody in this runtime uses it. Returns `None` if another runtime
-    /// has it. Blocks briefly.
+    /// Tries to lock the file exclusively, before a task of this runtime uses it. Returns `None` if another runtime
+    /// holds the lock. Blocks briefly.
     pub(crate) fn try_exclusive(&self) -> Result<Option<FileLock>, RuntimeError> {
         try_lock(&self.path, FileLock::try_exclusive)
     }

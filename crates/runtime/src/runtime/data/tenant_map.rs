@@ -1,14 +1,15 @@
-//! A map of what is open for each tenant: at most one value at a time, as long as somebody uses it.
+//! A map with at most one open value for each tenant. A value stays open while a user holds it.
 //!
-//! Opening or removing the value of a tenant locks the tenant's entry; other tenants are not delayed. State: the
-//! entries in use, in memory. An entry holds its value weakly, and is removed with it.
+//! Opening or removing a tenant's value locks the tenant's entry. Other tenants are not delayed.
+//!
+//! State: the entries in use, in memory. An entry refers to its value weakly, and is removed when the value is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use conjure_base::{TenantId, lock};
 
-/// What is open for each tenant.
+/// The open value of each tenant.
 #[derive(Debug)]
 pub(crate) struct TenantMap<T> {
     known: Arc<Entries<T>>,
@@ -24,7 +25,7 @@ pub(crate) struct EntryGuard<T> {
 }
 
 impl<T> TenantMap<T> {
-    /// Works with the entry of this tenant under its lock. Blocks.
+    /// Calls `work` with the entry of this tenant, under the entry's lock. Blocks.
     pub(crate) fn with_exclusive<R>(&self, tenant: &TenantId, work: impl FnOnce(&mut Weak<T>) -> R) -> R {
         // Dropped after the entry's lock.
         let _lease = self.entry_guard(tenant);
@@ -49,7 +50,7 @@ impl<T> Drop for EntryGuard<T> {
     fn drop(&mut self) {
         let Some(known) = self.known.upgrade() else { return };
         let mut known = lock(&known);
-        // Others may have taken the entry while the map was locked.
+        // Another thread may hold the entry. It then stays in the map.
         let slot = known.get_mut(&self.tenant).and_then(Arc::get_mut);
         let open = slot.map(|slot| slot.get_mut().unwrap_or_else(PoisonError::into_inner));
         if open.is_some_and(|open| open.strong_count() == 0) {

@@ -33,15 +33,16 @@ pub struct Vaults {
 
 struct Inner {
     records: Arc<dyn Records>,
-    /// The key as text, if the embedder has named one.
+    /// The key as text, if the embedder has set one.
     given: Option<SecretString>,
-    /// The file of the key otherwise.
+    /// The key's file, used if the embedder has set no key.
     file: PathBuf,
     key: OnceCell<Arc<VaultKey>>,
-    /// The renewals of tokens. They end by themselves, whoever waits for them: a refresh token is often good only once.
+    /// The running renewals of tokens. A renewal completes even if no caller waits for it, because a refresh token can
+    /// often be used only once.
     #[cfg(feature = "mcp")]
     renewals: TaskTracker,
-    /// Held while the token of this credential is renewed.
+    /// The lock of each credential, held while its token is renewed.
     #[cfg(feature = "mcp")]
     renewing: std::sync::Mutex<HashMap<String, Weak<Mutex<()>>>>,
 }
@@ -64,13 +65,13 @@ impl Vaults {
     /// The credentials of a tenant.
     ///
     /// # Errors
-    /// When there is no such key as is configured, or its file cannot be read or made.
+    /// If the configured key is not valid, or the key's file cannot be read or created.
     pub async fn credentials<'r>(&'r self, tenant: &'r TenantId) -> Result<CredentialStore<'r>, VaultError> {
         Ok(CredentialStore::new(&*self.inner.records, self.key().await?, tenant))
     }
 
-    /// The key that seals credentials: the one that the embedder has named, else that of `vault.key` in the data folder, which is made when it is
-    /// first needed.
+    /// The key that seals credentials: the embedder's key, or else the one in `vault.key` in the data folder. The file
+    /// is created when the key is first needed.
     async fn key(&self) -> Result<Arc<VaultKey>, VaultError> {
         let read = || async {
             if let Some(text) = &self.inner.given {
@@ -84,7 +85,8 @@ impl Vaults {
         self.inner.key.get_or_try_init(read).await.cloned()
     }
 
-    /// Waits until nobody else of this process renews the token of this credential.
+    /// Waits until no other task of this process renews the token of this credential. Holds off others while the guard
+    /// lives.
     #[cfg(feature = "mcp")]
     pub(crate) async fn renewing(&self, credential: &str) -> OwnedMutexGuard<()> {
         let own = {
@@ -100,7 +102,7 @@ impl Vaults {
         own.lock_owned().await
     }
 
-    /// Runs a renewal to its end, also when nobody waits for it any more.
+    /// Runs a renewal to its end, even if the caller's future is dropped. `None` if the renewal panicked.
     #[cfg(feature = "mcp")]
     pub(crate) async fn renew<T: Send + 'static>(
         &self,

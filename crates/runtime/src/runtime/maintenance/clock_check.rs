@@ -1,18 +1,18 @@
-//! Detects that the wall clock was set, so that its time is not trusted.
+//! Detects that the wall clock was set, so that no task relies on its time.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock, Timestamp, lock};
 
-/// How far the wall clock may deviate from the monotonic clock between two readings.
+/// How far the wall clock and the monotonic clock may differ between two readings.
 const TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Longer than any process runs.
 const AGES: Duration = Duration::from_secs(1_000 * 365 * 24 * 3_600);
 
-/// Returns the time once the wall clock and the monotonic clock advanced equally since the last reading. After the
-/// wall clock was set, it cannot be told how old anything is.
+/// Returns the time once the wall clock and the monotonic clock advanced equally since the last reading. After the wall
+/// clock was set, the age of anything is unknown.
 #[derive(Debug, Default)]
 pub(super) struct ClockCheck {
     last: Mutex<Option<ClockReading>>,
@@ -26,7 +26,7 @@ struct ClockReading {
 }
 
 impl ClockCheck {
-    /// The time; `None` at the first reading, and if the clock was set since the last one.
+    /// The time. `None` at the first reading, and if the clock was set since the last one.
     pub(super) fn now(&self, since: Deadline) -> Option<Timestamp> {
         let counted = AGES.saturating_sub(SystemClock.remaining(since));
         self.at(ClockReading { wall: SystemClock.timestamp(), counted })

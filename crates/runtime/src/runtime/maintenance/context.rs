@@ -1,4 +1,4 @@
-//! What maintenance tasks work on.
+//! The data and the runtime that maintenance tasks work on.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -9,7 +9,8 @@ use crate::runtime::data::process_lock::ProcessLock;
 use crate::runtime::handle::{Runtime, RuntimeInner};
 use crate::runtime::sweep::Engines;
 
-/// What maintenance tasks work on: the data, and the runtime once it has started and as long as somebody holds it.
+/// The data and the runtime that maintenance tasks work on. The runtime is available after its start, while a handle of
+/// it exists.
 pub(crate) struct MaintenanceContext {
     pub(super) home: Arc<RuntimeDir>,
     pub(super) process_lock: Option<Arc<ProcessLock>>,
@@ -33,7 +34,7 @@ impl MaintenanceContext {
 
     /// Sets the runtime once it has started.
     pub(crate) fn set_runtime(&self, runtime: &Runtime) {
-        // There is only one runtime.
+        // It is set only once, since there is only one runtime.
         let _ = self.runtime.set(Arc::downgrade(&runtime.inner));
     }
 

@@ -1,4 +1,4 @@
-//! Maintenance tasks that sweep after processes that died while this one runs.
+//! Maintenance tasks that remove what other processes leave behind when they die.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::runtime::maintenance::context::MaintenanceContext;
 use crate::runtime::sweep::{mark_swept, sweep_cgroups, sweep_dirs};
 use crate::runtime::task_set::run_blocking;
 
-/// Removes what processes left that died since the last run.
+/// Removes what processes left behind that died since the last run.
 pub(super) struct SweepDeadProcesses(Arc<MaintenanceContext>);
 
 impl SweepDeadProcesses {
@@ -51,7 +51,8 @@ impl MaintenanceTask for SweepDeadProcesses {
     }
 }
 
-/// Removes containers of dead processes, also of those with other data, and those that could not be removed before.
+/// Removes containers of dead processes. This includes processes with another data folder, and containers that could
+/// not be removed before.
 #[cfg(feature = "docker")]
 pub(super) struct SweepContainers(Arc<MaintenanceContext>);
 

@@ -16,10 +16,10 @@ use crate::runtime::maintenance::context::MaintenanceContext;
 /// How many sessions and tenants are listed at a time.
 const PAGE: u32 = 500;
 
-/// The begin of 2020 in milliseconds since 1970. An earlier time comes from a machine whose clock was not set.
+/// The start of 2020 in milliseconds since 1970. An earlier time comes from a machine whose clock was not set.
 const EARLIEST_PLAUSIBLE: u64 = 1_577_836_800_000;
 
-/// Deletes sessions that were unused for longer than they are kept.
+/// Deletes sessions that were unused for longer than the retention time.
 pub(super) struct DeleteOldSessions {
     context: Arc<MaintenanceContext>,
     max_age: Duration,
@@ -51,10 +51,10 @@ impl DeleteOldSessions {
                             Ok(info) if self.is_old(runtime, &tenant, &info, now) => info.events,
                             _ => continue,
                         };
-                        // The journal checks that it is not used at this moment.
+                        // The deletion fails if the session was used meanwhile.
                         match runtime.delete_unchanged(key, events).await {
                             Ok(()) => deleted += 1,
-                            // It may be in use again, or deleted. The others must not wait for it.
+                            // It may be in use again, or already deleted. The other sessions must not wait for it.
                             Err(error) => failed = Some(error),
                         }
                     }
@@ -104,7 +104,7 @@ impl MaintenanceTask for DeleteOldSessions {
             tokio::select! {
                 biased;
                 deleted = self.delete_old(&runtime, now) => deleted,
-                // Deletions under way continue; the rest is for the next run.
+                // Deletions that have started continue. The next run deletes the rest.
                 () = SystemClock.sleep_until(deadline) => Err("there is more than could be deleted in time".into()),
             }
         })

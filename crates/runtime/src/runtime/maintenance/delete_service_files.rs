@@ -1,7 +1,7 @@
 //! The maintenance task that deletes files of deleted sessions at models' services.
 //!
-//! A note that fails is tried again in later runs, with twice as many runs in between each time. This is remembered
-//! in memory, so a new process tries at once.
+//! A note that fails is tried again in later runs. The number of runs between two attempts doubles each time, up to a
+//! limit. It is kept in memory, so a new process tries at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,12 +18,12 @@ use crate::runtime::remote_cleanup::{BatchResult, CircuitBreaker, process_note};
 
 /// The name of the task.
 pub(crate) const NAME: &str = "service-files";
-/// How long a run may take; the rest is for the next run.
+/// How long a run may take. The next run does the rest.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most runs between two attempts: six hours of them.
+/// The most runs between two attempts. With one run every five minutes, these are six hours.
 const MOST_PASSED: u32 = 72;
 
-/// Deletes what the cleanup notes name.
+/// Deletes the files and skills that the cleanup notes name.
 pub(super) struct DeleteServiceFiles {
     context: Arc<MaintenanceContext>,
     state: Mutex<RetrySchedule>,
@@ -32,7 +32,7 @@ pub(super) struct DeleteServiceFiles {
 #[derive(Debug, Default)]
 struct RetrySchedule {
     failing: BTreeMap<String, FailingNote>,
-    /// The note that was processed last: the next run starts after it.
+    /// The note that was processed last. The next run starts after it.
     last: Option<String>,
 }
 
@@ -47,10 +47,10 @@ struct FailingNote {
 /// The outcome of a note in a run.
 #[derive(Debug, Clone, Copy)]
 enum NoteOutcome {
-    /// Something was deleted, or nothing was to be done.
+    /// Something was deleted, or there was nothing to do.
     Progress,
     Failed,
-    /// The service did not respond for earlier notes: nothing was tried, and nothing failed.
+    /// Nothing was tried, because the service did not respond for earlier notes. This is no failure.
     Skipped,
 }
 
@@ -71,7 +71,7 @@ impl RetrySchedule {
 
     fn record(&mut self, name: &str, outcome: NoteOutcome) {
         match outcome {
-            // The next run starts with it.
+            // The next run starts with this note.
             NoteOutcome::Skipped => return,
             NoteOutcome::Progress => drop(self.failing.remove(name)),
             NoteOutcome::Failed => {
@@ -101,7 +101,7 @@ impl DeleteServiceFiles {
             if SystemClock.remaining(deadline).is_zero() {
                 break;
             }
-            // A note that cannot be read or processed does not hold up the others.
+            // A note that cannot be read or processed does not delay the others.
             let batch = process_note(runtime, &name, &mut breaker, deadline).await;
             let batch = batch.unwrap_or_else(|error| BatchResult {
                 failure: Some(error.to_string()),

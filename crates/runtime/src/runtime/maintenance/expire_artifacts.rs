@@ -1,14 +1,20 @@
 //! The maintenance task that expires the artifacts of idle sessions.
 //!
-//! The actor of a session does the same when the session is used: it records that the artifacts are cleared, and
-//! unpins their contents. This task starts no actor and takes no lease. It inspects only passivated sessions that
-//! have pins, one at a time. It appends under the epoch that nobody has. So a process that revives the session
-//! meanwhile either comes later and reads the event, or comes first, and then nothing is done. Links are removed
-//! after that, and only those of earlier incarnations: the next one has a folder of its own.
+//! The actor of a session does the same when the session is used. It records that the artifacts are cleared, and unpins
+//! their contents. This task starts no actor and takes no lease. It inspects only passivated sessions that have pins,
+//! one at a time.
+//!
+//! The task appends its event under an epoch that no process holds. A process may revive the session meanwhile:
+//!
+//! - If the task appends first, the process reads the event.
+//! - If the process gets its lease first, the append fails and nothing is changed.
+//!
+//! The links are removed after the append, and only those of earlier incarnations. The next incarnation has a folder of
+//! its own.
 //!
 //! State, in memory: where the last run stopped, and which unpinned contents are still in a store because they were
-//! used recently. A crash between the event and the links leaves links, which a later run removes. A crash after the
-//! links leaves contents, which are removed with all that nobody used for a month.
+//! used recently. A crash between the event and the removal of links leaves links. A later run removes them. A crash
+//! after the removal of links leaves contents. The store removes them once they were not used for a month.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -38,7 +44,7 @@ use crate::runtime::tenants::TenantDeletions;
 /// A content used within this time may be about to be linked.
 const RECENTLY_USED: Duration = Duration::from_secs(3_600);
 
-/// How many unpinned contents that were used recently are remembered.
+/// How many recently used, unpinned contents are remembered.
 const MOST_REMEMBERED: usize = 10_000;
 
 /// Expires the artifacts of sessions that were unused for longer than `ttl`.
@@ -48,16 +54,16 @@ pub(super) struct ExpireArtifacts {
     ttl: Duration,
     clock_check: ClockCheck,
     since: Deadline,
-    /// The next run continues after this session; `None`: it starts at the first one.
+    /// The next run continues after this session. `None` if it starts at the first one.
     last: Mutex<Option<SessionKey>>,
     remembered: Mutex<BTreeMap<TenantId, BTreeSet<Digest>>>,
 }
 
-/// What the record of a passivated session says.
+/// What the record of a session says about its pins.
 enum IdleSession {
     /// It is not passivated, or does not exist.
     No,
-    /// It needs these contents; pins of incarnations before this epoch are of no use otherwise.
+    /// It is passivated and needs these contents. Other pins of incarnations before this epoch are not needed.
     Pinned(BTreeSet<String>, Epoch),
 }
 
@@ -72,7 +78,7 @@ impl ExpireArtifacts {
         Self { context, options, ttl: time, clock_check, since, last, remembered }
     }
 
-    /// Goes through all sessions, starting after the one where the last run stopped.
+    /// Inspects all sessions, starting after the one where the last run stopped.
     async fn expire_all(&self, runtime: &Runtime, now: Timestamp) -> Result<u64, Failure> {
         let records = runtime.session_reader().await?;
         let (mut removed, mut failed) = (0, None);
@@ -112,7 +118,7 @@ impl ExpireArtifacts {
         }
     }
 
-    /// The tenants with a folder, in order, starting with the one where the last run stopped.
+    /// The tenants with a folder, in order. Starts with the tenant where the last run stopped.
     async fn tenants(&self, begin: Option<&SessionKey>) -> Result<Vec<TenantId>, RuntimeError> {
         let home = Arc::clone(&self.context.home);
         let listing = run_blocking("listing the tenants", move || {
@@ -141,7 +147,7 @@ impl ExpireArtifacts {
         Ok(sessions)
     }
 
-    /// Expires a session's artifacts, and unpins contents that it does not have. Returns the unpinned contents.
+    /// Expires a session's artifacts, and unpins contents that it does not need. Returns the unpinned contents.
     async fn expire(
         &self,
         runtime: &Runtime,
@@ -168,13 +174,13 @@ impl ExpireArtifacts {
             async || match records.info(key).await {
                 Ok(info) => Ok(Some(info)
                     .filter(|info| is_dated(info, now) && now.duration_since(info.updated) > self.ttl)),
-                // It is being opened or deleted, which takes care of the pins, too.
+                // It is being opened or deleted. That operation takes care of the pins, too.
                 Err(RuntimeError::NotFound { .. }) => Ok(None),
                 Err(error) => Err(error),
             };
         let Some(mut info) = look().await? else { return Ok(IdleSession::No) };
         if info.lease.is_some() {
-            // If its process is certainly dead, nobody has the session.
+            // If the process of the lease is certainly dead, no process has the session.
             runtime.release_dead_lease(key, records).await?;
             match look().await? {
                 Some(free) if free.lease.is_none() => info = free,
@@ -185,7 +191,7 @@ impl ExpireArtifacts {
             session: key.session,
             reason: error.to_string(),
         };
-        // Nobody has this epoch: the next owner gets a later one, which makes this one stale.
+        // No process holds this epoch. The next owner gets a later one, which makes this one stale.
         let ledger = JournalEventLog::new(tree.journal().clone(), Arc::new(key.clone()), info.epoch);
         let conversation = Conversation::load(Arc::new(ledger), Arc::new(SystemClock), Arc::new(())).await;
         let mut conversation = conversation.map_err(|error| unreadable(&error))?;
@@ -213,8 +219,8 @@ impl ExpireArtifacts {
         }
     }
 
-    /// Removes unpinned contents from the stores, unless somebody linked or just used them. Contents that are not
-    /// remembered are removed when nobody used them for a month.
+    /// Removes unpinned contents from the stores, except those that are linked or were just used. Contents that are not
+    /// remembered are removed once they were not used for a month.
     async fn forget_contents(&self, now: Timestamp) -> Result<(), RuntimeError> {
         let before = Timestamp::from_millis(now.millis().saturating_sub(RECENTLY_USED.as_millis() as u64));
         let (remembered, mut failed) = (lock(&self.remembered).clone(), Ok(()));
@@ -243,7 +249,7 @@ impl ExpireArtifacts {
     }
 }
 
-/// Removes these contents from a tenant's store, except linked and recently used ones. Returns those to be tried
+/// Removes these contents from a tenant's store, except linked and recently used ones. Returns the contents to try
 /// again. Blocks.
 fn forget_contents(
     home: &RuntimeDir,
@@ -255,12 +261,12 @@ fn forget_contents(
     let failed = |error: &dyn std::fmt::Display| RuntimeError::data(home.data.path(), &error);
     let store = home.data.store();
     let linked = store.linked_digests().map_err(|error| failed(&error))?;
-    // Whoever has a link unpins the content later.
+    // The session that has a link unpins the content later.
     dropped.retain(|digest| !linked.contains(digest));
     if dropped.is_empty() {
         return Ok(dropped);
     }
-    // Linking a content marks it as used first.
+    // A content is marked as used before it is linked, so one that is about to be linked stays.
     home.data.collect(|digest| !dropped.contains(digest), unused_since).map_err(|error| failed(&error))?;
     let there: BTreeSet<Digest> =
         store.digests().map_err(|error| failed(&error))?.into_iter().map(|(digest, _)| digest).collect();

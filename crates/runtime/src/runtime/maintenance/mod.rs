@@ -1,7 +1,8 @@
-//! The maintenance tasks of a runtime, which its janitor runs from time to time.
+//! The maintenance tasks of a runtime. Its janitor runs them periodically.
 //!
-//! They sweep what dead processes left, recover interrupted operations, and remove what is unused or older than it is kept.
-//! State: none that lasts. Each run inspects what is there; a run that was interrupted is repeated at the next time.
+//! They sweep what dead processes left, recover interrupted operations, and remove what is unused or has expired.
+//!
+//! State: nothing that outlives the process. Each run inspects what exists, so the next run repeats an interrupted one.
 
 mod clock_check;
 mod context;

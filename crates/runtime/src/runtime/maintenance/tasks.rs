@@ -1,6 +1,6 @@
 //! The list of a runtime's maintenance tasks, and the short ones among them.
 //!
-//! State: none that lasts.
+//! State: nothing that outlives the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,8 @@ pub(crate) fn maintenance_tasks(
     tasks
 }
 
-/// Sweeps the tenants' folders: leftovers of dead processes, interrupted operations, and contents unused for a month.
+/// Sweeps the tenants' folders: leftovers of dead processes, interrupted operations, and contents that were not used
+/// for a month.
 struct SweepTenantDirs(Arc<MaintenanceContext>);
 
 impl MaintenanceTask for SweepTenantDirs {
@@ -72,7 +73,7 @@ impl MaintenanceTask for SweepTenantDirs {
         Box::pin(async {
             let runtime = self.0.runtime()?;
             let swept = sweep_dirs(&self.0.home).await?;
-            // A runtime whose journal is in memory does not know what others have recorded.
+            // A runtime with a journal in memory does not know what other processes have recorded.
             if self.0.home.record() == JournalLocation::OnDisk {
                 recover(&self.0.home, &runtime.session_reader().await?).await?;
             }
@@ -105,8 +106,8 @@ impl MaintenanceTask for FreeJournalBlobs {
 /// How many tenants are listed at a time.
 const PAGE: u32 = 500;
 
-/// Removes tenants' spending counters of days and months that ended long ago. Nothing is charged to them any more: a call is
-/// charged to the day on which it ends.
+/// Removes tenants' spending counters of days and months that ended long ago. Nothing is charged to them any more,
+/// since a call is charged to the day on which it ends.
 struct PruneCounters {
     context: Arc<MaintenanceContext>,
     clock_check: ClockCheck,

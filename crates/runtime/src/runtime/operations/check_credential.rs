@@ -1,42 +1,42 @@
-//! Asks a server with a credential of a vault, as a session would.
+//! Checks a credential of a vault: calls an MCP server with it, as a session would.
 
 use conjure_base::TenantId;
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 
-/// What a server said to a credential.
+/// The result of a credential check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialCheck {
     /// The method of MCP that failed; `None` if the server listed its tools.
     pub failed_method: Option<&'static str>,
     /// Whether it failed because the server did not accept the credential.
     pub is_refused: bool,
-    /// What came of renewing the token.
+    /// The outcome of renewing the token.
     pub renewal: RenewalOutcome,
 }
 
-/// What came of renewing a token.
+/// The outcome of renewing a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RenewalOutcome {
     /// It was not tried.
     #[default]
     NotTried,
-    /// There is a new token.
+    /// The vault has a new token.
     Renewed,
     /// There is no refresh token, or it was not accepted.
     Refused,
-    /// The token endpoint could not be asked.
+    /// The token endpoint could not be reached.
     Unreachable,
 }
 
 impl Runtime {
-    /// Asks the server at `url` for its tools, with the credential that this vault has for it. A token that is not accepted is renewed once, and
-    /// the new one is stored.
+    /// Asks the MCP server at `url` for its tools, with the credential that this vault has for the server. If the
+    /// server does not accept the token, it is renewed once, and the new token is stored.
     ///
     /// # Errors
     ///
-    /// In a build without MCP.
+    /// Only in a build without MCP.
     #[cfg(feature = "mcp")]
     pub async fn check_credential(
         &self,

@@ -1,4 +1,4 @@
-//! Sign-ins at configured MCP servers: their tokens are stored for all sessions of a tenant.
+//! Sign-ins at configured MCP servers. Their tokens are stored for all sessions of a tenant.
 
 use conjure_base::TenantId;
 use conjure_vault::{CredentialSecret, LOGIN_VAULT, OAuthTokens, VaultError};
@@ -6,12 +6,12 @@ use conjure_vault::{CredentialSecret, LOGIN_VAULT, OAuthTokens, VaultError};
 use crate::runtime::handle::Runtime;
 
 impl Runtime {
-    /// Stores what a person got by signing in at the server `url`. Sessions of the tenant with a configured MCP server of this address use it from
-    /// the next connection on, and renew it.
+    /// Stores the tokens of a sign-in at the server `url`. Sessions of the tenant with a configured MCP server of this
+    /// address use the tokens from their next connection on, and renew them.
     ///
     /// # Errors
     ///
-    /// If it cannot be sealed or written.
+    /// If the tokens cannot be sealed or written.
     pub async fn store_login(
         &self,
         tenant: &TenantId,
@@ -22,11 +22,11 @@ impl Runtime {
         store.put_login(url, &CredentialSecret::OAuth(tokens)).await
     }
 
-    /// The scopes of the tenant's sign-in at the server `url`, as far as they are known; none if nobody is signed in there.
+    /// The scopes of the tenant's sign-in at the server `url`, as far as they are known. Empty if there is no sign-in.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or was sealed with another key.
+    /// If the sign-in cannot be read, or was sealed with another key.
     pub async fn login_scopes(&self, tenant: &TenantId, url: &str) -> Result<Vec<String>, VaultError> {
         let store = self.vaults().credentials(tenant).await?;
         let found = store.find(&[LOGIN_VAULT.to_owned()], url).await?;
@@ -37,7 +37,7 @@ impl Runtime {
         Ok(scope.unwrap_or_default().split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Forgets it. Returns whether there was anything to forget.
+    /// Deletes the tenant's sign-in at the server `url`. Returns whether there was one.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`MessagesService`]: requests to the Messages API that are passed on to the service behind a model.
+//! [`MessagesService`]: forwards requests of the Messages API to the service behind a model.
 
 use conjure_actors::admission::AdmissionGate;
 use conjure_base::{Clock as _, SystemClock, TenantId};
@@ -10,8 +10,8 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 use crate::runtime::model_registry::ADMISSION_TIMEOUT;
 
-/// The service of the Messages API behind a model, for one tenant. Requests are passed on as they are, with the configured key and the
-/// service's name of the model.
+/// The service of the Messages API behind a model, for one tenant. It forwards requests unchanged, except for the
+/// configured key and the service's name of the model.
 #[derive(Debug, Clone)]
 pub struct MessagesService {
     client: Client,
@@ -21,8 +21,11 @@ pub struct MessagesService {
 }
 
 impl Runtime {
-    /// The service of the Messages API behind the model of this name. `None` if the model has another one, and if the tenant has a budget:
-    /// nobody counts what is passed on. [`Runtime::model`] is for both.
+    /// The service of the Messages API behind the model of this name. Returns `None` in two cases, in which
+    /// [`Runtime::model`] can be used instead:
+    ///
+    /// - The model is not called through the Messages API.
+    /// - The tenant has a budget: the usage of forwarded requests is not counted.
     ///
     /// # Errors
     ///
@@ -42,17 +45,17 @@ impl Runtime {
 }
 
 impl MessagesService {
-    /// The service's name of the model.
+    /// The name that the service uses for the model.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Passes a request on. The place at the gate of model calls is held until the body has ended.
+    /// Forwards a request. It holds a permit of the gate of model calls until the response body ends.
     ///
     /// # Errors
     ///
-    /// If the call is not admitted, or the service does not begin to answer.
+    /// If the call is not admitted, or the service does not start a response.
     pub async fn pass_on(&self, request: PassthroughRequest) -> Result<PassthroughResponse, ModelError> {
         let permit = self.gate.admit(&self.tenant, SystemClock.deadline(ADMISSION_TIMEOUT)).await?;
         let answer = self.client.pass_on(request).await?;

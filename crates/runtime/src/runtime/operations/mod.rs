@@ -1,5 +1,5 @@
-//! The methods of [`Runtime`](super::Runtime) that work on one session: opening, finding, reading and deleting it. And those on a tenant's
-//! files and models.
+//! The methods of [`Runtime`](super::Runtime) that open, find, read, fork and delete sessions, and those for a tenant's
+//! files, models and credentials.
 
 #[cfg(feature = "vaults")]
 mod check_credential;

@@ -1,4 +1,4 @@
-//! Which models a tenant's sessions may have, and calls of models without a session.
+//! The models of a tenant, and model calls without a session.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 
 impl Runtime {
-    /// The name of the sandbox of sessions that name none.
+    /// The name of the sandbox that sessions get if they name none.
     #[must_use]
     pub fn default_sandbox(&self) -> &'static str {
         self.inner.factory.default_sandbox()
     }
 
-    /// The names of the models that were given to the runtime, to the tenant or in the configuration, in order. A session may also have the
-    /// models of services under names of the form `VENDOR:NAME`.
+    /// The names of the models that the embedder, the tenant and the configuration define, in order. A session may also
+    /// use models of services under names of the form `VENDOR:NAME`.
     #[must_use]
     pub fn model_names(&self, tenant: &TenantId) -> Vec<String> {
         self.inner.factory.model_names(tenant)
     }
 
-    /// Checks that a session of this tenant may have the model of this name. The service itself is not asked.
+    /// Checks that a session of this tenant may use the model of this name. The service is not called.
     ///
     /// # Errors
     ///
@@ -32,9 +32,11 @@ impl Runtime {
         self.inner.factory.check_model(tenant, name)
     }
 
-    /// The model of this name for calls that no session records. Its service is told these settings; a model of the embedder has none but
-    /// the number of tokens, which it is not told.
-    /// It passes the gate of model calls, and the tenant's budget pays for it.
+    /// The model of this name, for calls that no session records. Each call passes the gate of model calls, and the
+    /// tenant's budget pays for it.
+    ///
+    /// The settings are sent to the model's service. A model of the embedder gets none of them. For such a model it is
+    /// an error to set anything except the number of tokens and settings that APIs may ignore.
     ///
     /// # Errors
     ///

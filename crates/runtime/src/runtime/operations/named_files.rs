@@ -1,4 +1,4 @@
-//! Files of a tenant under names: they are uploaded piece by piece, opened, and removed.
+//! Named files of a tenant: uploaded in pieces, opened, and removed.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 use crate::runtime::task_set::run_blocking;
 
-/// How much is collected before it is written.
+/// How many bytes are buffered before they are written.
 const CHUNK: usize = 1 << 20;
 
-/// A file that is being uploaded. Its memory is bounded. Dropped before its end, it leaves nothing.
+/// An upload of a file. It uses bounded memory. If it is dropped before [`FileUpload::finish`], nothing is left.
 #[derive(Debug)]
 pub struct FileUpload {
     home: Arc<TenantDir>,
@@ -36,8 +36,8 @@ pub struct StoredFile {
 }
 
 impl Runtime {
-    /// Begins to upload a file, which will have this name among the tenant's files: 1 to 128 of letters, digits, `_`, `-` and `.`. It may have
-    /// `limit` bytes.
+    /// Starts the upload of a file of at most `limit` bytes. `name` is its name among the tenant's files: 1 to 128 of
+    /// letters, digits, `_`, `-` and `.`.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Runtime {
         .await
     }
 
-    /// Opens a file of the tenant; `None` if there is none of this name. It can be read even after it is removed.
+    /// Opens a file of the tenant. `None` if no file has this name. It can be read even after it is removed.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Runtime {
         .await
     }
 
-    /// The path of a file of the tenant; `None` if there is none of this name. Nobody may change the file.
+    /// The path of a file of the tenant. `None` if no file has this name. The caller must not change the file.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Runtime {
         run_blocking("the search for a file", move || named_files::find(&home, &name)).await
     }
 
-    /// Removes a file of the tenant. Returns whether it was there. Sessions that have it keep it.
+    /// Removes a file of the tenant. Returns whether it existed. Sessions that have the file keep it.
     ///
     /// # Errors
     ///
@@ -94,17 +94,17 @@ impl Runtime {
 }
 
 impl FileUpload {
-    /// The number of bytes so far.
+    /// The number of bytes that were added so far.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.writer.size() + self.pending.len() as u64
     }
 
-    /// Adds bytes to the file. Returns when they are written, or there are few of them.
+    /// Adds bytes to the file. Returns when they are written, or buffered if there are few of them.
     ///
     /// # Errors
     ///
-    /// If they cannot be written, or the file is longer than its limit. The upload has failed then.
+    /// If the bytes cannot be written, or the file is longer than its limit. The upload has failed then.
     pub async fn push(mut self, bytes: &[u8]) -> Result<Self, RuntimeError> {
         self.pending.extend_from_slice(bytes);
         if self.pending.len() < CHUNK {
@@ -113,7 +113,7 @@ impl FileUpload {
         run_blocking("an upload", move || self.flush()).await
     }
 
-    /// Ends the upload: the file is on the disk, under its name.
+    /// Completes the upload. When this returns, the file is on the disk under its name.
     ///
     /// # Errors
     ///

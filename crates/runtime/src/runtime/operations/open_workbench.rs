@@ -18,7 +18,8 @@ use crate::sandbox::START_TIMEOUT;
 use crate::workbench::Workbench;
 
 impl Runtime {
-    /// The skills that sessions of this tenant have if they name none: its own catalog `default`, or that of the configuration.
+    /// The skills of this tenant's sessions if they name none. They come from the tenant's own catalog `default`, or
+    /// else from that of the configuration.
     ///
     /// # Errors
     ///
@@ -31,7 +32,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If the thread that lists their files ends.
+    /// If the thread that lists their files panics.
     pub async fn workbench_definitions(
         &self,
         skills: &[Arc<Skill>],
@@ -40,9 +41,11 @@ impl Runtime {
         run_blocking("the listing of skills", move || Ok(Workbench::definitions_for(&skills, &config))).await
     }
 
-    /// Opens a workbench of this tenant: a sandbox of the configured kind with these skills, under the tenant's policy, with a workspace of
-    /// its own in the tenant's data folder. It waits until the tenant may have one more sandbox. The workspace ends with the workbench, which
-    /// must end before the runtime.
+    /// Opens a workbench of this tenant: a sandbox of the configured kind with these skills, under the tenant's policy.
+    /// It waits until the tenant may have one more sandbox.
+    ///
+    /// The workbench has its own workspace in the tenant's data folder. The workspace ends with the workbench. The
+    /// workbench must end before the runtime.
     ///
     /// # Errors
     ///
@@ -68,7 +71,7 @@ impl Runtime {
         let key = SessionKey::new(tenant.clone(), id);
         let home = factory.tenant_dir(tenant).await?;
         let pass = home.gate.shared(SystemClock.deadline(LOCK_TIMEOUT)).await?;
-        // The deletion of a tenant waits for this lock, too.
+        // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(tenant).await?;
         let (source, redactor) = factory.workbench_source(&key, &home, &skills).await?;
         drop(pass);
@@ -77,7 +80,7 @@ impl Runtime {
         let permit = source.acquire_permit(deadline).await.map_err(refused)?;
         let executor = source.create(deadline).await.map_err(refused)?;
         let opened = Workbench::in_sandbox(skills, factory.config(), executor.into(), redactor).await;
-        // The permit is released when nothing of the sandbox is left, and before the workspace is.
+        // The permit is released after the sandbox is completely removed, and before the workspace is released.
         Ok(opened.map_err(RuntimeError::Sandbox)?.holding((permit, source)))
     }
 }

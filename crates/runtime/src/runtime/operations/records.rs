@@ -1,4 +1,4 @@
-//! The records beside the sessions.
+//! The records that are stored beside the sessions.
 
 use std::sync::Arc;
 
@@ -9,11 +9,13 @@ use crate::runtime::data::vaults::Vaults;
 use crate::runtime::handle::Runtime;
 
 impl Runtime {
-    /// The records of the runtime: rows of an embedder that are no events, such as its agents and keys. They are in the same database as the
-    /// journal, and in memory where that is in memory. They stay usable when the database is opened again.
+    /// The records of the runtime: rows of an embedder that are not events, such as its agents and keys. They are in
+    /// the same database as the journal, or in memory if the journal is. They stay usable when the database is opened
+    /// again.
     ///
-    /// Writers exclude each other by the version that they expect. The leases of sessions do not fence records: a process that has lost a
-    /// session can still write records about it. [`Tenant::delete`](crate::Tenant) of a tenant deletes its records.
+    /// A write names the version that it expects, so concurrent writers cannot overwrite each other. The leases of
+    /// sessions do not protect records: a process that has lost a session can still write records about it.
+    /// [`Tenant::delete`](crate::Tenant) of a tenant deletes its records.
     #[must_use]
     pub fn records(&self) -> Arc<dyn Records> {
         self.inner.tree.journal().records()

@@ -1,5 +1,5 @@
-//! Files that the host puts into a session's workspace, and that it takes out of it. Commands of the session may do there what they like, so every
-//! path is opened beneath a handle, and no link is followed.
+//! Files that the host copies into a session's workspace or reads from it. The session's commands may change the
+//! workspace in any way. So every path is opened beneath a directory handle, and no link is followed.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 use crate::runtime::task_set::run_blocking;
 
-/// The most files and directories that are looked at.
+/// The most files that a listing returns.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The deepest directories that are looked into.
+/// The depth to which a listing enters directories.
 const MAX_DEPTH: usize = 16;
 
 /// A file in a workspace.
@@ -33,12 +33,14 @@ pub struct WorkspaceFile {
 }
 
 impl Runtime {
-    /// Copies a file of the tenant ([`Runtime::upload_file`]) to this place in a session's workspace, where nothing may be yet. Missing directories
-    /// are made. A place that is taken is [`RuntimeError::WorkspaceFile`].
+    /// Copies a file of the tenant ([`Runtime::upload_file`]) to the path `place` in a session's workspace. Nothing may
+    /// exist at that path yet, otherwise it fails with [`RuntimeError::WorkspaceFile`]. Missing directories are
+    /// created.
     ///
     /// # Errors
     ///
-    /// If there is no such session or file, the session has no workspace on this machine, the place is taken, or the file cannot be written.
+    /// If there is no such session or file, if the session has no workspace on this machine, if the path is taken, or
+    /// if the file cannot be written.
     pub async fn copy_to_workspace(
         &self,
         tenant: &TenantId,
@@ -63,13 +65,13 @@ impl Runtime {
                 root.create_dirs(parent, Mode::from_raw_mode(0o755)).map_err(of_errno)?;
             }
             let mut target = root.create_file(&place, Mode::from_raw_mode(0o644)).map_err(of_errno)?;
-            // In the kernel where it can, so that a file system that shares blocks does.
+            // The kernel copies where possible, so a file system that can share blocks does so.
             std::io::copy(&mut source, &mut target).map(drop).map_err(|error| failed(error.to_string()))
         })
         .await
     }
 
-    /// Removes a file from a session's workspace. Returns whether it was there.
+    /// Removes a file from a session's workspace. Returns whether it existed.
     ///
     /// # Errors
     ///
@@ -102,8 +104,8 @@ impl Runtime {
         .await
     }
 
-    /// The regular files in a directory of a session's workspace, by path. Links and everything else are left out. Without such a directory there
-    /// are none.
+    /// The regular files in a directory of a session's workspace and in its subdirectories, by path. Links and special
+    /// files are left out. If there is no such directory, the list is empty.
     ///
     /// # Errors
     ///
@@ -123,7 +125,7 @@ impl Runtime {
             let mut files = Vec::new();
             match root.open_dir(&dir) {
                 Ok(dir) => list(&dir, Path::new(""), MAX_DEPTH, &mut files).map_err(failed)?,
-                // There is none, or commands have put something else there.
+                // There is no such directory, or commands have put something else there.
                 Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(errno) => return Err(failed(errno)),
             }
@@ -133,7 +135,7 @@ impl Runtime {
         .await
     }
 
-    /// Opens a regular file of a session's workspace; `None` if there is none.
+    /// Opens a regular file of a session's workspace. `None` if there is none.
     ///
     /// # Errors
     ///
@@ -169,7 +171,7 @@ impl Runtime {
     }
 }
 
-/// Adds the files of a directory, and of those in it.
+/// Adds the files of a directory and of its subdirectories.
 fn list(dir: &DirHandle, path: &Path, depth: usize, files: &mut Vec<WorkspaceFile>) -> Result<(), Errno> {
     for entry in entries(dir)? {
         if files.len() >= MAX_ENTRIES {

@@ -1,4 +1,4 @@
-//! [`BatchResult`]: what one batch of a cleanup deleted and left, and the limits of a batch.
+//! [`BatchResult`]: what one batch of a cleanup deleted and what remains, and the limits of a batch.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) const MAX_FAILURES: usize = 3;
 pub(super) const NO_TIME: &str = "there was no time for it yet";
 /// How long the deletion of one file may take.
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long to wait at least for others that change notes.
+/// The minimum wait for other tasks and processes that change notes.
 const NOTE_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result of one batch.
@@ -21,13 +21,13 @@ const NOTE_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct BatchResult {
     /// How many files were deleted.
     pub(crate) gone: u64,
-    /// The remaining files of sessions whose records are gone.
+    /// The remaining files of sessions whose records are deleted.
     pub(crate) left: Vec<RemainingFiles>,
     /// The remaining skills of a tenant.
     pub(crate) skills: Vec<RemainingSkills>,
-    /// Why some could not be deleted: they are to be tried later, and not at once.
+    /// Why some deletions failed. They are to be tried again later, and not at once.
     pub(crate) failure: Option<String>,
-    /// Some were skipped, since the service did not respond just before. They have not failed.
+    /// Whether some deletions were skipped because the service did not respond just before. They have not failed.
     pub(crate) is_skipped: bool,
 }
 
@@ -48,7 +48,7 @@ impl BatchResult {
     }
 }
 
-/// How long to wait for others that change notes: until the deadline, and at least `NOTE_LOCK_TIMEOUT`.
+/// The deadline for waiting for others that change notes: `deadline`, but at least `NOTE_LOCK_TIMEOUT` from now.
 pub(super) fn note_lock_timeout(deadline: Deadline) -> Deadline {
     SystemClock.deadline(SystemClock.remaining(deadline).max(NOTE_LOCK_TIMEOUT))
 }

@@ -1,4 +1,7 @@
-//! A note of what is to be deleted at a service: of which sessions, by which model, under which key, and since when.
+//! A cleanup note: what has to be deleted at services after sessions of a tenant, or the tenant, were deleted.
+//!
+//! For each session it names the model, the account and the files. It holds ids, names, addresses and digests of keys,
+//! but never a key. The model of that name has the key.
 //!
 //! It holds ids, names, an address and a digest of the key, but never the key. The model of that name has it.
 
@@ -13,21 +16,22 @@ use crate::runtime::remote_cleanup::deletion_report::RemainingFiles;
 
 /// The format version of a note.
 pub(super) const FORMAT: u32 = 1;
-/// How often, and for how long, a service must refuse before it is given up. A wrong key may be corrected meanwhile.
+/// How often, and for how long, a service must refuse before the deletion is given up. A wrong key may be corrected
+/// meanwhile.
 const MAX_REFUSALS: u32 = 20;
 const MAX_REFUSED_TIME: Duration = Duration::from_secs(3 * 24 * 3_600);
 
-/// What deletions of one tenant's sessions left at services.
+/// What deletions of a tenant's sessions left at services.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CleanupNote {
     pub(super) format: u32,
     pub(crate) tenant: TenantId,
     /// When the note was written.
     pub(super) since: Timestamp,
-    /// How often services refused to delete some of it, or no key was known.
+    /// How often a service refused a deletion, or no key was known.
     pub(super) refusals: u32,
     pub(crate) left: Vec<FilesToDelete>,
-    /// Skills that were uploaded under the own key of a deleted tenant. The note has nothing else then.
+    /// Skills that were uploaded under a deleted tenant's own key. Such a note has no files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) skills: Option<SkillsToDelete>,
 }
@@ -36,7 +40,7 @@ pub(crate) struct CleanupNote {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SkillsToDelete {
     pub(crate) account: ServiceAccountRef,
-    /// Those that failed last come after the others.
+    /// The ids. Those that failed last come after the others.
     pub(crate) ids: Vec<String>,
 }
 
@@ -45,9 +49,9 @@ pub(crate) struct SkillsToDelete {
 pub(crate) struct FilesToDelete {
     #[serde(serialize_with = "SessionId::serialize_stored")]
     pub(crate) session: SessionId,
-    /// The model's name, as the session's record has it.
+    /// The model's name in the session's record.
     pub(crate) model: Option<String>,
-    /// The account when the note was written; `None`: the model was not known.
+    /// The account when the note was written. `None` if the model was not known.
     pub(crate) account: Option<ServiceAccountRef>,
     pub(crate) files: Vec<String>,
 }
@@ -89,7 +93,7 @@ impl CleanupNote {
         Self { format: FORMAT, tenant, since, refusals: 0, left: Vec::new(), skills: Some(skills) }
     }
 
-    /// The note's name: its first session, or the tenant and the account.
+    /// The note's name. It is made of the first session, or of the tenant and the account for skills.
     pub(crate) fn name(&self) -> Option<String> {
         let of_skills = self.skills.as_ref().map(|skills| {
             let account =
@@ -104,8 +108,11 @@ impl CleanupNote {
         self.left.is_empty() && self.skills.as_ref().is_none_or(|skills| skills.ids.is_empty())
     }
 
-    /// Adds the content of an earlier note of this name: of other sessions, whose records may be gone, and of skills.
-    /// The first note knows best which key a session's files belong to, since the tenant's key may be gone later.
+    /// Adds the content of an earlier note of this name: other sessions, whose records may be deleted already, and
+    /// skills.
+    ///
+    /// If the earlier note has an account for a session, that one stays. The tenant's key may be unknown later, so the
+    /// first note is most likely to have the right one.
     pub(super) fn merged_over(mut self, before: Option<Self>) -> Self {
         let Some(before) = before else { return self };
         for left in &mut self.left {

@@ -1,7 +1,7 @@
 //! Deletes the files that a cleanup note names, in batches.
 //!
-//! State: only the notes. An interrupted batch is repeated: a file that was deleted before is then absent, which is
-//! as good.
+//! State: only the notes. An interrupted batch is repeated. Files that it had deleted are then absent, which counts as
+//! deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FilesToDelete};
 
 /// How many files are deleted concurrently.
 const CONCURRENCY: usize = 4;
-/// How many files of one note are deleted before other notes have their turn.
+/// How many files of one note are deleted before the next note is processed.
 const BATCH_SIZE: usize = 200;
 /// The reason if the circuit breaker was open.
 const SKIPPED: &str = "the service did not answer others just before";
-/// The reason if the file is unknown under a key that may not be the original one.
+/// The reason if the service does not have the file under a key that may differ from the original one.
 const NOT_UNDER_THIS_KEY: &str =
     "the key that is known now has no such file, and it is not known to be the one of then";
-/// Skips accounts at services that do not respond, for the time of one run.
+/// Skips accounts at services that do not respond, for the rest of one run.
 #[derive(Debug, Default)]
 pub(crate) struct CircuitBreaker(BTreeMap<String, ServiceHealth>);
 
-/// How an account responds.
+/// How an account of a service responds.
 #[derive(Debug)]
 enum ServiceHealth {
-    /// The deletion of these files failed since the account's last success or refusal.
+    /// Deletions of these files failed since the account's last success or refusal.
     Failing(BTreeSet<String>),
     /// It did not respond.
     Silent,
@@ -80,9 +80,9 @@ struct DeleteResult {
     refusal_reason: Option<String>,
     /// The files whose deletion may succeed later.
     retryable: BTreeSet<String>,
-    /// The reason why it failed now.
+    /// The reason of the last such failure.
     retry_reason: Option<String>,
-    /// The account was skipped because of the circuit breaker.
+    /// Whether the account was skipped because of the circuit breaker.
     is_skipped: bool,
 }
 
@@ -134,9 +134,9 @@ pub(crate) async fn process_note(
         let key = SessionKey::new(note.tenant.clone(), left.session);
         match within_time(deadline, records.info(&key)).await {
             Some(Err(RuntimeError::NotFound { .. })) => {}
-            // The session is not deleted, or not yet.
+            // The session is not deleted, or not deleted yet.
             Some(Ok(_)) => continue,
-            // It must not hold up the others.
+            // This session must not delay the others.
             Some(Err(error)) => {
                 let reason = error.to_string();
                 batch.left.push(left.report(&reason));
@@ -191,7 +191,7 @@ pub(crate) async fn process_note(
     if (batch.gone > 0 || is_put_behind)
         && let Err(error) = shelf.update(name, note_lock_timeout(deadline), changed).await
     {
-        // A deleted file is absent the next time.
+        // The files are deleted although the note still names them. The next batch finds them absent.
         batch.failure = Some(error.to_string());
     }
     Ok(batch)
@@ -283,7 +283,7 @@ async fn delete_batch(
     tried
 }
 
-/// Runs work until the deadline. If that has passed, the work is not started.
+/// Runs `work` until the deadline. Does not start it if the deadline has passed. `None` means that there was no time.
 async fn within_time<T>(deadline: Deadline, work: impl Future<Output = T>) -> Option<T> {
     if SystemClock.remaining(deadline).is_zero() {
         return None;

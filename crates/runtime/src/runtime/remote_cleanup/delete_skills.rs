@@ -1,9 +1,11 @@
-//! Deletes skills that were uploaded for a deleted tenant: those that the upload index has under a key that only this
-//! tenant has.
+//! Deletes skills that were uploaded for a deleted tenant, if only this tenant has the key. The upload index lists the
+//! skills under that key.
 //!
-//! A note is written before the index forgets them. They are deleted when nothing of the tenant is left here. A skill
-//! that is in the index again was uploaded anew under that name, and stays. Nobody uploads while the index is checked
-//! and a skill is deleted.
+//! - A note is written before the skills are removed from the index.
+//! - The skills are deleted after everything of the tenant is deleted here.
+//! - A skill that is in the index again was uploaded again under that name, and stays.
+//! - The index is locked while it is checked and a skill is deleted, so that no upload happens meanwhile.
+//!
 
 use std::collections::BTreeSet;
 
@@ -27,14 +29,14 @@ use crate::runtime::remote_cleanup::on_delete::STOP_TIMEOUT;
 use crate::runtime::tenants::TenantKey;
 
 impl Runtime {
-    /// Notes the skills of a deleted tenant, and removes them from the upload index.
+    /// Writes the skills of a deleted tenant to a note, and removes them from the upload index.
     pub(crate) async fn note_skills(
         &self,
         tenant: &TenantId,
         leftovers: &mut RemoteLeftovers,
     ) -> Result<(), RuntimeError> {
         if self.inner.factory.data_dir().record() == JournalLocation::InMemory {
-            // A runtime in memory removes no tenant from the upload index.
+            // A runtime in memory does not change the upload index when a tenant is deleted.
             return Ok(());
         }
         let (client, is_alone) = match self.inner.factory.policies().tenant_key(tenant) {
@@ -70,7 +72,7 @@ impl Runtime {
         let note = CleanupNote::for_skills(tenant.clone(), SystemClock.timestamp(), skills);
         let name = self.inner.notes.put(note).await?;
         if let Err(error) = sync.forget(ids.iter().map(|id| SkillId::new(id.as_str())).collect()).await {
-            // Skills still in the index would count as uploaded anew.
+            // The skills are still in the index and would count as uploaded again, so they leave the note.
             let taken = ids.clone();
             self.forget_skills(&name.unwrap_or_default(), taken).await?;
             stay(&ids, error.to_string());
@@ -106,12 +108,12 @@ pub(super) async fn process_skills(
 ) -> Result<BatchResult, RuntimeError> {
     let factory = &runtime.inner.factory;
     if factory.check_tenant(&note.tenant).await.is_err() {
-        // The tenant's deletion is running here, and may need to look them up again.
+        // The tenant's deletion is still running here, and may need to find the skills again.
         return Ok(BatchResult::default());
     }
     let client = match factory.policies().tenant_key(&note.tenant) {
         TenantKey::Exclusive(client) => Some(client),
-        // A key that somebody else uses now may need the skills.
+        // Another user of the same key may need the skills.
         TenantKey::Shared(_) | TenantKey::None => None,
     };
     let client = client.filter(|client| account_of(client) == skills.account);
@@ -132,7 +134,7 @@ pub(super) async fn process_skills(
 /// The result for some skills.
 #[derive(Default)]
 struct SkillDeleteResult {
-    /// The skills that were deleted, or uploaded anew.
+    /// The skills that were deleted or uploaded again.
     gone: BTreeSet<String>,
     /// The skills that the service refused to delete, or for which there is no key.
     refused: BTreeSet<String>,
@@ -140,17 +142,17 @@ struct SkillDeleteResult {
     refusal_reason: Option<String>,
     /// The skills whose deletion may succeed later.
     retryable: BTreeSet<String>,
-    /// The reason why it failed now.
+    /// The reason of the last such failure.
     retry_reason: Option<String>,
 }
 
 /// Why a skill was not deleted.
 enum SkillDeleteError {
-    /// Only this skill may be affected, and it may succeed later.
+    /// The deletion of this skill failed, and may succeed later.
     Temporary(String),
     /// The service refuses.
     Refused(String),
-    /// The upload index cannot be read. Without it nothing is deleted, since skills may have been uploaded anew.
+    /// The upload index cannot be read. Without it nothing is deleted, since skills may have been uploaded again.
     Record(String),
 }
 
@@ -185,7 +187,8 @@ async fn delete_batch(sync: &SkillSync, skills: &SkillsToDelete, deadline: Deadl
     tried
 }
 
-/// Deletes a skill that is not in the upload index. One that was pushed anew stays, and is removed from the note.
+/// Deletes a skill that is not in the upload index. A skill that was uploaded again stays at the service, and also
+/// counts as done.
 async fn delete(sync: &SkillSync, id: &str, deadline: Deadline) -> Result<(), SkillDeleteError> {
     use HostedErrorKind as Kind;
     let id = SkillId::new(id);
@@ -205,7 +208,7 @@ async fn delete(sync: &SkillSync, id: &str, deadline: Deadline) -> Result<(), Sk
             }
             _ => SkillDeleteError::Temporary(error.to_string()),
         }),
-        // For example, somebody is pushing and may be about to add it.
+        // For example, a push is running and may be about to add the skill to the index.
         Err(error) => Err(SkillDeleteError::Record(error.to_string())),
     }
 }
@@ -259,7 +262,7 @@ async fn record_result(
         note.refusals += u32::from(is_refused);
         if let Some(skills) = &mut note.skills {
             skills.ids.retain(|id| !gone.contains(id) && !given_up.contains(id));
-            // The others come first.
+            // Skills that failed come after the others.
             skills.ids.sort_by_key(|id| refused.contains(id) || passing.contains(id));
         }
     };

@@ -4,24 +4,24 @@ use std::fmt;
 
 use conjure_base::SessionId;
 
-/// The report of a deletion. Nothing is left on this machine; these remain at services.
+/// The report of a deletion: what remains at services. Nothing is left on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeletionReport {
-    /// Files that remain at models' services. A note of them is kept, and the janitor deletes them, if they are
-    /// known; see [`RemainingFiles::files`].
+    /// Files that remain at models' services. A note names those that are known, and the janitor deletes them; see
+    /// [`RemainingFiles::files`].
     pub files: Vec<RemainingFiles>,
-    /// Skills that remain at a service, uploaded under the own key of a deleted tenant.
+    /// Skills that remain at a service. They were uploaded under the deleted tenant's own key.
     pub skills: Vec<RemainingSkills>,
 }
 
-/// Skills that remain at a service, uploaded under the own key of a deleted tenant.
+/// Skills of a deleted tenant that remain at a service. They were uploaded under the tenant's own key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemainingSkills {
     /// The address of the service.
     pub service: String,
-    /// The ids. Empty: they are not known.
+    /// The ids. Empty if they are not known.
     pub skills: Vec<String>,
     /// Whether they will be deleted.
     pub outcome: RemoteSkillOutcome,
@@ -47,10 +47,12 @@ pub struct RemainingFiles {
     pub session: SessionId,
     /// The name of the session's model, if it had one.
     pub model: Option<String>,
-    /// The address of the service; `None`: the model was not known to this runtime.
+    /// The address of the service. `None` if this runtime did not know the model.
     pub service: Option<String>,
-    /// The ids. Empty: not all of them are known, because the session's record or the note could not be read, or
-    /// because the session was written until its deletion. Such files may never be deleted.
+    /// The ids. Empty if not all of them are known. Such files may never be deleted. The reasons can be:
+    ///
+    /// - The session's record or the note could not be read.
+    /// - The session recorded events until its deletion.
     pub files: Vec<String>,
     /// Why they remain.
     pub reason: String,

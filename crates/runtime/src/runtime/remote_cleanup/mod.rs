@@ -1,9 +1,12 @@
-//! Deletes what sessions have at their models' services when the sessions are deleted here.
+//! Deletes the files of sessions at their models' services when the sessions are deleted here.
 //!
-//! The record of a session names the files. Before the record is removed, they are written to a cleanup note (`note_store`). The
-//! note is removed when the files are gone at the service. So a service that is down delays no deletion here. A crash leaves the
-//! record, the note, or both. A note counts only where the record is gone: a session whose deletion was refused or interrupted
-//! keeps its files. Skills that were uploaded for a tenant use the same notes (`delete_skills`).
+//! The record of a session names its files. Before the record is removed, the files are written to a cleanup note
+//! (`note_store`). The note is removed when the files are deleted at the service. So a service that is down delays no
+//! deletion here.
+//!
+//! A crash leaves the record, the note, or both. A note counts only if the record is deleted. So a session keeps its
+//! files if its deletion was refused or interrupted. Skills that were uploaded for a tenant use the same notes
+//! (`delete_skills`).
 
 mod batch_result;
 mod deletion_report;

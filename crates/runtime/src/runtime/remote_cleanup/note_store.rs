@@ -6,8 +6,8 @@
 //! <data>/remote-cleanup/lock            locked by a process that changes a note
 //! ```
 //!
-//! State: these files, each replaced atomically; in memory, if sessions are recorded in memory. A note outlives the
-//! tenant's folder.
+//! State: these files, each replaced atomically. If sessions are recorded in memory, the notes are in memory, too. A
+//! note outlives the tenant's folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,9 +28,9 @@ use crate::runtime::options::JournalLocation;
 use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FORMAT};
 use crate::runtime::task_set::run_blocking;
 
-/// The operation, for errors.
+/// The name of the operation, for errors.
 const NOTING: &str = "writing a cleanup note";
-/// How long a deletion waits for others that change notes. They are quick, unless their process is paused.
+/// How long a deletion waits for others that change notes. A change is short, unless its process is paused.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The notes of a data folder. Clones share them.
@@ -48,7 +48,7 @@ pub(crate) struct DiskNotes {
     exclusive: Arc<Turns<()>>,
 }
 
-/// The right to change notes. The kernel releases the lock when the process ends.
+/// The lock for changing notes. The kernel releases it when the process ends.
 struct NotesLock {
     _lock: FileLock,
     _turn: OwnedMutexGuard<()>,
@@ -57,9 +57,9 @@ struct NotesLock {
 /// The result of trying to lock.
 enum LockAttempt {
     Locked(FileLock),
-    /// Another process has it.
+    /// Another process has the lock.
     Taken,
-    /// There is no folder: no note was ever written.
+    /// There is no folder, so no note was ever written.
     Nothing,
 }
 
@@ -82,8 +82,8 @@ impl NoteStore {
         Self::Disk(DiskNotes { folder, exclusive: Arc::default() })
     }
 
-    /// Writes a note before a deletion. It replaces what earlier notes of this name say about the same sessions. On
-    /// the disk when this returns.
+    /// Writes a note before a deletion, and returns its name. It replaces what earlier notes of this name say about the
+    /// same sessions. The note is on the disk when this returns.
     pub(crate) async fn put(&self, note: CleanupNote) -> Result<Option<String>, RuntimeError> {
         let Some(name) = note.name() else { return Ok(None) };
         if let Self::Disk(DiskNotes { folder, .. }) = self {
@@ -102,8 +102,8 @@ impl NoteStore {
         self.update(&session.stored_name(), deadline, move |note| note.forget(session)).await
     }
 
-    /// Changes a note in its current form. A note without content is removed, and a missing one is ignored.
-    /// `deadline` limits the wait for others that change notes.
+    /// Applies `change` to the current version of a note. A note without content is removed, and a missing note is
+    /// ignored. `deadline` limits the wait for others that change notes.
     pub(super) async fn update(
         &self,
         name: &str,
@@ -144,7 +144,7 @@ impl NoteStore {
         .await
     }
 
-    /// Reads a note; `None` if there is none.
+    /// Reads a note. `None` if it does not exist.
     pub(super) async fn get(&self, name: &str) -> Result<Option<CleanupNote>, RuntimeError> {
         let name = name.to_owned();
         self.work(move |shelf| shelf.read(&name)).await
@@ -189,7 +189,7 @@ impl NoteStore {
                 let Some(locked) = disk.lock(deadline).await? else { return Ok(()) };
                 let path = note_path(&disk.folder, name);
                 let changing = move || {
-                    // The lock is held until the change is complete, also when nobody waits for it any more.
+                    // The lock is held until the change is complete, even if the caller's future is dropped.
                     let _locked = locked;
                     change_file(&path, change).map_err(|error| RuntimeError::data(&path, &error))
                 };
@@ -200,7 +200,8 @@ impl NoteStore {
 }
 
 impl DiskNotes {
-    /// Waits for the right to change notes; `None` if no note was ever written. At least one attempt is made.
+    /// Waits for the lock for changing notes. `None` if no note was ever written. It tries at least once, even after
+    /// the deadline.
     async fn lock(&self, deadline: Deadline) -> Result<Option<NotesLock>, RuntimeError> {
         let path = self.folder.join("lock");
         let busy = || RuntimeError::DataDirBusy { path: path.clone() };
@@ -225,7 +226,7 @@ fn change_file(
     change: impl FnOnce(Option<CleanupNote>) -> (NoteUpdate, Option<CleanupNote>),
 ) -> io::Result<()> {
     let note = match read(path) {
-        // It is damaged, and of no use to anybody.
+        // A damaged note cannot be used, so it counts as missing.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
             None
         }
@@ -251,7 +252,7 @@ fn note_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// The holder may be paused, so this never waits.
+/// Tries once to get the lock. It never blocks, because the holder may be paused.
 fn try_lock(path: &Path) -> io::Result<LockAttempt> {
     let file = match FileLock::open(path) {
         Err(Errno::NOENT) => return Ok(LockAttempt::Nothing),

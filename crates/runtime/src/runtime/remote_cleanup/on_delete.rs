@@ -1,7 +1,6 @@
-//! Deletes the records of sessions that have something at a service, and what they have there, as long as the caller
-//! waits.
+//! Deletes the records of sessions that have files at a service. While the caller waits, also deletes those files.
 //!
-//! State: only the notes. Each is on the disk before the record is removed.
+//! State: only the notes. Each note is on the disk before the record is removed.
 
 use std::time::Duration;
 
@@ -29,17 +28,17 @@ pub(in crate::runtime) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) enum DeleteCondition {
     /// No condition.
     Always,
-    /// Only if the session still has this many events: nobody used it since it was inspected.
+    /// Only if the session still has this many events, so that it was not used since it was inspected.
     Unchanged(u64),
 }
 
-/// How long a caller waits for a service. The rest is deleted in the background.
+/// How long a caller waits for services. The rest is deleted in the background.
 const REMOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many sessions of a tenant share a note.
 const SESSIONS_PER_NOTE: usize = 256;
 
-/// How often the files of a session are looked up again because it was used meanwhile.
+/// How often the search for a session's files is tried, if the session is used meanwhile.
 const MAX_ATTEMPTS: u32 = 8;
 
 /// What a deletion leaves at services.
@@ -54,7 +53,7 @@ pub(crate) struct RemoteLeftovers {
 }
 
 impl Runtime {
-    /// Deletes what these notes name, for a limited time. Returns what remains.
+    /// Deletes the files and skills that these notes name, for a limited time. Returns what remains.
     pub(crate) async fn delete_remote_now(&self, leftovers: RemoteLeftovers) -> DeletionReport {
         let deadline = SystemClock.deadline(REMOTE_TIMEOUT);
         let mut deletion = DeletionReport { files: leftovers.unknown, skills: leftovers.kept_skills };
@@ -105,9 +104,10 @@ impl Runtime {
         deletion
     }
 
-    /// Deletes the record of a session after its files were written to a note. If the note of a session that is not
-    /// deleted exists, it stays: another process may delete the session at this moment and rely on it. It has no
-    /// effect as long as the record exists.
+    /// Deletes the record of a session after its files were written to a note.
+    ///
+    /// If the session is then not deleted, the note stays. Another process may delete the session at this moment and
+    /// rely on the note. The note has no effect while the record exists.
     pub(crate) async fn delete_noted(
         &self,
         key: &SessionKey,
@@ -134,13 +134,13 @@ impl Runtime {
                 DeleteCondition::Always => found.events,
             };
             match tree.delete_unchanged(key, events, deadline).await.map_err(RuntimeError::from) {
-                // Somebody has a handle, and used it since.
+                // A caller used the session through a handle meanwhile. It is tried again.
                 Err(RuntimeError::Journal(JournalError::Conflict { .. }))
                     if matches!(only, DeleteCondition::Always) => {}
                 deleted => return deleted,
             }
         }
-        // The session is deleted as it is now. Files of events after the last lookup are in no note.
+        // The session is deleted in its current state. Files of events after the last search are in no note.
         tree.delete(key, deadline).await?;
         let reason =
             format!("the session was used each of the {MAX_ATTEMPTS} times that its record was read");
@@ -174,7 +174,7 @@ impl Runtime {
         }
         self.record_note(tenant, &mut together).await?;
         tracing::trace!(%tenant, "what a tenant has at services is noted");
-        // This includes notes of sessions that were deleted before, and of an interrupted deletion of the tenant.
+        // This includes notes of sessions that were deleted before, and notes of an interrupted deletion of the tenant.
         leftovers.notes = self.inner.notes.names_for_tenant(tenant).await?;
         Ok(())
     }
@@ -190,7 +190,8 @@ impl Runtime {
         self.inner.notes.put(note).await.map(drop)
     }
 
-    /// Whether the session may have files at the service of a model that it has or had. `profile` is that which it was opened with.
+    /// Whether the session may have files at the service of its current model or an earlier one. `profile` is the one
+    /// that the session was opened with.
     pub(crate) async fn may_have_remote_files(
         &self,
         records: &SessionReader,
@@ -206,12 +207,13 @@ impl Runtime {
             Ok(models) => {
                 models.into_iter().any(|model| factory.may_have_files(&key.tenant, &of_model(model)))
             }
-            // Reading its files says what is wrong with the record.
+            // The later search for the files reports what is wrong with the record.
             Err(_) => true,
         }
     }
 
-    /// Finds the files of a session at its models' services in its record. `profile` is that which it was opened with.
+    /// Finds the files of a session at its models' services in its record. `profile` is the one that the session was
+    /// opened with.
     pub(crate) async fn find_remote_files(
         &self,
         records: &SessionReader,

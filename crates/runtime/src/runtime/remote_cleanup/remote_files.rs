@@ -1,8 +1,10 @@
 //! Finds the files of a session at its models' services in its record.
 //!
-//! These are the files that its uploads were recorded with, also of artifacts that it no longer has, and the files
-//! that recorded responses name. Each belongs to the model that the session had then. Files of an imported history,
-//! and those of the session that a fork was made of, belong to others. A file that was never recorded, because the process died first, is not known.
+//! The record names two kinds of files: uploads, also of artifacts that the session no longer has, and files that
+//! responses name. Each file belongs to the model that the session had at that event.
+//!
+//! - Files of an imported history belong to others, and so do files of the session from which a fork was made.
+//! - A file that was never recorded is not known. This happens if the process died before the record was written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,14 +21,15 @@ use crate::runtime::session::readers::session_reader::{SessionReader, read};
 pub(crate) struct RemoteFiles {
     /// The number of events.
     pub(crate) events: u64,
-    /// The ids of the files, by the model that the session had. No list is empty.
+    /// The ids of the files, by the model that the session had at that event. No list is empty.
     pub(crate) files: Vec<(Option<String>, Vec<String>)>,
     /// Why some events could not be read.
     pub(crate) unreadable: Option<String>,
 }
 
-/// Reads a session's record. `opened` is the model that it was opened with, and `removal` finds what deletes the files
-/// of a model. Without it, blocks are read in the format of `conjure-anthropic`.
+/// Finds the files in a session's record. `opened` is the model that the session was opened with. `removal` returns
+/// what can delete the files of a model, and reads their ids. If it returns `None`, blocks are read in the format of
+/// `conjure-anthropic`.
 pub(crate) async fn remote_files(
     records: &SessionReader,
     key: &SessionKey,
@@ -64,7 +67,7 @@ pub(crate) async fn remote_files(
     Ok(found)
 }
 
-/// Whether later attempts to read it will fail, too.
+/// Whether every later attempt to read the record will fail, too.
 pub(super) fn is_damage(error: &JournalError) -> bool {
     matches!(error.kind(), JournalErrorKind::Corrupt | JournalErrorKind::Newer)
 }
@@ -73,7 +76,7 @@ pub(super) fn is_damage(error: &JournalError) -> bool {
 #[derive(Debug, Default)]
 struct CollectedFiles {
     own: BTreeMap<Option<String>, BTreeSet<String>>,
-    /// They belong to others.
+    /// Files that belong to other sessions, and are not deleted.
     foreign: BTreeSet<String>,
 }
 
@@ -84,7 +87,7 @@ impl CollectedFiles {
                 uploaded_file(removal, &uploaded.block).into_iter().collect()
             }
             EventKind::ModelAnswered { response, .. } => produced_files(removal, &response.content),
-            // What is before it belongs to the original.
+            // Files of events before the fork belong to the original.
             EventKind::Forked { .. } => {
                 let before = std::mem::take(&mut self.own);
                 self.foreign.extend(before.into_values().flatten());

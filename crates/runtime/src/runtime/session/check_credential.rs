@@ -1,4 +1,4 @@
-//! Asks a server with a credential of a vault.
+//! Checks a credential of a vault at an MCP server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
 use crate::runtime::session::mcp::VaultAuthorization;
 
 impl RuntimeSessionFactory {
-    /// Asks the server at `url` for its tools.
+    /// Connects to the server at `url` with a credential of the vault and lists the server's tools.
     pub(crate) async fn check_credential(
         &self,
         tenant: &TenantId,

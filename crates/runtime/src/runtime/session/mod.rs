@@ -1,4 +1,4 @@
-//! What one session is built from, and what can be read of it without starting it.
+//! Builds a session from its parts, and reads recorded sessions without starting them.
 
 pub(crate) mod factory;
 pub(crate) mod input;

@@ -9,16 +9,16 @@ use conjure_skill::{Catalog, Skill, closest_match};
 use crate::runtime::error::{RuntimeError, UnknownSkill};
 use crate::runtime::session::spec::SkillSelection;
 
-/// The name of the catalog of the configuration's folders.
+/// The name of the catalog that holds the skills of the configured folders.
 pub(crate) const DEFAULT: &str = "default";
 
-/// The key of the catalog of the configuration's folders.
+/// The key of that catalog.
 pub(crate) fn default_key() -> Option<CatalogKey> {
     CatalogName::new(DEFAULT).ok().map(CatalogKey::of_host)
 }
 
-/// The skills that a spec names, from the catalog that it names. The tenant's own catalog wins over the embedder's of
-/// the same name.
+/// Selects the skills that a spec names from the catalog that it names. If the tenant and the embedder both have a
+/// catalog of that name, the tenant's is used.
 pub(crate) fn choose(
     registry: &CatalogRegistry,
     tenant: &TenantId,

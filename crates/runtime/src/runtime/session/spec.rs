@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::runtime::session::input::session_secrets::SessionSecrets;
 use crate::runtime::session::python::python_requirement::PythonRequirement;
 
-/// The name that stands for no sandbox.
+/// The name that means "no sandbox".
 pub(crate) const NO_SANDBOX: &str = "none";
 
 /// The specification of a new session.
@@ -67,7 +67,7 @@ pub struct SessionSpec {
     pub(crate) history: Vec<Message>,
 }
 
-/// Selects skills of a catalog.
+/// The skills that a spec selects from a catalog.
 #[derive(Debug, Clone)]
 pub(crate) enum SkillSelection {
     All,
@@ -75,8 +75,8 @@ pub(crate) enum SkillSelection {
 }
 
 impl SessionSpec {
-    /// A session of this tenant with all skills of the default catalog, the default model, a sandbox of the
-    /// configured kind, and a workspace of its own.
+    /// A session of this tenant. It has all skills of the default catalog, the default model, a sandbox of the configured
+    /// kind, and a workspace of its own.
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
         Self {
@@ -118,8 +118,8 @@ impl SessionSpec {
         self
     }
 
-    /// Selects the skills of these names, and no others. They stay as they are now: later edits or the removal of a
-    /// skill do not change the session.
+    /// Selects the skills of these names, and no others. The session keeps them as they are now: later edits or removals
+    /// do not change it.
     #[must_use]
     pub fn skills<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.skills = SkillSelection::Named(names.into_iter().map(Into::into).collect());
@@ -132,8 +132,8 @@ impl SessionSpec {
         self.skills::<String>([])
     }
 
-    /// Adds skills that no catalog has, beside the selected ones. They are kept as they are now, so their folders may go once the
-    /// session is open. Their names must differ from those of the others.
+    /// Adds skills that are in no catalog, in addition to the selected ones. The session keeps them as they are now, so their
+    /// folders may be removed once the session is open. Their names must differ from those of the other skills.
     #[must_use]
     pub fn loaded_skills(mut self, skills: impl IntoIterator<Item = Arc<Skill>>) -> Self {
         self.loaded_skills.extend(skills);
@@ -147,20 +147,20 @@ impl SessionSpec {
         self
     }
 
-    /// How the model gets at the skills. Without this the configuration decides; by default the model loads them with
-    /// a tool.
+    /// Sets how the model gets the skills' instructions. Without this the configuration decides. By default the model
+    /// loads a skill with a tool.
     #[must_use]
     pub const fn activation(mut self, activation: SkillActivation) -> Self {
         self.activation = Some(activation);
         self
     }
 
-    /// Where the instructions of loaded skills are put. Without this the configuration decides; by default in the
-    /// top-level instructions.
+    /// Sets where the instructions of loaded skills are put. Without this the configuration decides. By default they are
+    /// put in the top-level instructions.
     ///
-    /// In the top-level instructions they stay as long as the skill is loaded, whatever happens to the history. But
-    /// each load and unload makes the model's service read the history again. In the result of the load, cached
-    /// content stays valid, but instructions that are not needed any more stay, too.
+    /// - In the top-level instructions, they stay as long as the skill is loaded, even if the history is compacted. But
+    ///   after each load and unload, the model's service must read the history again.
+    /// - In the result of the load, cached content stays valid. But instructions that are no longer needed stay, too.
     #[must_use]
     pub const fn delivery(mut self, delivery: SkillDelivery) -> Self {
         self.delivery = Some(delivery);
@@ -174,37 +174,43 @@ impl SessionSpec {
         self
     }
 
-    /// Tells the model's service how hard the model works on each call: `low`, `medium`, `high`, or a name of the service's own. It is sent to
-    /// services of the Messages API and of Responses, which judge the name, and is without effect at others. A model that the
-    /// session gets later is not told.
+    /// Tells the model's service how much effort the model makes on each call: `low`, `medium`, `high`, or a name that
+    /// the service defines.
+    ///
+    /// It is sent to services of the Messages API and of Responses, which check the name. Others ignore it. It does not
+    /// apply to a model that the session gets later.
     #[must_use]
     pub fn effort(mut self, effort: impl Into<String>) -> Self {
         self.effort = Some(effort.into());
         self
     }
 
-    /// Has the model's service generate output faster, at a higher price. It is sent to services of the Messages API, and is without effect at
-    /// others. Costs are counted at the usual price of the model all the same: give it a name and a `price` of its own.
+    /// Asks the model's service for faster output, at a higher price. It is sent to services of the Messages API; others
+    /// ignore it.
+    ///
+    /// Costs are still counted at the usual price of the model. To count the higher price, configure the model under a
+    /// name and a `price` of its own.
     #[must_use]
     pub const fn fast(mut self, fast: bool) -> Self {
         self.fast = fast;
         self
     }
 
-    /// Uses the sandbox of this name: `jail`, `docker`, `local`, `none` ([`SessionSpec::without_sandbox`]), or one of
-    /// the embedder's own. The configuration's isolation requirements hold for it, too.
+    /// Uses the sandbox of this name: `jail`, `docker`, `local`, `none` ([`SessionSpec::without_sandbox`]), or one of the
+    /// embedder's own. It must meet the isolation requirements of the configuration, too.
     #[must_use]
     pub fn sandbox(mut self, name: impl Into<String>) -> Self {
         self.executor = Some(name.into());
         self
     }
 
-    /// Adds hosted skills, which the model's service runs in containers of its own: at most 8. Without
-    /// [`SessionSpec::skills`], [`SessionSpec::catalog`] or [`SessionSpec::workspace`] the session then has no skills of
-    /// a catalog and no sandbox, and runs nothing on this machine. With one of them it has both kinds.
+    /// Adds hosted skills, which the model's service runs in its own containers: at most 8.
     ///
-    /// [`Session::files`](conjure_actors::session::Session::files) lists the produced files, wherever they are stored. If the response of a
-    /// call is lost, it is not known what the service did, so such a call is not retried automatically.
+    /// Without [`SessionSpec::skills`], [`SessionSpec::catalog`] or [`SessionSpec::workspace`], the session then has no
+    /// skills of a catalog and no sandbox, and runs nothing on this machine. With one of them it has both kinds.
+    ///
+    /// [`Session::files`](conjure_actors::session::Session::files) lists the produced files, wherever they are stored. If
+    /// the response of a call is lost, it is unknown what the service did. So such a call is not retried automatically.
     ///
     /// ```
     /// use conjure::{SessionSpec, TenantId};
@@ -221,15 +227,15 @@ impl SessionSpec {
         self
     }
 
-    /// Uses no sandbox: the model has neither the built-in tools nor scripts of skills.
+    /// Uses no sandbox. The model then has neither the built-in tools nor scripts of skills.
     #[must_use]
     pub fn without_sandbox(self) -> Self {
         self.sandbox(NO_SANDBOX)
     }
 
-    /// Gives the model the tools of the toolset `agent_toolset_20260401`, instead of `view`, `bash_tool`, `create_file` and
-    /// `str_replace`. Its `bash` is one shell that keeps its state between calls. Skills are loaded by a tool then, whatever
-    /// [`SessionSpec::activation`] says. The choice is recorded.
+    /// Gives the model the tools of the toolset `agent_toolset_20260401`, instead of `view`, `bash_tool`, `create_file`
+    /// and `str_replace`. Its `bash` is one shell that keeps its state between calls. Skills are then loaded by a tool,
+    /// whatever [`SessionSpec::activation`] says. The choice is recorded.
     ///
     /// ```
     /// use conjure::{SessionSpec, TenantId};
@@ -247,21 +253,25 @@ impl SessionSpec {
         self
     }
 
-    /// Gives a directory of the session's own workspace a second path in its sandboxes, such as `/mnt/session/uploads` for `uploads`. It is made
-    /// if it is missing. Only jails have the second path. It is recorded.
+    /// Gives a directory of the session's own workspace a second path in its sandboxes, such as `/mnt/session/uploads`
+    /// for `uploads`. The directory is created if it is missing. Only jails have the second path. The mount is recorded.
     #[must_use]
     pub fn workspace_mount(mut self, dir: impl Into<String>, target: impl Into<String>) -> Self {
         self.workspace_mounts.insert(target.into(), dir.into());
         self
     }
 
-    /// Narrows what the session reaches of the network. Its sandboxes reach the hosts that the configuration
-    /// ([`Config::network`](crate::Config::network)), the tenant's policy ([`TenantPolicy::network`](crate::TenantPolicy::network)) and this
-    /// policy all permit. URLs are fetched for the session only from hosts that the tenant's policy and this policy permit. The default,
-    /// [`NetworkPolicy::Full`], narrows nothing. It is recorded, and cannot change.
+    /// Narrows what the session reaches of the network. The default, [`NetworkPolicy::Full`], narrows nothing. The policy
+    /// is recorded, and cannot be changed.
     ///
-    /// MCP servers are not limited by it: who names them says what the session reaches there. A sandbox that cannot enforce the policy, such as
-    /// `local`, is refused ([`RuntimeError::Network`](crate::RuntimeError::Network)), as is a list with an entry that is no host.
+    /// - Its sandboxes reach only hosts that all three permit: the configuration
+    ///   ([`Config::network`](crate::Config::network)), the tenant's policy
+    ///   ([`TenantPolicy::network`](crate::TenantPolicy::network)) and this policy.
+    /// - URLs are fetched for the session only from hosts that the tenant's policy and this policy permit.
+    ///
+    /// It does not limit MCP servers: the caller that names a server decides what the session reaches through it. A
+    /// sandbox that cannot enforce the policy, such as `local`, is refused
+    /// ([`RuntimeError::Network`](crate::RuntimeError::Network)). A list with an invalid host is refused, too.
     ///
     /// ```
     /// use conjure::sandbox::NetworkPolicy;
@@ -278,10 +288,11 @@ impl SessionSpec {
         self
     }
 
-    /// Adds Python packages to the session's sandboxes. What their Python lacks is installed once for each list of a tenant, by `pip` in a sandbox of
-    /// its own that reaches `pypi.org` alone. The first sandbox waits for it. They are recorded.
+    /// Adds Python packages to the session's sandboxes. Packages that their Python lacks are installed by `pip`, once for
+    /// each list of a tenant. A separate sandbox does this, which reaches only `pypi.org` and `files.pythonhosted.org`.
+    /// The session's first sandbox waits for it. The packages are recorded.
     ///
-    /// A sandbox of the embedder's own kind is refused, as is a configuration whose `network` does not permit that host
+    /// A sandbox of the embedder's own kind is refused, as is a configuration whose `network` does not permit `pypi.org`
     /// ([`RuntimeError::PythonPackages`](crate::RuntimeError::PythonPackages)).
     #[must_use]
     pub fn python_packages(mut self, packages: impl IntoIterator<Item = PythonRequirement>) -> Self {
@@ -290,43 +301,47 @@ impl SessionSpec {
     }
 
     /// Adds the tools of these MCP servers, by their names in the configuration
-    /// ([`Config::mcp_servers`](crate::Config::mcp_servers)). The names are recorded. Each server that is a program runs in a sandbox of its own,
-    /// which ends with the session.
+    /// ([`Config::mcp_servers`](crate::Config::mcp_servers)). The names are recorded. Each server that is a program runs
+    /// in a sandbox of its own, which ends with the session.
     #[must_use]
     pub fn mcp_servers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.mcp_servers.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Sets MCP servers that no configuration has, for this session alone. They may hold secrets, so nothing of them is recorded: whoever revives
-    /// the session after a restart gives them again ([`SessionSecrets::mcp_servers`]). Their programs run in sandboxes like those of configured
-    /// servers. Each takes the place of a configured server of the same name.
+    /// Sets MCP servers for this session alone, which need no configuration. Each replaces a configured server of the
+    /// same name. Their programs run in sandboxes like those of configured servers.
+    ///
+    /// They may hold secrets, so nothing of them is recorded. After a restart, the caller must give them again to revive
+    /// the session ([`SessionSecrets::mcp_servers`]).
     #[must_use]
     pub fn own_mcp_servers(mut self, servers: impl IntoIterator<Item = McpServerSpec>) -> Self {
         self.secrets = self.secrets.mcp_servers(servers);
         self
     }
 
-    /// Adds the tools of an MCP server that is reached by its address. It needs no configuration, and may come from anybody: private addresses are
-    /// refused unless the configuration permits them ([`ServeSettings::private_mcp_servers`](crate::ServeSettings::private_mcp_servers)). The
-    /// first model call waits for its tools. It is recorded.
+    /// Adds the tools of a remote MCP server. It needs no configuration, and its address may come from an untrusted
+    /// client. So private addresses are refused, unless the configuration permits them
+    /// ([`ServeSettings::private_mcp_servers`](crate::ServeSettings::private_mcp_servers)). The first model call waits
+    /// for its tools. It is recorded.
     #[must_use]
     pub fn remote_server(mut self, server: RemoteToolServer) -> Self {
         self.remote_servers.push(server);
         self
     }
 
-    /// Uses the credentials in these vaults of the server (`conjure serve`) for its remote servers. The first vault with a credential for a server's address counts. They are
-    /// asked at each connection; only their ids are recorded.
+    /// Uses the credentials in these vaults of the server (`conjure serve`) for the session's remote servers. For each
+    /// server, the first vault with a credential for its address is used. The vaults are read at each connection. Only
+    /// their ids are recorded.
     #[must_use]
     pub fn vaults(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.vaults.extend(ids.into_iter().map(Into::into));
         self
     }
 
-    /// Adds a tool whose results the application provides. Its calls wait, also over a restart, until each has its result
-    /// ([`Session::provide_result`](conjure_actors::session::Session::provide_result)); nothing runs for them meanwhile. The name must differ from
-    /// those of all other tools. The definition is recorded.
+    /// Adds a tool whose results the application provides. A call of it waits for its result, also over a restart
+    /// ([`Session::provide_result`](conjure_actors::session::Session::provide_result)). No task runs meanwhile. The name
+    /// must differ from those of all other tools. The definition is recorded.
     #[must_use]
     pub fn client_tool(mut self, definition: ToolDefinition) -> Self {
         self.client_tools.push(definition);
@@ -340,16 +355,17 @@ impl SessionSpec {
         self
     }
 
-    /// Limits each turn, instead of the configuration's limits.
+    /// Sets the limits of each turn, instead of the configuration's limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// Limits what all model calls of the session may cost together, in millionths of a dollar. A turn that reaches it ends with
-    /// [`Limit::Cost`](conjure_conversation::Limit::Cost), as do later ones. It needs a model whose prices are known. The last call may
-    /// cost more than what was left.
+    /// Limits what all model calls of the session may cost together, in millionths of a dollar.
+    ///
+    /// A turn that reaches the limit ends with [`Limit::Cost`](conjure_conversation::Limit::Cost), as do later turns. The
+    /// last call may exceed the limit. The model must have known prices.
     #[must_use]
     pub const fn max_cost_micros(mut self, micros: u64) -> Self {
         self.max_cost_micros = Some(micros);
@@ -363,10 +379,11 @@ impl SessionSpec {
         self
     }
 
-    /// Adds a variable for its commands. It is recorded, so that a revived session has it, unless its name looks like
-    /// that of a secret ([`is_sensitive_variable`](conjure_base::is_sensitive_variable)). A secret value is redacted
-    /// wherever it would leave. After a restart, whoever revives the session gives it again
-    /// ([`Runtime::session_with`](crate::Runtime::session_with)).
+    /// Adds a variable for the session's commands. It is recorded, so a revived session has it.
+    ///
+    /// If its name looks like that of a secret ([`is_sensitive_variable`](conjure_base::is_sensitive_variable)), it is
+    /// not recorded. Its value is then redacted wherever it would leave. After a restart, the caller must give it again
+    /// to revive the session ([`Runtime::session_with`](crate::Runtime::session_with)).
     #[must_use]
     pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.secrets = self.secrets.environment(name, value);
@@ -374,17 +391,18 @@ impl SessionSpec {
     }
 
     /// Adds a secret, which commands do not see. It is redacted wherever it would leave, and never recorded. After a
-    /// restart, whoever revives the session gives it again.
+    /// restart, the caller must give it again to revive the session.
     #[must_use]
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.secrets = self.secrets.secret(name, value);
         self
     }
 
-    /// Adds the value of an input that the manifest of one of its skills declares. The model sees it, and commands
-    /// have it as the variable `CONJURE_INPUT_<NAME>`. It is recorded, unless a manifest calls it sensitive. Of a
-    /// sensitive input the model sees only the name, the value is redacted wherever it would leave, and whoever
-    /// revives the session after a restart gives it again.
+    /// Adds the value of an input that the manifest of one of its skills declares. The model sees it, and commands have
+    /// it as the variable `CONJURE_INPUT_<NAME>`. It is recorded.
+    ///
+    /// If a manifest declares the input sensitive, only its name is recorded and shown to the model. The value is
+    /// redacted wherever it would leave. After a restart, the caller must give it again to revive the session.
     #[must_use]
     pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.secrets = self.secrets.input(name, value);
@@ -398,22 +416,22 @@ impl SessionSpec {
     }
 
     /// Registers a file, a URL or data as an artifact of this name
-    /// ([`Session::artifacts`](conjure_actors::session::Session::artifacts)). It is ingested when the session is opened; a URL is
-    /// fetched at its first use. If that fails, the session is not opened.
+    /// ([`Session::artifacts`](conjure_actors::session::Session::artifacts)). It is ingested when the session is opened.
+    /// A URL is fetched at its first use. If the registration fails, the session is not opened.
     #[must_use]
     pub fn artifact(mut self, name: impl Into<String>, source: RegistrationSource) -> Self {
         self.artifacts.push((name.into(), source));
         self
     }
 
-    /// Adds a metadata entry of the embedder, which is recorded and returned.
+    /// Adds a metadata entry of the embedder. It is recorded and returned with the session.
     #[must_use]
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(name.into(), value.into());
         self
     }
 
-    /// Starts with a history from elsewhere.
+    /// Starts the session with a history from another conversation.
     #[must_use]
     pub fn history(mut self, messages: Vec<Message>) -> Self {
         self.history = messages;
@@ -421,7 +439,7 @@ impl SessionSpec {
     }
 }
 
-/// Leaves out texts: they are the user's.
+/// Leaves out texts, because they belong to the user.
 impl std::fmt::Debug for SessionSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SessionSpec")

@@ -1,9 +1,13 @@
 //! Deletes a tenant with everything it has.
 //!
-//! An intent record is written first (`deletion_intents`) and removed at the end; an interrupted deletion is
-//! completed by the next start. The order: nobody can open sessions of the tenant any more; its live sessions and
-//! their sandboxes end; their files at models' services are written to notes (`remote_cleanup`); the journal removes
-//! the sessions and counters; then the tenant's folder is removed.
+//! An intent record is written first (`deletion_intents`) and removed at the end. The next start completes an
+//! interrupted deletion. The steps, in order:
+//!
+//! - From now on, no caller can open sessions of the tenant.
+//! - The tenant's live sessions and their sandboxes end.
+//! - Their files at models' services are written to notes (`remote_cleanup`).
+//! - The journal removes the sessions and counters.
+//! - The tenant's folder is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,27 +20,31 @@ use crate::runtime::handle::Runtime;
 use crate::runtime::remote_cleanup::{DeletionReport, RemoteLeftovers};
 use crate::runtime::task_set::run_blocking;
 
-/// How long the tenant's sessions may take to end, and others may take that are opening one.
+/// How long the tenant's sessions may take to end. Also how long to wait for tasks that are opening a session of the
+/// tenant.
 const STOPPING: Duration = Duration::from_secs(60);
 
 impl Runtime {
     /// Deletes a tenant with everything it has, for ever: sessions, workspaces, skills and contents, counters and
-    /// spending, its catalogs, and its data folder. Its live sessions here end first. Meanwhile nobody can open or
-    /// find sessions of the tenant. The deletion continues when the future is dropped, and the next start completes
-    /// it after a crash. A tenant without anything is deleted already. Other tenants are not affected.
+    /// spending, its catalogs, and its data folder. Other tenants are not affected.
+    ///
+    /// - The tenant's live sessions here end first. Meanwhile no caller can open or find sessions of the tenant.
+    /// - The deletion continues even if the future is dropped. After a crash the next start completes it.
+    /// - For a tenant that has nothing, this succeeds.
     ///
     /// Files of its sessions at models' services are deleted as for one session ([`Runtime::delete`]), with the
-    /// tenant's own models and key: let it keep its policy until nothing remains. Skills that were uploaded from this
-    /// data folder are deleted, too, if only this tenant has the key
+    /// tenant's own models and key. So keep the tenant's policy until nothing remains.
+    ///
+    /// Skills that were uploaded from this data folder are deleted, too, if only this tenant has the key
     /// ([`TenantPolicy::anthropic`](crate::TenantPolicy::anthropic)). Skills under a shared key stay.
     ///
-    /// The tenant's policy belongs to the embedder, and stays: see [`Runtime::reset_tenant`]. Opening a session
-    /// afterwards creates a new tenant of that name.
+    /// The tenant's policy belongs to the embedder, and stays; see [`Runtime::reset_tenant`]. If a session is opened
+    /// afterwards, that creates a new tenant of this name.
     ///
     /// # Errors
     ///
     /// If another process has or opens a session of the tenant, or if something does not end in time or cannot be
-    /// removed. The tenant stays refused until this is called again, or until the next start completes the deletion.
+    /// removed. The tenant's sessions stay refused until a repeated call, or the next start, completes the deletion.
     pub async fn delete_tenant(&self, tenant: &TenantId) -> Result<DeletionReport, RuntimeError> {
         let (runtime, tenant) = (self.clone(), tenant.clone());
         let deleting = async move {
@@ -55,7 +63,7 @@ impl Runtime {
         let (noting, whose) = (gone.clone(), tenant.clone());
         run_blocking("noting that a tenant is deleted", move || noting.begin(&whose)).await?;
         let home = factory.tenant_dir(tenant).await?;
-        // Whoever opens a session at this moment has finished, or sees the intent record.
+        // From here on, every task that was opening a session has finished, or sees the intent record.
         let Some(alone) = home.gate.exclusive(deadline).await? else { return Err(home.gate.busy()) };
         let process_lock = self.inner.process_lock.clone();
         let is_dead = move |owner: &LeaseOwner| {
@@ -64,7 +72,7 @@ impl Runtime {
         self.inner.tree.end_tenant(tenant, deadline).await?;
         #[cfg(feature = "mcp")]
         factory.end_tenant_servers(tenant, deadline).await?;
-        // No session can be started any more, so their records do not change.
+        // No session can be started any more, so the records of the sessions do not change.
         let mut leftovers = RemoteLeftovers::default();
         #[cfg(feature = "anthropic")]
         self.note_skills(tenant, &mut leftovers).await?;

@@ -1,11 +1,11 @@
-//! Intent records of the tenants that are being deleted. They are written before anything is deleted.
+//! Intent records of the tenants that are being deleted. Each is written before anything of its tenant is deleted.
 //!
 //! ```text
 //! <data>/deleting/TENANT    empty
 //! ```
 //!
 //! State: these files. While one exists, no process opens or finds sessions of the tenant. The deletion removes it when
-//! nothing of the tenant is left. After a crash the next start completes the deletion because of it.
+//! nothing of the tenant is left. After a crash, the next start finds it and completes the deletion.
 
 use std::fs;
 use std::io;
@@ -50,13 +50,13 @@ impl TenantDeletions {
         let path = self.folder.join(tenant.as_str());
         let note = ensure_dir(&self.folder).and_then(|()| {
             ensure_file(&path)?;
-            // It is on the disk before anything is deleted.
+            // The record is on the disk before anything is deleted.
             sync_dir(&self.folder)
         });
         note.map_err(|error| RuntimeError::data(&path, &error))
     }
 
-    /// Removes the intent record, when nothing of the tenant is left. Blocks.
+    /// Removes the intent record after everything of the tenant is deleted. Blocks.
     pub(crate) fn end(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         let path = self.folder.join(tenant.as_str());
         match fs::remove_file(&path) {
@@ -81,7 +81,7 @@ impl TenantDeletions {
     }
 }
 
-/// Completes interrupted deletions at the start. What fails is logged, and left to the next start.
+/// Completes interrupted deletions at the start. Failures are logged, and the next start tries again.
 pub(crate) async fn recover_tenant_deletions(runtime: &Runtime) -> Result<(), RuntimeError> {
     let gone = runtime.inner.factory.deletions().clone();
     let tenants = run_blocking("looking for tenants that were being deleted", move || gone.all()).await?;

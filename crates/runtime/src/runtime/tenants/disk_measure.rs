@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// The most entries of a scan.
 const MAX_ENTRIES: u64 = 4_000_000;
 
-/// The greatest depth of a scan, which has one folder open for each level.
+/// The greatest depth of a scan. A scan has one folder open for each level.
 const MAX_DEPTH: usize = 128;
 
 /// The disk usage of a tenant.
@@ -36,7 +36,7 @@ impl DiskUsage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct MeasuredUsage {
     pub(super) usage: DiskUsage,
-    /// Why there may be more than was counted.
+    /// Why the actual usage may be higher than the counted one.
     pub(super) incomplete_reason: Option<&'static str>,
 }
 

@@ -1,5 +1,8 @@
 //! Measures the disk usage of tenants, in their data folders and in the journal. A scan runs on a thread that may
-//! block, one at a time for each tenant, and only when a new value is needed.
+//! block, and only when a new value is needed. Each tenant has at most one scan at a time.
+//!
+//! A recent value is used at once, and refreshed in the background. The usage is measured again before a quota refuses
+//! something. State: the last values, in memory.
 //!
 //! A recent value is good enough to continue with, and is measured again in the background. Before a quota refuses
 //! something, it is measured again. State: the last values, in memory.
@@ -24,9 +27,9 @@ use crate::runtime::tenants::usage_roots::UsageRoots;
 /// How old a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxAge {
-    /// Measured after the request.
+    /// The value must be measured after the request.
     Now,
-    /// Measured recently.
+    /// The value may have been measured recently.
     Recent,
 }
 
@@ -40,7 +43,7 @@ pub(crate) struct DiskUsageCache {
 
 #[derive(Default)]
 struct Inner {
-    /// Scans in the background. Each ends by itself, and nobody waits for it.
+    /// Scans in the background. Each scan ends by itself, and no caller waits for it.
     scans: TaskTracker,
     entries: Mutex<BTreeMap<TenantId, Arc<TenantUsageEntry>>>,
 }
@@ -50,7 +53,7 @@ impl DiskUsageCache {
         Self { roots: Arc::new(UsageRoots::new(home)), policies, inner: Arc::default() }
     }
 
-    /// From now on the journal counts as disk usage; its large bodies are in this folder.
+    /// Counts the journal as disk usage from now on. Its large bodies are in this folder.
     pub(crate) fn set_journal(&self, tenancy: TenantAccounts, bodies: PathBuf) {
         self.roots.set_journal(tenancy, bodies);
     }
@@ -65,11 +68,11 @@ impl DiskUsageCache {
         if check_quota(self.current(tenant, MaxAge::Recent).await?).is_ok() {
             return Ok(());
         }
-        // Something may have been deleted since.
+        // Something may have been deleted since the last scan.
         check_quota(self.current(tenant, MaxAge::Now).await?)
     }
 
-    /// Reserves space for the tenant if its quota allows it; `None` if it has no disk quota.
+    /// Reserves space for the tenant if its quota allows it. `None` if the tenant has no disk quota.
     pub(super) async fn reserve(
         &self,
         tenant: &TenantId,
@@ -89,7 +92,8 @@ impl DiskUsageCache {
         try_it().map(Some)
     }
 
-    /// Reserves space for a copy of this folder if the tenant's quota allows it; `None` if it has no disk quota.
+    /// Reserves space for a copy of this folder if the tenant's quota allows it. `None` if the tenant has no disk
+    /// quota.
     pub(crate) async fn reserve_copy(
         &self,
         tenant: &TenantId,
@@ -103,7 +107,7 @@ impl DiskUsageCache {
         if let Some(reason) = found.incomplete_reason {
             return Err(RuntimeError::UsageUnknown { tenant: tenant.clone(), reason });
         }
-        // A copy may be as large as all that the tenant has, so an older value is not good enough.
+        // A copy may be as large as the tenant's whole usage, so a recent value is not good enough.
         self.current(tenant, MaxAge::Now).await?;
         self.reserve(tenant, found.usage).await
     }
@@ -150,7 +154,7 @@ impl DiskUsageCache {
         meter.scan(self.roots.roots(tenant)).await
     }
 
-    /// Forgets a tenant that has nothing any more.
+    /// Removes the values of a deleted tenant.
     pub(crate) fn forget(&self, tenant: &TenantId) {
         lock(&self.inner.entries).remove(tenant);
     }

@@ -1,5 +1,5 @@
-//! Enforces a tenant's disk quota in its sandboxes. When the quota is reached, no new sandboxes are created, and
-//! nothing is run or written in the existing ones. Their files can still be read and copied out.
+//! Enforces a tenant's disk quota in its sandboxes. When the quota is reached, no new sandboxes are created, and no
+//! call runs commands or writes files in existing ones. Their files can still be read and copied out.
 //!
 //! One call may exceed the quota by the limit of its workspace. State: none of its own.
 
@@ -32,7 +32,7 @@ struct QuotaExecutor {
     quota: QuotaCheck,
 }
 
-/// A program in it. Each of its calls checks the quota.
+/// A process in a sandbox. Each of its calls checks the quota.
 struct QuotaProcess {
     process: Box<dyn Process>,
     quota: QuotaCheck,
@@ -59,7 +59,7 @@ impl QuotaCheck {
         checked.map_err(|error| {
             let kind = match error {
                 RuntimeError::Quota(_) | RuntimeError::UsageUnknown { .. } => SandboxErrorKind::NoSpace,
-                // The usage is not known now.
+                // The usage could not be measured now.
                 _ => SandboxErrorKind::Unavailable,
             };
             SandboxError::new(kind, error.to_string())

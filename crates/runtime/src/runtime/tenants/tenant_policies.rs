@@ -1,6 +1,6 @@
-//! The policies in force, and what follows them: the admission gates, and the weights in the journal.
+//! The policies in force. They set the shares of the admission gates and the weights in the journal.
 //!
-//! State: in memory. The embedder sets them again at each start.
+//! State: the policies, in memory. The embedder sets them again at each start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +39,7 @@ struct Inner {
     /// The weights in the journal.
     weights: TenantWeights,
     clients: ModelClients,
-    /// The digest of the embedder's key, whose client is always kept.
+    /// The digest of the embedder's key. The client of this key is always kept.
     key: Option<Digest>,
     state: Mutex<State>,
 }
@@ -47,9 +47,9 @@ struct Inner {
 /// A gate that follows the policies.
 struct PolicyBoundGate {
     gate: AdmissionGate,
-    /// The share of all tenants at first.
+    /// The gate's default share before any policy was set.
     first: Share,
-    /// The share of a tenant with this policy; the given share is the default.
+    /// The share of a tenant with this policy. The given share is the default.
     share: fn(&TenantPolicy, Share) -> Share,
 }
 
@@ -58,7 +58,7 @@ struct State {
     overrides: BTreeMap<TenantId, Arc<TenantPolicy>>,
 }
 
-/// Who else has the key that the tenant has for itself.
+/// Whether the tenant has a key of its own, and whether others have the same key.
 #[cfg(feature = "anthropic")]
 pub(crate) enum TenantKey {
     /// The tenant has no key of its own, and uses the embedder's.
@@ -92,7 +92,7 @@ impl TenantPolicies {
         Ok(policies)
     }
 
-    /// Sets the tenant's policy; `None`: the default policy.
+    /// Sets the tenant's policy. `None` resets it to the default policy.
     pub(crate) fn set(
         &self,
         tenant: &TenantId,
@@ -117,7 +117,7 @@ impl TenantPolicies {
                 Arc::clone(&state.default)
             }
         };
-        // Clients of keys that nobody has any more are dropped.
+        // Clients of keys that no policy has any more are dropped.
         let used =
             state.overrides.values().chain([&state.default]).filter_map(|policy| policy.models.key_digest());
         let used = used.chain(inner.key);
@@ -131,7 +131,7 @@ impl TenantPolicies {
         Arc::clone(state.overrides.get(tenant).unwrap_or(&state.default))
     }
 
-    /// Who else has the tenant's own key.
+    /// Whether others have the tenant's own key.
     #[cfg(feature = "anthropic")]
     pub(crate) fn tenant_key(&self, tenant: &TenantId) -> TenantKey {
         let state = self.inner.lock();

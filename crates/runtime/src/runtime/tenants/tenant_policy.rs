@@ -17,8 +17,8 @@ use crate::runtime::session::input::session_secrets::{CompleteSecrets, SessionSe
 
 /// The limits, secrets and models of a tenant. Without a limit here, the embedder's general limits apply.
 ///
-/// A quota of zero allows nothing: the error names the quota. Quotas apply from the moment in which they are set. What a
-/// tenant has beyond them stays, but it gets no more.
+/// A quota of zero allows nothing, and the error names the quota. A quota applies from the moment in which it is set.
+/// If a tenant has more than that, the excess stays, but the tenant gets no more.
 ///
 /// ```
 /// use std::time::Duration;
@@ -88,16 +88,17 @@ impl TenantPolicy {
         Self::default()
     }
 
-    /// The tenant's weight in relation to others, when not all can be served: for sandboxes, their starts and model
-    /// calls ([`Share::weight`](conjure_actors::admission::Share)), and for the journal's reads and writes, where large bodies cost more.
-    /// 0 counts as 1.
+    /// The tenant's weight in relation to other tenants, when not all can be served. 0 counts as 1. It applies to:
+    ///
+    /// - sandboxes, their starts, and model calls ([`Share::weight`](conjure_actors::admission::Share))
+    /// - the journal's reads and writes, where large bodies cost more
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = NonZeroU32::new(weight).or(Some(NonZeroU32::MIN));
         self
     }
 
-    /// The most live sessions. Passivated ones do not count. Another one is refused.
+    /// The most live sessions. Passivated sessions do not count. Another live session is refused.
     #[must_use]
     pub const fn live_sessions(mut self, most: u64) -> Self {
         self.terms.live_sessions = most;
@@ -119,7 +120,7 @@ impl TenantPolicy {
         self
     }
 
-    /// The most live sandboxes. Another one waits; if it is not available in time, the model is told so.
+    /// The most live sandboxes. Another one waits. If none becomes available in time, the model gets an error.
     #[must_use]
     pub const fn sandboxes(mut self, most: u32) -> Self {
         self.sandboxes = Some(most);
@@ -149,35 +150,37 @@ impl TenantPolicy {
 
     /// The most bytes on the disk: in the tenant's data folder and in the journal.
     ///
-    /// - Beyond the quota no session is opened, no sandbox is created, and nothing is run or written in existing ones.
-    ///   Messages of open sessions are still recorded.
+    /// - Above the quota, no session is opened, no sandbox is created, and no call runs or writes anything in existing
+    ///   ones. Messages of open sessions are still recorded.
     /// - An artifact, or a copy of a produced file, is refused before it is copied if it would exceed the quota.
-    /// - The usage is measured in the background and before a refusal, so a running call may exceed the quota. The
+    /// - The usage is measured in the background and before a refusal. So a running call may exceed the quota. The
     ///   configuration limits each workspace.
-    /// - A folder that cannot be measured completely counts as full: one deeper than 128 levels, unreadable to this
-    ///   process, or with more than 4,000,000 entries.
-    /// - A journal in memory does not count. Of a journal on the disk, bodies and the names of kinds count, and 64 bytes
-    ///   for each session, event and snapshot, but not the database's indexes and free pages.
+    /// - A folder that cannot be measured completely counts as full. This is so if it is deeper than 128 levels, if
+    ///   this process cannot read it, or if it has more than 4,000,000 entries.
+    /// - A journal in memory does not count. For a journal on the disk, these count: bodies, the names of kinds, and 64
+    ///   bytes for each session, event and snapshot. The database's indexes and free pages do not count.
     #[must_use]
     pub const fn disk_bytes(mut self, most: u64) -> Self {
         self.disk_bytes = most;
         self
     }
 
-    /// The most files and folders on the disk; otherwise as [`TenantPolicy::disk_bytes`].
+    /// The most files and folders on the disk. Otherwise it works as [`TenantPolicy::disk_bytes`].
     #[must_use]
     pub const fn inodes(mut self, most: u64) -> Self {
         self.inodes = most;
         self
     }
 
-    /// The size of the tenant's URL cache in bytes, over all of its sessions, if that is less than the
-    /// configuration's `cache_max_size` of `[artifacts]`. The least recently used entries are removed first, and
-    /// fetched again when they are needed. Larger responses are fetched each time, and with 0 all are. A lower value
-    /// takes effect at the next use of a URL.
+    /// The size of the tenant's URL cache in bytes, over all of its sessions. It applies if it is less than the
+    /// configuration's `cache_max_size` of `[artifacts]`.
     ///
-    /// This limits what is cached, and not the disk ([`TenantPolicy::disk_bytes`]). Removed bytes are deleted with
-    /// the other contents that nobody used for a month.
+    /// - The least recently used entries are removed first, and fetched again when they are needed.
+    /// - Larger responses are fetched each time. With 0, all are.
+    /// - A lower value takes effect at the next use of a URL.
+    ///
+    /// This limits the cache, and not the disk ([`TenantPolicy::disk_bytes`]). Removed entries stay on the disk until
+    /// they are deleted with other contents that were not used for a month.
     #[must_use]
     pub const fn artifact_cache_bytes(mut self, most: u64) -> Self {
         self.artifact_cache_bytes = most;
@@ -191,17 +194,18 @@ impl TenantPolicy {
         self
     }
 
-    /// Adds a model for this tenant's sessions only; it replaces the embedder's model of this name. The first one is
-    /// the default of its sessions, unless [`TenantPolicy::default_model`] names another.
+    /// Adds a model for this tenant's sessions only. It replaces the embedder's model of this name. The first model is
+    /// the default of the tenant's sessions, unless [`TenantPolicy::default_model`] names another.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
         self.models.add(name.into(), Arc::new(model));
         self
     }
 
-    /// Adds the models of the Messages API under a key of the tenant's own: there, its sessions never use the embedder's key. A session that
-    /// names a model of another service is called with the embedder's key for it. Tenants with the same key share its rate limiter. The
-    /// key is never printed, and redacted wherever it would leave.
+    /// Adds the models of the Messages API under a key of the tenant's own. For this API, the tenant's sessions never
+    /// use the embedder's key. For models of other services they do. Tenants with the same key share its rate limiter.
+    ///
+    /// The key is never printed. It is redacted in all outgoing text.
     #[cfg(feature = "anthropic")]
     #[must_use]
     pub fn anthropic(mut self, key: secrecy::SecretString) -> Self {
@@ -216,31 +220,32 @@ impl TenantPolicy {
         self
     }
 
-    /// Adds a variable for the commands of all its sessions, unless a session has one of this name. It is not
-    /// recorded. If its name looks like that of a secret, its value is redacted wherever it would leave.
+    /// Adds an environment variable for the commands of all the tenant's sessions. A session's own variable of this
+    /// name takes precedence. The variable is not recorded. If its name looks like that of a secret, its value is
+    /// redacted in all outgoing text.
     #[must_use]
     pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.secrets = self.secrets.environment(name, value);
         self
     }
 
-    /// Adds a secret, which commands of its sessions do not see. It is not recorded, and redacted wherever it would
-    /// leave.
+    /// Adds a secret, which commands of the tenant's sessions do not see. It is not recorded, and is redacted in all
+    /// outgoing text.
     #[must_use]
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.secrets = self.secrets.secret(name, value);
         self
     }
 
-    /// Limits the tenant's network: its sandboxes reach only what both the configuration and this policy allow. URLs
-    /// for its sessions are fetched only from these hosts, including redirects.
+    /// Limits the tenant's network. Its sandboxes reach only what both the configuration and this policy allow. URLs
+    /// for its sessions are fetched only from these hosts, and redirects are followed only to these hosts.
     #[must_use]
     pub fn network(mut self, most: NetworkPolicy) -> Self {
         self.network = most;
         self
     }
 
-    /// Isolation that its sandboxes must enforce, beside the configuration's requirements.
+    /// The isolation that the tenant's sandboxes must enforce, in addition to the configuration's requirements.
     #[must_use]
     pub fn floor(mut self, floor: Isolation) -> Self {
         self.floor = self.floor.or(&floor);
@@ -254,7 +259,8 @@ impl TenantPolicy {
         self
     }
 
-    /// How long its sessions may be idle before they are passivated, from their next start on.
+    /// How long the tenant's sessions may be idle before they are passivated. Applies to a session from its next start
+    /// on.
     #[must_use]
     pub const fn idle_after(mut self, idle: Duration) -> Self {
         self.terms.idle_after = Some(idle);
@@ -270,23 +276,23 @@ impl TenantPolicy {
         self.disk_bytes < u64::MAX || self.inodes < u64::MAX
     }
 
-    /// The tenant's share of sandboxes; `standard` is the share of all others.
+    /// The tenant's share of sandboxes. `standard` is the share of all others.
     pub(crate) fn share_of_sandboxes(&self, standard: Share) -> Share {
         self.share(standard, self.sandboxes, self.waiting_sandboxes)
     }
 
-    /// The tenant's share of model calls; `standard` is the share of all others.
+    /// The tenant's share of model calls. `standard` is the share of all others.
     pub(crate) fn share_of_model_calls(&self, standard: Share) -> Share {
         self.share(standard, self.model_calls, self.waiting_model_calls)
     }
 
-    /// The tenant's share of sandbox starts; `standard` is the share of all others. The number of sandboxes is
-    /// limited elsewhere.
+    /// The tenant's share of sandbox starts. `standard` is the share of all others. The number of sandboxes is limited
+    /// by another gate.
     pub(crate) fn share_of_starts(&self, standard: Share) -> Share {
         self.share(standard, None, None)
     }
 
-    /// The tenant's weight in the journal, where the default is 1.
+    /// The tenant's weight in the journal. The default is 1.
     pub(crate) fn weight_in_journal(&self) -> NonZeroU32 {
         self.weight.unwrap_or(NonZeroU32::MIN)
     }
@@ -318,7 +324,7 @@ impl TenantPolicy {
     }
 }
 
-/// Leaves out values: they may be secrets.
+/// Leaves out values, because they may be secrets.
 impl fmt::Debug for TenantPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TenantPolicy")

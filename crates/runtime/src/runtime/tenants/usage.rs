@@ -1,4 +1,4 @@
-//! What a tenant has: its policy and its usage.
+//! The policy and the usage of a tenant.
 
 use conjure_actors::admission::AdmissionLoad;
 use conjure_actors::tenants::{Spent, TenantStatus};
@@ -20,8 +20,8 @@ pub struct Tenant {
     pub usage: TenantUsage,
 }
 
-/// The usage of a tenant. Live things are counted in this process; recorded sessions, spending and disk usage over
-/// all processes.
+/// The usage of a tenant. Live sessions, sandboxes and model calls are counted in this process. Recorded sessions,
+/// spending and disk usage are counted over all processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantUsage {
@@ -35,8 +35,8 @@ pub struct TenantUsage {
     pub model_calls: AdmissionLoad,
     /// The disk usage: the data folder and the journal.
     pub disk: DiskUsage,
-    /// The size of the URL cache of this process in bytes. After its limit was lowered, it may be larger until the
-    /// next use of a URL.
+    /// The size of the URL cache of this process in bytes. After its limit was lowered, it may exceed the limit until
+    /// the next use of a URL.
     pub artifact_cache_bytes: u64,
     /// The spending: tokens and money, in total, today and this month.
     pub spent: Vec<Spent>,
@@ -79,16 +79,18 @@ impl Runtime {
     }
 
     /// Sets the policy of a tenant. If it allows less than before, what the tenant has stays, but it gets no more.
-    /// Secrets are redacted at once, also for current subscribers. Models, variables, the network of sandboxes and
-    /// the isolation requirements take effect at a session's next start.
     ///
-    /// The policy is kept in memory: the embedder sets it again at each start, by
+    /// - Secrets are redacted at once, also for current subscribers.
+    /// - Models, variables, the network of sandboxes and the isolation requirements take effect at a session's next
+    ///   start.
+    ///
+    /// The policy is kept in memory. The embedder sets it again at each start, by
     /// [`RuntimeOptions::tenant`](crate::RuntimeOptions::tenant).
     ///
     /// # Errors
     ///
-    /// If the network's list cannot be read, or if the client for the tenant's key cannot be created. The old policy
-    /// stays in force.
+    /// If the network's host list is invalid, or if the client for the tenant's key cannot be created. The old policy
+    /// then stays in force.
     pub fn set_tenant(&self, tenant: &TenantId, policy: TenantPolicy) -> Result<(), RuntimeError> {
         self.set_policy(tenant, Some(policy))
     }
@@ -97,7 +99,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// None are known; as for [`Runtime::set_tenant`].
+    /// As for [`Runtime::set_tenant`]. No case is known in which it fails.
     pub fn reset_tenant(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         self.set_policy(tenant, None)
     }

@@ -1,10 +1,11 @@
-//! The last measured disk usage of a tenant, and the space that is reserved on its disk for contents that are about to be
-//! stored. Space is reserved before a byte is written, so that concurrent operations cannot exceed the quota together.
+//! The last measured disk usage of a tenant, and the space that is reserved for contents that are about to be stored.
+//! Space is reserved before a byte is written, so that concurrent operations cannot exceed the quota together.
 //!
-//! State, in memory: the last value, the reservations, and those whose contents were stored since the last scan began. A
-//! content counts as new, even if the store has it. A scan may see a part of a content that is reserved as well. Such a
-//! refusal is too strict for a moment, but never too lax. Contents that other processes store are seen by the next
-//! scan.
+//! State, in memory: the last value and the reservations. A reservation stays until a scan that began after its content
+//! was stored. A content counts as new, even if the store has it already.
+//!
+//! While a content is reserved, a scan may also see a part of it, which then counts twice. So the quota may refuse too
+//! much for a moment, but never allows too much. The next scan sees contents that other processes store.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::tenants::disk_measure::{DiskUsage, MeasuredUsage};
 use crate::runtime::tenants::usage_roots::TenantRoots;
 
-/// How long a value needs no new scan.
+/// How long a value is fresh, so that no new scan is started.
 const FRESH_FOR: Duration = Duration::from_secs(2);
 
 /// How long a value may be used while a new scan runs.
@@ -26,7 +27,7 @@ const USABLE_FOR: Duration = Duration::from_secs(60);
 /// The last value of a tenant.
 #[derive(Debug, Default)]
 pub(super) struct TenantUsageEntry {
-    /// Only one scan runs at a time. Whoever waits for it before it starts shares its result.
+    /// Lets only one scan run at a time. All callers that wait for a scan before it starts share its result.
     pub(super) scan_lock: tokio::sync::Mutex<()>,
     /// How many scans were started.
     scans_started: AtomicU64,
@@ -68,7 +69,7 @@ impl TenantUsageEntry {
         self.scans_started.load(Ordering::Acquire)
     }
 
-    /// The number of the scan with the last value; 0 if there was none.
+    /// The number of the scan that measured the last value; 0 if there was none.
     pub(super) fn last_scan(&self) -> u64 {
         lock(&self.last).map_or(0, |last| last.scan)
     }
@@ -104,12 +105,12 @@ struct Reservation {
     until: ReleasedAt,
 }
 
-/// When a reservation stops counting beside the last scan.
+/// Until when a reservation counts in addition to the last scan.
 #[derive(Debug, Clone, Copy)]
 enum ReleasedAt {
-    /// It is being stored.
+    /// The content is being stored.
     WhenStored,
-    /// It was stored or abandoned; every scan with a greater number has seen it.
+    /// The content was stored or abandoned. Every scan with a greater number has seen the outcome.
     AfterScan(u64),
 }
 
@@ -128,7 +129,7 @@ impl TenantUsageEntry {
         judge: impl FnOnce(DiskUsage) -> Result<(), RuntimeError>,
     ) -> Result<ReservationGuard, RuntimeError> {
         let mut reservations = lock(&self.reservations.0);
-        // Read under the lock: what this scan has seen is not counted by any later reservation.
+        // Read under the lock, so that no later reservation counts what this scan has seen.
         let scan = self.last_scan();
         let is_unseen = |reservation: &Reservation| match reservation.until {
             ReleasedAt::WhenStored => true,

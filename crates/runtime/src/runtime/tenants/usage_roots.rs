@@ -37,7 +37,7 @@ impl UsageRoots {
         Self { home, journal: OnceLock::new() }
     }
 
-    /// From now on the journal counts, with large bodies in this folder.
+    /// Counts the journal from now on, with large bodies in this folder.
     pub(super) fn set_journal(&self, tenancy: TenantAccounts, blobs_dir: PathBuf) {
         // There is one journal, even if it is opened several times.
         let _ = self.journal.set(JournalUsage { tenancy, blobs_dir });

@@ -17,10 +17,10 @@ use futures_util::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
-/// The maximum bytes of the tail.
+/// The maximum size of the tail in bytes.
 const STDERR_TAIL_MAX: usize = 1024;
 
-/// The end of the guest's standard error, as the reason of its end. Clones share it.
+/// The end of the guest's standard error, which explains why the guest ended. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StderrTail {
     tail: Arc<Mutex<Vec<u8>>>,

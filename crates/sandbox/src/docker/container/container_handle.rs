@@ -1,4 +1,5 @@
-//! [`ContainerHandle`]: RAII handle by container name, reserved before creation, so no container outlives its owner.
+//! [`ContainerHandle`]: an RAII handle of a container. It reserves the name before the creation, so no container
+//! outlives its owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl ContainerHandle {
         self.pending.as_ref().map_or("", |pending| pending.name())
     }
 
-    /// Creates the container; returns the engine's warnings.
+    /// Creates the container. Returns the engine's warnings.
     pub(crate) async fn create(&mut self, body: ContainerCreateBody) -> Result<Vec<String>, SandboxError> {
         match &mut self.pending {
             Some(pending) => pending.create(body).await,
@@ -73,8 +74,8 @@ impl ContainerHandle {
 impl Drop for ContainerHandle {
     fn drop(&mut self) {
         let Some(pending) = self.pending.take().filter(|pending| !pending.is_done()) else { return };
-        // A runtime that shuts down drops the task, and without a runtime there is none: then `PendingRemoval::drop` asks the
-        // engine without a runtime.
+        // A runtime that is shutting down drops the task, and without a runtime the task is dropped at once. Then
+        // `PendingRemoval::drop` asks the engine without a runtime.
         self.tracker.run(pending.remove_with_retries());
     }
 }

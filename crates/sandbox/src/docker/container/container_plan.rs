@@ -1,5 +1,5 @@
-//! [`ContainerPlan`]: a container before its creation: its mounts, user, environment and rules. Resolves directories of
-//! the host, and blocks.
+//! [`ContainerPlan`]: a container before its creation: its mounts, user, environment and rules. It resolves
+//! directories of the host, which blocks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ use crate::settings::isolation::Boundary;
 use crate::settings::layout::{HostAccess, Layout};
 use crate::settings::limits::Limits;
 
-/// Where engines listen, and what they are made of, when root runs them.
+/// Sockets of engines and of container runtimes that root runs. Access to one of them gives the rights of root.
 const SOCKETS: [&str; 4] =
     ["/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock", "/run/crio/crio.sock"];
 
@@ -45,22 +45,22 @@ pub(crate) struct ContainerPlan {
     pub(crate) hello: Hello,
     pub(crate) layout: Layout,
     pub(crate) mounts: Vec<BindMount>,
-    /// The directories that the mounts must be.
+    /// The directories that must be mounted.
     pub(crate) expected_mounts: ExpectedMounts,
-    /// The volumes of the image, which are memory file systems here.
+    /// The volumes of the image, which get in-memory file systems.
     pub(crate) tmpfs: Vec<String>,
     pub(crate) user: ContainerUser,
     /// `None`: the container has no directory on this machine.
     pub(crate) sandbox_dir: Option<SandboxDir>,
-    /// For an engine that has none of this machine's directories.
+    /// The plan for an engine that cannot mount this machine's directories.
     pub(crate) remote: Option<RemoteEnginePlan>,
-    /// Directories that a crashed host left with a user of its sandboxes: their owner is restored first.
+    /// Directories that belong to a user of sandboxes because a host process crashed. Their owner is restored first.
     pub(crate) to_restore: Vec<ChownRequest>,
     /// Whether its disk use is bounded.
     pub(crate) disk: Boundary,
 }
 
-/// The plan for an engine that has none of this machine's directories.
+/// The plan for an engine that cannot mount this machine's directories.
 #[derive(Debug)]
 pub(crate) struct RemoteEnginePlan {
     pub(crate) archive: Vec<u8>,
@@ -130,7 +130,7 @@ impl PlanInputs<'_> {
         mounts.extend(self.runtime_mounts(&sandbox_dir, &user)?);
         let tmpfs = in_memory(&self.image.volumes, &mounts)?;
         writable.extend(tmpfs.clone());
-        // Files that the user has there already do not count.
+        // In a directory of the user, files that exist already do not count.
         let counted = if data.is_workspace(&workspace) { QuotaBasis::Everything } else { QuotaBasis::Growth };
         let hello = self.hello(roots, writable, counted);
         // Further writable directories have no quota.
@@ -152,7 +152,8 @@ impl PlanInputs<'_> {
         })
     }
 
-    /// The plan for an engine that has none of this machine's directories: the paths are the same, content is copied.
+    /// Creates the plan for an engine that cannot mount this machine's directories. The paths are the same, but
+    /// content is copied.
     fn prepare_remote(&self) -> Result<ContainerPlan, SandboxError> {
         let data = &self.runtime_files.data;
         let JailMounts { mut roots, layout, writable, to_restore, workspace, items, .. } =
@@ -203,7 +204,7 @@ impl PlanInputs<'_> {
         }
     }
 
-    /// Fails for everything that would need a mount of a host directory.
+    /// Fails for every part of the context that would need a mount of a host directory.
     fn check_nothing_is_shared(&self, workspace: &Path) -> Result<(), SandboxError> {
         let engine =
             if self.address.is_local() { "maps users (`userns-remap`)" } else { "is on another machine" };
@@ -254,7 +255,7 @@ impl PlanInputs<'_> {
         let output = sandbox_dir.output();
         match user.ids.filter(|_| rustix::process::geteuid().is_root() && !self.info.is_rootless) {
             Some((user, group)) => chown(&output, Some(user), Some(group)).map_err(failed)?,
-            // The user on the host is not known; only the host and the engine can enter the directory around it.
+            // The user on the host is unknown. Only the host and the engine can enter the directory around it.
             None => fs::set_permissions(&output, fs::Permissions::from_mode(0o777)).map_err(failed)?,
         }
         let output =
@@ -364,7 +365,7 @@ fn is_writable(is: &MountKind) -> bool {
     matches!(is, MountKind::Bind(bind) if bind.access == Access::ReadWrite)
 }
 
-/// The owner of the workspace; the host, if a crash has left it with a user of sandboxes.
+/// The owner of the workspace. It is the host's user if a crash has left the workspace with a user of sandboxes.
 fn owner(workspace: &Path, runner: JailUser) -> Result<(u32, u32), SandboxError> {
     let found = fs::metadata(workspace).map_err(|error| missing_dir("workspace", workspace, &error))?;
     Ok(match (runner.reclaim_request("", found.uid()), runner.host_dirs_owner()) {
@@ -373,15 +374,15 @@ fn owner(workspace: &Path, runner: JailUser) -> Result<(u32, u32), SandboxError>
     })
 }
 
-/// The rules for commands, beyond those of the container. Nothing in `/proc` is writable: commands could make
-/// themselves the last to be killed when memory runs out.
+/// The rules for commands, beyond those of the container. Nothing in `/proc` is writable. Otherwise commands could
+/// lower their own out-of-memory score.
 fn rules(limits: &Limits, writable: Vec<String>) -> CommandRules {
     let own = WRITABLE.into_iter().chain(["/var/tmp", "/dev/pts", "/dev/mqueue"]).map(str::to_owned);
     let files = FileRules {
         read: vec!["/".to_owned()],
         write: own.chain(writable).collect(),
         devices: DEVICES.into_iter().chain(["/dev/pts", "/dev/ptmx"]).map(str::to_owned).collect(),
-        // In a jail it is a mount of its own.
+        // In a jail the output directory is a mount of its own, so a jail does not need this rule.
         output: SpillAccess::GuestOnly,
     };
     CommandRules {

@@ -1,4 +1,4 @@
-//! [`ContainerSpec`]: the create request of a container, with all of the hardening in one place.
+//! [`ContainerSpec`]: the create request of a container. All hardening of containers is in this file.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,16 +19,16 @@ use crate::settings::limits::Limits;
 /// The path of the guest's program in a container.
 pub(crate) const GUEST: &str = "/.conjure/conjure-guest";
 
-/// The open files of the guest: some for each of up to a thousand operations.
+/// The maximum number of open files of the guest: some for each of up to a thousand operations.
 const GUEST_FILES: u32 = 8192;
 
 /// The period in which processor time is counted, in microseconds.
 const PERIOD: i64 = 100_000;
 
-/// Memory file systems need few inodes for their bytes.
+/// The number of bytes per inode: in-memory file systems need few inodes.
 const BYTES_PER_INODE: u64 = 4096;
 
-/// The memory file systems of every container.
+/// The in-memory file systems of every container.
 pub(crate) const OWN_MEMORY: [&str; 3] = ["/tmp", "/var/tmp", HOME];
 
 /// A bind mount of a host file or directory.
@@ -52,11 +52,11 @@ pub(crate) struct ContainerSpec<'a> {
     /// The system-call filter, in the form of this engine.
     pub(crate) seccomp: &'a str,
     pub(crate) mounts: &'a [BindMount],
-    /// The volumes of the image, which get memory file systems.
+    /// The volumes of the image, which get in-memory file systems.
     pub(crate) tmpfs: &'a [String],
     /// Whether the machine has IPv6.
     pub(crate) has_ipv6: bool,
-    /// The maximum number of processes of a user on the host.
+    /// The maximum number of processes of one user on the host.
     pub(crate) max_processes: u64,
 }
 
@@ -85,16 +85,16 @@ impl ContainerSpec<'_> {
             labels: Some(labels),
             hostname: Some(HOSTNAME.to_owned()),
             user: Some(self.user.to_owned()),
-            // Instead of the image's entry point and health check.
+            // These replace the entry point and health check of the image.
             entrypoint: Some(vec![GUEST.to_owned()]),
             cmd: Some(Vec::new()),
             healthcheck: Some(HealthConfig {
                 test: Some(vec!["NONE".to_owned()]),
                 ..HealthConfig::default()
             }),
-            // Instead of the image's working directory.
+            // This replaces the image's working directory.
             working_dir: Some("/".to_owned()),
-            // Frames are no terminal text. When the host ends, the guest must see the end of its stream.
+            // A terminal would change the frames. When the host ends, the guest must see the end of its stream.
             tty: Some(false),
             attach_stdin: Some(true),
             attach_stdout: Some(true),
@@ -127,29 +127,30 @@ impl ContainerSpec<'_> {
             mounts: Some(self.mounts.iter().map(mount).collect()),
             tmpfs: Some(self.memory_file_systems()),
             network_mode: Some("none".to_owned()),
-            // Engines switch IPv6 off where there is no interface, and programs that listen on `::1` need it.
+            // Engines disable IPv6 where there is no network interface. Programs that listen on `::1` need it.
             sysctls: self
                 .has_ipv6
                 .then(|| HashMap::from([("net.ipv6.conf.lo.disable_ipv6".to_owned(), "0".to_owned())])),
             ipc_mode: Some("private".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
             userns_mode: self.user_namespace.map(str::to_owned),
-            // Only the host manages its life.
+            // Only the host controls the life of the container.
             init: Some(false),
             auto_remove: Some(false),
             restart_policy: Some(RestartPolicy {
                 name: Some(RestartPolicyNameEnum::NO),
                 ..RestartPolicy::default()
             }),
-            // The engine would log every frame before it passes it on.
+            // The engine would log every frame before it passes the frame on.
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
             runtime: self.runtime.map(str::to_owned),
             ..HostConfig::default()
         }
     }
 
-    /// Sets no limit of its own for `nproc`, which counts all processes of the user on the machine. Podman sets a
-    /// default that a root without `CAP_SYS_RESOURCE` may not have, so it gets the limit that holds anyway.
+    /// The resource limits of the container. They set no limit of their own for `nproc`, which counts all processes
+    /// of the user on the machine. Podman sets a default that a root without `CAP_SYS_RESOURCE` may not use. So
+    /// Podman gets the limit that applies anyway.
     fn ulimits(&self) -> Vec<ResourcesUlimits> {
         let files = i64::from(self.limits.open_files());
         let longest = number(self.limits.disk());
@@ -165,8 +166,8 @@ impl ContainerSpec<'_> {
             .collect()
     }
 
-    /// The writable memory file systems, each with a size. A volume of the image gets one too: on disk its size would
-    /// not be counted, and it would outlive the container.
+    /// The writable in-memory file systems, each with a size limit. Volumes of the image get one, too. On disk, they
+    /// would have no size limit and would outlive the container.
     fn memory_file_systems(&self) -> HashMap<String, String> {
         let tmp = self.limits.tmp();
         let [own_tmp, own_var_tmp, own_home] = OWN_MEMORY;
@@ -189,13 +190,13 @@ impl ContainerSpec<'_> {
                 format!("{common},nr_inodes={},mode=0755,uid={user},gid={group}", inodes(bytes))
             }
             (EngineKind::Docker, ..) => format!("{common},nr_inodes={},mode=1777", inodes(bytes)),
-            // Podman supports fewer options here, and would copy the image's files.
+            // Podman supports fewer options here. By default it would copy the image's files into the file system.
             (EngineKind::Podman, ..) => format!("{common},mode=1777,notmpcopyup"),
         }
     }
 }
 
-/// The owner of a memory file system.
+/// The owner of an in-memory file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TmpfsOwner {
     SandboxUser,
@@ -210,7 +211,8 @@ fn number(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Mounts beneath a read-only directory are not included: engines make only the top read-only.
+/// Converts a bind mount. Mounts beneath a read-only directory are not included, because engines make only the top
+/// directory read-only.
 fn mount(mounts: &BindMount) -> Mount {
     let is_fixed = mounts.access == Access::ReadOnly;
     Mount {

@@ -25,14 +25,14 @@ pub(crate) struct StartedContainer {
     pub(crate) guard: ContainerGuard,
 }
 
-/// The container to create.
+/// The container to create, and what its start needs.
 pub(crate) struct CreatePlan {
     pub(crate) body: ContainerCreateBody,
-    /// For an engine without the host's directories.
+    /// For an engine that cannot mount the host's directories.
     pub(crate) volume_fill: Option<VolumeFill>,
     pub(crate) isolation: Isolation,
     pub(crate) copy_plan: Option<CopyPlan>,
-    /// The socket of its guest, where one is possible.
+    /// The socket for its guest, if one could be created.
     pub(crate) guest_listener: Option<GuestListener>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct VolumeFill {
     pub(crate) archive: Vec<u8>,
 }
 
-/// Creates and starts a container, in a task, because a request to the engine cannot be cancelled. If the caller stops
-/// waiting, the container is removed as soon as the engine can.
+/// Creates and starts a container, in a task, because a request to the engine cannot be cancelled. If the caller
+/// drops the future, the container is removed as soon as the engine can do it.
 pub(crate) async fn start(
     mut resources: ContainerResources,
     mut create_plan: CreatePlan,
@@ -77,12 +77,12 @@ pub(crate) async fn start(
                 Ok(StartedContainer { streams, guard })
             }
             Err(error) => {
-                // Nothing remains of it when the error is returned.
+                // The container is removed before the error is returned.
                 resources.remove_all().await;
                 Err(error)
             }
         };
-        // A container that nobody receives is removed when it is dropped.
+        // If the receiver was dropped, the container is dropped here, and so removed.
         let _ = sender.send(result);
     });
     receiver.await.unwrap_or_else(|error| Err(unavailable("the container's start was dropped", error)))
@@ -111,7 +111,7 @@ async fn make(
         && resources.volume_container.is_some()
         && error.to_string().contains("disable_ipv6")
     {
-        // The engine's machine has no IPv6, which only this failure shows.
+        // The engine's machine has no IPv6. Only this failure shows that.
         resources.handle.remove().await?;
         resources.handle = ContainerHandle::reserve(&tracker);
         if let Some(config) = &mut body.host_config {
@@ -129,7 +129,7 @@ async fn make(
         None => GuestStreams::of_engine(output, input),
     };
     if let Some(mut output) = streams.stderr_tail.take() {
-        // Reads to the end of the container or its removal.
+        // Reads until the container ends or is removed.
         tracker.run(async move {
             let said = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
             tracing::trace!(?said, "the standard error of a guest has ended");

@@ -1,7 +1,8 @@
 //! [`ContainerTracker`]: an engine, and the names of the containers that this process has on it.
 //!
-//! State: the names in use, and the tasks that remove containers in the background. The containers that these tasks
-//! cannot remove are left to [`crate::docker::Docker::sweep`]; the containers of a process that died, to the next process.
+//! State: the names in use, and the tasks that remove containers in the background. [`crate::docker::Docker::sweep`]
+//! removes the containers that these tasks could not remove. The next process removes the containers of a process
+//! that died.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -23,10 +24,10 @@ pub(crate) struct ContainerTracker {
     instance: String,
     next: AtomicU64,
     names: Mutex<BTreeSet<String>>,
-    /// Whether a removal was left to the next sweep, since the last sweep.
+    /// Whether a removal was left to the next sweep since the last sweep.
     needs_sweep: AtomicBool,
     tasks: TaskTracker,
-    /// The time that removals without a runtime share.
+    /// The total time budget of removals without a runtime.
     pub(crate) budget: DropTimeBudget,
 }
 
@@ -43,7 +44,7 @@ impl ContainerTracker {
         })
     }
 
-    /// Makes a name that no other container has, and puts it in use.
+    /// Reserves a name that no other container has.
     pub(crate) fn reserve_name(&self) -> String {
         let name = name_of(&self.instance, self.next.fetch_add(1, Ordering::Relaxed));
         self.names().insert(name.clone());
@@ -55,17 +56,17 @@ impl ContainerTracker {
         self.names().contains(name)
     }
 
-    /// Whether a removal was left to the next sweep. Clears the flag: the caller sweeps now.
+    /// Returns whether a removal was left to the next sweep, and clears the flag. The caller must sweep now.
     pub(crate) fn take_sweep_flag(&self) -> bool {
         self.needs_sweep.swap(false, Ordering::Relaxed)
     }
 
-    /// Notes that a removal is left to the next sweep.
+    /// Records that a removal is left to the next sweep.
     pub(crate) fn set_sweep_flag(&self) {
         self.needs_sweep.store(true, Ordering::Relaxed);
     }
 
-    /// Runs `work` to its end in a task, also when nobody waits for it. Without a runtime it drops `work`.
+    /// Runs `work` to its end in a task, also when the caller does not wait. Without a runtime it drops `work`.
     pub(crate) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = Handle::try_current() {
             self.tasks.spawn_on(work, &runtime);

@@ -1,9 +1,9 @@
 //! [`ContainerUser`]: the user of a container's commands, and how users are mapped.
 //!
-//! The host must be able to read and delete what commands write into the workspace, so commands run as the workspace's
-//! owner. If that is root, or if the host is root and demands a user without rights, commands run as a user that owns
-//! nothing, and the files are given to that user while the container lives: a root in a container has power over its
-//! guest.
+//! The host must be able to read and delete what commands write into the workspace, so commands run as the
+//! workspace's owner. If the host process is root, two cases differ: the owner is root, or the context requires a
+//! user without rights. Then commands run as a user that owns nothing, and that user owns the files while the
+//! container lives. Commands must not run as root, because root in a container could control the guest.
 
 use conjure_guest::protocol::{MountKind, OwnerMapping};
 
@@ -12,7 +12,8 @@ use crate::docker::options::DockerOptions;
 use crate::jail::{JailUser, OwnershipTransfer, unused_uid};
 use crate::settings::isolation::Boundary;
 
-/// Somebody, where an engine has few users, all of them nobody's on its machine.
+/// The user id in containers of an engine that maps only a range of users. On its machine, none of these ids belongs
+/// to a user that owns files.
 const MAPPED: u32 = 65_532;
 
 /// The user of commands.
@@ -22,7 +23,7 @@ pub(crate) struct ContainerUser {
     pub(crate) user: String,
     /// The ids of user and group in the container, where they are known.
     pub(crate) ids: Option<(u32, u32)>,
-    /// The mapping of users, where it is not the engine's default.
+    /// The user namespace mode, if it is not the engine's default.
     pub(crate) user_namespace: Option<&'static str>,
     /// The directories whose owner is changed to this user, and restored at the end.
     pub(crate) ownership: OwnershipTransfer,
@@ -37,11 +38,11 @@ pub(crate) struct UserChoice<'a> {
     pub(crate) options: &'a DockerOptions,
     /// The user that the host can run commands as.
     pub(crate) runner: JailUser,
-    /// The workspace's owner and group.
+    /// The user id and group id of the workspace's owner.
     pub(crate) owner: (u32, u32),
-    /// Whether the user must own nothing.
+    /// Whether the context requires a user that owns nothing.
     pub(crate) demanded: Boundary,
-    /// The folders that commands may write.
+    /// The directories that commands may write.
     pub(crate) writable: Vec<&'a MountKind>,
 }
 
@@ -58,12 +59,13 @@ impl ContainerUser {
             }
         };
         match (info.is_rootless, info.kind) {
-            // One user of the host has everything: the host's own, with the same id in the container.
+            // Podman: one user of the host owns everything. Commands run as the host's own user, with the same id in
+            // the container.
             (true, EngineKind::Podman) => Self {
                 user_namespace: Some("keep-id"),
                 ..Self::with_ids(host_dirs_owner.0, host_dirs_owner.1)
             },
-            // Or that user is called root in the container, without more rights.
+            // Docker: the container's root is the host's own user, without additional rights.
             (true, EngineKind::Docker) => Self::with_ids(0, 0),
             (false, _) => match runner.dedicated_uid() {
                 Some(nobody) if owner.0 == 0 || *demanded == Boundary::Enforced => Self {
@@ -77,7 +79,7 @@ impl ContainerUser {
         }
     }
 
-    /// For a container whose files are all the engine's: a user that owns nothing there.
+    /// Selects the user for a container whose files are all on the engine's machine: a user that owns nothing there.
     pub(crate) fn for_remote_engine(info: &EngineInfo, options: &DockerOptions) -> Self {
         if let Some(user) = &options.user {
             return Self::named(user);
@@ -89,7 +91,8 @@ impl ContainerUser {
     /// The user of the options, by name or id.
     fn named(user: &str) -> Self {
         match ids(user) {
-            // The engine would take a missing group from the image: root's, if the image does not have the user.
+            // A group must be given. Otherwise the engine would take it from the image: root's group, if the image
+            // does not have the user.
             Some((user, group)) => Self::with_ids(user, group),
             None => Self { user: user.to_owned(), ids: None, ..Self::with_ids(0, 0) },
         }

@@ -31,12 +31,12 @@ pub(crate) struct ContainerGuard {
     tracker: Arc<ContainerTracker>,
     stderr_tail: StderrTail,
     isolation: Isolation,
-    /// What to copy through the guest, until it is taken.
+    /// What to copy through the guest. `None` once it was taken.
     copy_plan: Option<CopyPlan>,
-    /// How it ended, once that is known.
+    /// How the guest ended, once that is known.
     how: Option<String>,
     stream: StreamTransport,
-    /// `None`: only the engine knows of its end.
+    /// `None`: only the engine reports the end of the container.
     init_process: Option<InitProcess>,
     handshake: HandshakeState,
     watch: WatchState,
@@ -44,7 +44,7 @@ pub(crate) struct ContainerGuard {
     resources: Option<ContainerResources>,
 }
 
-/// Whether the guest's stream is still open while the end is awaited.
+/// Whether the guest's stream is still open while the guard waits for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchState {
     /// It is open.
@@ -66,20 +66,20 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The resources to release after the end of a container.
 pub(crate) struct ContainerResources {
     pub(crate) handle: ContainerHandle,
-    /// Undone when nothing runs any more.
+    /// The ownership changes, which are undone once no process runs in the container.
     pub(crate) ownership: OwnershipTransfer,
-    /// The workspace's path on the host, where the engine has the host's directories.
+    /// The workspace's path on the host, if the engine mounts the host's directories.
     pub(crate) workspace: Option<String>,
     /// The lock on directories whose owner is changed.
     pub(crate) ownership_lock: OwnershipLock,
-    /// The directories that it must have.
+    /// The directories that must be mounted.
     pub(crate) expected_mounts: ExpectedMounts,
-    /// `None`: they are not on this machine.
+    /// `None` if they are not on this machine.
     pub(crate) content_dirs: Option<ContentDirs>,
-    /// For an engine that has none of the host's directories: the container with the volume, which must outlive this
-    /// one.
+    /// For an engine that cannot mount the host's directories: the container with the volume, which must outlive this
+    /// container.
     pub(crate) volume_container: Option<ContainerHandle>,
-    /// The files that it mounts, which must exist as long as it does.
+    /// Keeps the files that are mounted in the container. They must exist as long as the container does.
     pub(crate) _premises: Arc<dyn Any + Send + Sync>,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Debug for ContainerResources {
 }
 
 impl ContainerResources {
-    /// Restores the owners of directories that others may use next. Nothing may run in the container any more.
+    /// Restores the owners of directories that others may use next. No process may run in the container any more.
     async fn restore(&mut self) {
         self.ownership.restore().await;
         self.ownership_lock = OwnershipLock::default();
@@ -99,7 +99,7 @@ impl ContainerResources {
     /// Removes the container, and then the other resources.
     pub(crate) async fn remove_all(&mut self) {
         if let Err(error) = self.handle.remove_retrying().await {
-            // Dropping the handle tries again. Commands may run until then.
+            // Dropping the handle tries again. Until then, commands may still run.
             tracing::warn!(%error, container = self.handle.name(), "a container could not be removed yet");
         }
         if let Some(volume_container) = &mut self.volume_container
@@ -142,14 +142,14 @@ impl ContainerGuard {
         }
     }
 
-    /// The init process, if its end is certainly the container's. Before the handshake it is not; then only the reason
-    /// of an end is of interest.
+    /// The init process, if the host knows that its end is the container's end. The handshake proves that. Before the
+    /// handshake, the guard uses only the engine's report.
     fn watched(&self) -> Option<&InitProcess> {
         self.init_process.as_ref().filter(|_| self.handshake == HandshakeState::Done)
     }
 
-    /// Waits until nothing runs in the container, and describes its end: in the engine's words where the engine may
-    /// know more than that it ended.
+    /// Waits until nothing runs in the container, and describes its end. Where the engine may know the reason, the
+    /// engine's description is used.
     async fn how_it_ended(&self, name: &str, watch: WatchState) -> String {
         let told = self.exit_from_engine(name, watch);
         tokio::pin!(told);
@@ -166,10 +166,10 @@ impl ContainerGuard {
         told.await
     }
 
-    /// As [`Self::how_it_ended`], by the engine alone.
+    /// Like [`Self::how_it_ended`], but uses only the engine.
     async fn exit_from_engine(&self, name: &str, watch: WatchState) -> String {
         let how = self.watch(name, watch).await;
-        // Standard error and the exit arrive independently.
+        // The end of standard error and the exit are reported independently.
         let _ = tokio::time::timeout(STDERR_TIMEOUT, self.stderr_tail.wait_closed()).await;
         self.exit_from_stderr(how)
     }
@@ -186,7 +186,8 @@ impl ContainerGuard {
         loop {
             match self.tracker.engine.wait_stopped(name).await {
                 Ok(()) => return self.describe(name).await,
-                // An unreachable engine ends no container: it keeps running, and its stream shows its end.
+                // If the engine is unreachable, the container keeps running. Then the end of its stream shows the
+                // end.
                 Err(error) if self.stream == StreamTransport::Socket && watch == WatchState::Open => {
                     tracing::debug!(%error, container = name, "an engine does not report a container");
                     tokio::time::sleep(RETRY_PAUSE).await;
@@ -289,7 +290,7 @@ impl SandboxGuard for ContainerGuard {
 }
 
 impl Drop for ContainerGuard {
-    /// Where nobody waits for the end any more.
+    /// Removes the resources in the background, because the caller does not wait for the end.
     fn drop(&mut self) {
         if let Some(mut resources) = self.resources.take() {
             self.tracker.run(async move { resources.remove_all().await });

@@ -2,15 +2,18 @@
 //! streams of the engine.
 //!
 //! The attach streams pass two more programs in each direction (the container's shim and the engine), each of which
-//! must wake up. A socket in the sandbox's output directory passes none. Only the guest can reach it: it connects
-//! before it runs anything, the host then removes the socket and stops listening, and commands cannot enter the
-//! directory. When the host dies, the kernel closes the stream, as it does when the guest dies.
+//! must wake up. A socket in the sandbox's output directory avoids both. Only the guest can reach it:
+//! - The guest connects before it runs any command.
+//! - The host then removes the socket and stops listening.
+//! - Commands cannot enter the directory.
 //!
-//! Not every runtime lets a container connect to sockets of the host (gVisor, Kata, an engine in a machine of its own,
-//! a policy of SELinux). Then the guest says so on its standard output, and the attach streams are used.
+//! When the host dies, the kernel closes the stream, as it does when the guest dies.
 //!
-//! State: the socket, until the guest has connected. It is removed with this value, and after a crash with its
-//! directory.
+//! Not every runtime lets a container connect to sockets of the host (gVisor, Kata, an engine in a virtual machine,
+//! an SELinux policy). Then the guest reports that on its standard output, and the attach streams are used.
+//!
+//! State: the socket, until the guest has connected. The socket is removed with this value, and after a crash with
+//! its directory.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -26,7 +29,7 @@ use tokio::net::UnixListener;
 use super::attach::AttachReader;
 use crate::jail::OUTPUT;
 
-/// What the socket is called; spilled output is called otherwise.
+/// The file name of the socket. Spill files have other names.
 const NAME: &str = ".meeting";
 
 /// A socket that a guest connects to.
@@ -40,24 +43,24 @@ pub(crate) struct GuestListener {
 pub(crate) struct GuestStreams {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The attach stream of a guest that uses the socket: its standard error, to be read to its end.
+    /// If the guest uses the socket: its attach stream, which carries standard error and must be read to its end.
     pub(crate) stderr_tail: Option<AttachReader>,
     pub(crate) transport: StreamTransport,
-    /// The process id of the guest that connected, where it has one on this machine.
+    /// The process id of the connected guest, if it has one on this machine.
     pub(crate) peer_pid: Option<i32>,
 }
 
 /// The transport of the guest's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamTransport {
-    /// A Unix socket, which needs no engine.
+    /// A Unix socket, which does not depend on the engine.
     Socket,
-    /// The attach streams, which break with the engine.
+    /// The attach streams, which break when the engine stops.
     EngineClient,
 }
 
 impl GuestStreams {
-    /// The attach streams of the engine.
+    /// Uses the attach streams of the engine.
     pub(crate) fn of_engine(output: AttachReader, input: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
         let (reader, transport) = (Box::new(output), StreamTransport::EngineClient);
         Self { reader, writer: input, stderr_tail: None, transport, peer_pid: None }
@@ -73,7 +76,8 @@ impl GuestListener {
         let short = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()));
         let listener = UnixListener::bind(&short)?;
         let listener = Self { listener, path: output.join(NAME) };
-        // The user in the container is not always known. Nobody else on the host can enter the directory around it.
+        // The user in the container is not always known. Other users on the host cannot enter the directory around
+        // the socket.
         fs::set_permissions(&listener.path, Permissions::from_mode(0o666))?;
         Ok(listener)
     }
@@ -112,7 +116,7 @@ impl GuestListener {
 
 impl Drop for GuestListener {
     fn drop(&mut self) {
-        // It is removed with its directory at the latest.
+        // The socket is removed with its directory at the latest.
         let _ = fs::remove_file(&self.path);
     }
 }

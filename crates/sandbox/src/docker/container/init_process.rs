@@ -1,9 +1,10 @@
 //! [`InitProcess`]: the first process of a container, which the host watches through a pidfd.
 //!
-//! When the first process of a pid namespace ends, the kernel kills all others, and reports the end when they are gone.
-//! So the host knows, for certain and before the engine says so, that nothing in the container changes a file any more.
-//! The first process is the guest. The socket of the guest gives its process id, and the engine must confirm it. Where
-//! they differ (runtimes without such a namespace, a host in a namespace of its own), only the engine knows of the end.
+//! When the first process of a pid namespace ends, the kernel kills all others, and reports the end when they are
+//! gone. So the host knows for certain, and earlier than from the engine, that no process in the container can change
+//! a file any more. The first process is the guest. The socket of the guest gives its process id, and the engine must
+//! confirm it. Where the ids differ (runtimes without such a namespace, a host in its own namespace), only the engine
+//! reports the end.
 //!
 //! State: a handle of the process. Dropping it does not end the process.
 
@@ -24,27 +25,27 @@ use crate::docker::engine::engine_client::EngineClient;
 pub(crate) struct InitProcess {
     /// Readable when all processes of the namespace have ended.
     handle: AsyncFd<OwnedFd>,
-    /// The counter of processes that the kernel killed for lack of memory; `None`: unavailable.
+    /// The counter of processes that the kernel killed because memory ran out; `None`: unavailable.
     kills: Option<OomKillCounter>,
 }
 
-/// Whether memory ran out in a container, as far as the host can tell.
+/// Whether memory ran out in a container, as far as the host knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OomStatus {
     /// It never ran out.
     NoKills,
-    /// It ran out, or that is unknown: the engine reports how the container ended.
+    /// It ran out, or that is unknown. Then the engine reports how the container ended.
     Unknown,
 }
 
 impl InitProcess {
-    /// The process of this id, if it is the first of a pid namespace.
+    /// Opens the process of this id, if it is the first of a pid namespace.
     fn for_pid(pid: i32) -> Option<Self> {
         let made = || -> io::Result<Option<Self>> {
             let pid =
                 Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
             let handle = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
-            // The facts of the handle's process, not of a later one with the same id.
+            // Read through the handle, so that the information is not that of a later process with the same id.
             let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
             if !is_first_of_its_own(&info) {
                 return Ok(None);
@@ -58,8 +59,8 @@ impl InitProcess {
         })
     }
 
-    /// The init process of a container whose guest connected to its socket with this process id, before the handshake.
-    /// Only the handshake proves that the process was alive when its handle was opened.
+    /// Opens the init process of a container, whose guest connected to its socket with this process id. Called before
+    /// the handshake. Only the handshake proves that the process was alive when its handle was opened.
     pub(crate) async fn for_container(engine: &EngineClient, name: &str, peer_pid: i32) -> Option<Self> {
         let first = Self::for_pid(peer_pid)?;
         let state = engine.inspect(name).await.ok()??.state?;
@@ -70,15 +71,15 @@ impl InitProcess {
     pub(crate) async fn ended(&self) {
         while !self.has_ended() {
             match self.handle.readable().await {
-                // What comes now comes once.
+                // The pidfd becomes readable only once, so a false wake-up must be cleared.
                 Ok(mut ready) => ready.clear_ready(),
-                // The runtime goes, and all that waits with it.
+                // The runtime is shutting down, and all waiting tasks end with it.
                 Err(_) => std::future::pending().await,
             }
         }
     }
 
-    /// Whether certainly nothing runs in its namespace any more.
+    /// Whether it is certain that nothing runs in its namespace any more.
     pub(crate) fn has_ended(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut asked = [PollFd::new(&self.handle, PollFlags::IN)];
@@ -104,8 +105,8 @@ fn awaited(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// Whether these facts describe the first process of a pid namespace below the host's: of its ids, from the host's
-/// namespace to its own, the last is 1.
+/// Whether this `fdinfo` describes the first process of a pid namespace below the host's. It lists the process ids
+/// from the host's namespace down to the innermost one; the last must be 1.
 fn is_first_of_its_own(info: &str) -> bool {
     let numbers = info.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let mut numbers = numbers.unwrap_or_default().split_ascii_whitespace();

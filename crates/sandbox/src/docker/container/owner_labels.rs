@@ -1,4 +1,4 @@
-//! [`OwnerIdentity`]: the labels of a container that tell which process owns it.
+//! [`OwnerIdentity`]: the labels of a container that identify the process that owns it.
 //!
 //! A process is identified by its id, its start time and its pid namespace, in one boot of one machine. A sweep removes
 //! a container whose process is certainly dead. Where that is unknown (another machine, another namespace), the lease
@@ -32,10 +32,10 @@ const PLACE: &str = "conjure.place";
 const TENANT: &str = "conjure.tenant";
 const SESSION: &str = "conjure.session";
 
-/// A process, as its containers name it.
+/// The identity of a process in the labels of its containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnerIdentity {
-    /// The connector in the process, by a unique name.
+    /// The unique name of the connector in the process.
     instance: String,
     owner: String,
     boot: String,
@@ -82,7 +82,7 @@ impl OwnerIdentity {
             (CREATED, now.to_string()),
             (LEASE, lease.to_string()),
             (SPEC, spec.to_hex()),
-            // Always all of them: the container would inherit a missing label from its image.
+            // All labels are always set: the container would inherit a missing label from its image.
             (PLACE, text(place)),
             (TENANT, text(context.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()))),
             (SESSION, text(context.session.map(|session| session.to_string()))),
@@ -94,7 +94,7 @@ impl OwnerIdentity {
     /// Decides about a container by its name and labels. Labels alone prove nothing: every container has those of its
     /// image, and the image may have been made from a sandbox.
     ///
-    /// Checks locks in the `known` directories; blocks for as long as that takes.
+    /// Checks locks in the `known` directories, which blocks.
     pub(crate) fn sweep_decision(
         &self,
         name: &str,
@@ -115,7 +115,7 @@ impl OwnerIdentity {
         let is_expired =
             label(LEASE).and_then(|lease| lease.parse().ok()).is_some_and(|lease: u64| lease < now);
         let is_abandoned = label(PLACE).filter(|_| is_here).and_then(|place| is_abandoned(place, dirs));
-        // A living process here keeps its containers however old they are.
+        // A living process on this machine keeps its containers, however old they are.
         let is_left = match (owner, is_abandoned) {
             (Some(owner), _) if owner.is_alive() => false,
             (Some(owner), _) if owner.is_dead() => true,

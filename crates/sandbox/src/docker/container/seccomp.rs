@@ -1,29 +1,30 @@
 //! The system-call filter of containers, as the engine takes it: the outer one of two filters.
 //!
-//! The filter itself is a file, `docker/seccomp.json`. An embedder can run containers of its own under the same file.
-//! It is an allow list: a call that it does not name fails with `EPERM`. It holds from the first moment of the container,
-//! also for the guest, and also where the guest's own filter is missing. The guest puts its commands under a second
-//! filter, which knows more: which process is the guest, and which arguments are harmful.
+//! The filter itself is a file, `docker/seccomp.json`. An embedder can use the same file for its own containers. It
+//! is an allow list: a call that it does not name fails with `EPERM`. It applies from the start of the container,
+//! also to the guest, and also where the guest's own filter is missing. The guest applies a second filter to its
+//! commands. That filter knows more: which process is the guest, and which arguments are harmful.
 //!
-//! What the conditions in the file say:
+//! The conditions in the file:
 //!
-//! - `clone` makes no namespaces. `clone3` and `io_uring` do not exist (`ENOSYS`): their arguments lie in memory, where no
-//!   filter sees them, so libraries fall back to `clone` and to ordinary reads. `statmount` and `listmount` do not exist
-//!   either: they show where on the host a mount comes from.
+//! - `clone` makes no namespaces. `clone3` and `io_uring` do not exist (`ENOSYS`): their arguments are in memory,
+//!   which a filter cannot read. Libraries then use `clone` and ordinary reads. `statmount` and `listmount` do not
+//!   exist either: they show where on the host a mount comes from.
 //! - Calls that set permission bits (`chmod`, `mknod`, `open` with `O_CREAT` or `O_TMPFILE`, …) do not set the
-//!   set-user-id and set-group-id bits. `openat2` is allowed, because the guest needs it; the guest's filter keeps it from
-//!   commands.
+//!   set-user-id and set-group-id bits. `openat2` is allowed, because the guest needs it; the guest's filter refuses
+//!   it to commands.
 //! - `pidfd_send_signal` signals one thread or one process, not a group.
-//! - `socket` makes Unix, IPv4 and IPv6 sockets, and the netlink socket by which libraries ask for their own addresses.
-//!   It does not make `AF_VSOCK`, `AF_ALG`, packet sockets and the rest. `socketpair` makes Unix sockets.
+//! - `socket` creates Unix, IPv4 and IPv6 sockets, and the netlink socket by which libraries ask for their own
+//!   addresses. It does not create `AF_VSOCK`, `AF_ALG`, packet sockets and the rest. `socketpair` creates Unix
+//!   sockets.
 //! - `personality` sets `PER_LINUX` and `PER_LINUX32`, each also with the version of Linux 2.6.
-//! - Calls of other architectures end their process. The numbers of x32 do not exist by the guest's filter.
+//! - Calls of other architectures end their process. The guest's filter refuses the call numbers of x32.
 
 use serde_json::Value;
 
 const PROFILE: &str = include_str!("../../../docker/seccomp.json");
 
-/// The profile, as `docker run --security-opt seccomp=FILE` and Podman take it.
+/// Returns the profile, in the form that `docker run --security-opt seccomp=FILE` and Podman accept.
 #[must_use]
 #[expect(clippy::expect_used, reason = "the file is built in, and a test parses it")]
 pub fn profile() -> Value {

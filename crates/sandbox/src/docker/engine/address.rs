@@ -22,16 +22,16 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EngineAddress {
-    /// A Unix socket of this machine. The engine is assumed to have this machine's directories.
+    /// A Unix socket of this machine. The engine is assumed to run on this machine, with the same directories.
     Unix(PathBuf),
-    /// A host and port, without encryption. Whoever can reach the port has the rights of root there, and whoever is in
-    /// between can read and change everything. So use the port of a tunnel (SSH, stunnel, a private network). A TCP
-    /// address is tried only when it is named. No directory is shared with the engine; content is copied through the
-    /// guest ([`crate::HostAccess::Copied`]).
+    /// A host and port, without encryption. Anyone who can reach the port has the rights of root on that machine.
+    /// Anyone on the network path can read and change everything. So use the port of a tunnel (SSH, stunnel, a
+    /// private network). A TCP address is tried only when the caller gives it. No directory is shared with the
+    /// engine; content is copied through the guest ([`crate::HostAccess::Copied`]).
     Tcp(String),
 }
 
-/// The sockets of Docker and Podman run by root.
+/// The sockets of Docker and Podman when root runs them.
 const USUAL: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 
 /// Their sockets in the runtime directory of a user.
@@ -58,8 +58,8 @@ impl EngineAddress {
         matches!(self, Self::Unix(_))
     }
 
-    /// Sends one request without a runtime, and returns the status. No step waits longer than `patience`. For removals
-    /// in `Drop`.
+    /// Sends one request without a runtime, and returns the HTTP status. Each step has the timeout `patience`. For
+    /// removals in `Drop`.
     pub(crate) fn ask_blocking(&self, request: &str, patience: Duration) -> io::Result<u16> {
         let request = format!("{request} HTTP/1.0\r\nHost: engine\r\n\r\n");
         match self {
@@ -80,7 +80,8 @@ impl EngineAddress {
     }
 }
 
-/// To wait for one who accepts no more connections has no bound, so it is not waited for.
+/// Connects without blocking. A connect to a socket whose backlog is full would block without a timeout, so it fails
+/// instead.
 fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -90,7 +91,7 @@ fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// The number in the first line of the answer.
+/// Sends the request, and returns the status code from the first line of the response.
 fn status(mut stream: impl Read + Write, request: &str) -> io::Result<u16> {
     stream.write_all(request.as_bytes())?;
     let mut line = [0; 12];

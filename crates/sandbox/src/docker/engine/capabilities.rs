@@ -1,4 +1,4 @@
-//! Compares the capabilities of an engine and its machine with what is requested.
+//! Compares the capabilities of an engine and its machine with the requested ones.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -6,7 +6,7 @@ use super::engine_info::{EngineInfo, EngineKind};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::settings::isolation::{Boundary, Isolation};
 
-/// Removes boundaries that the engine's warnings deny.
+/// Removes the boundaries that the engine does not enforce according to its warnings.
 pub(crate) fn actual_isolation(isolation: Isolation, warnings: &[String]) -> Isolation {
     let mut actual_isolation = isolation;
     for warning in warnings.iter().map(|warning| warning.to_ascii_lowercase()) {
@@ -27,7 +27,8 @@ pub(crate) fn actual_isolation(isolation: Isolation, warnings: &[String]) -> Iso
     actual_isolation
 }
 
-/// The maximum number of processes of a user on this machine: the range of process ids. Podman lowers it itself.
+/// The maximum number of processes of a user on this machine: the range of process ids. Podman itself uses a lower
+/// maximum.
 pub(crate) fn max_processes() -> u64 {
     /// Podman's own maximum.
     const MAX: u64 = 1 << 20;
@@ -37,7 +38,8 @@ pub(crate) fn max_processes() -> u64 {
     own.min(numbers).min(MAX)
 }
 
-/// Fails unless the engine has this runtime. Podman has only the one it was started with, and ignores another.
+/// Fails unless the engine has this runtime. Podman has only the runtime that it was started with, and ignores other
+/// names.
 pub(crate) fn check_runtime(info: &EngineInfo, runtime: &str) -> Result<(), SandboxError> {
     let message = match info.kind {
         EngineKind::Podman if info.default_runtime == runtime => return Ok(()),

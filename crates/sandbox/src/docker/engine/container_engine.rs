@@ -1,8 +1,8 @@
 //! [`ContainerEngine`]: the engine that the connectors of a process share, with its containers and the permits to start
 //! them.
 //!
-//! State: the engine that was found and its container names. It ends with the process; the next process removes the
-//! containers.
+//! State: the engine that was found, and its container names. They are lost with the process; the next process
+//! removes the containers.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZero;
@@ -24,9 +24,9 @@ use crate::host_dirs::{SandboxDirs, SandboxDirsRef};
 
 /// A container engine, for all connectors of a process. Clones share it.
 ///
-/// It is looked for when the first container is requested, and again if there was none. No more containers are started
-/// at a time than there are processors, whichever connector asks: starting many at once takes longer for all of them.
-/// Waiting callers are served in order. A caller that gives up takes no place.
+/// The search for the engine starts when the first container is requested, and is repeated if there was none. All
+/// connectors together start no more containers at a time than there are processors: starting many at once takes
+/// longer for all of them. Waiting callers are served in order. A caller that drops its future leaves the queue.
 #[derive(Debug, Clone)]
 pub struct ContainerEngine {
     inner: Arc<Inner>,
@@ -38,7 +38,7 @@ struct Inner {
     instance: String,
     start_permits: Arc<Semaphore>,
     tracker: OnceCell<Arc<ContainerTracker>>,
-    /// The directories whose locks a sweep can check: those of the connectors on this engine.
+    /// The sandbox directories of the connectors on this engine. A sweep can check their locks.
     known: Mutex<Vec<SandboxDirsRef>>,
     /// The time of the last sweep.
     swept: Mutex<Option<Timestamp>>,
@@ -48,8 +48,8 @@ struct Inner {
 const SWEPT_EVERY: Duration = Duration::from_secs(5 * 60);
 
 impl ContainerEngine {
-    /// Uses the first of these addresses that answers; without any, the first of the usual ones. Does not look for it
-    /// yet.
+    /// Uses the first of these addresses that answers; without any, the first of the usual ones. Does not search for
+    /// it yet.
     #[must_use]
     pub fn new(addresses: Vec<EngineAddress>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -71,7 +71,7 @@ impl ContainerEngine {
     /// the container decides.
     ///
     /// # Errors
-    /// When the engine cannot be asked. The report contains what cannot be removed.
+    /// When the engine does not answer. The report lists containers that could not be removed.
     pub async fn sweep(&self) -> Result<ContainerSweepReport, SandboxError> {
         let tracker = self.found().await?;
         sweep_containers(&tracker, self.host()?, self.known()).await
@@ -89,7 +89,7 @@ impl ContainerEngine {
         lock(&self.inner.known).clone()
     }
 
-    /// The tracker, for creating a container. Starts a sweep in the background when one is due.
+    /// Returns the tracker, for creating a container. Starts a sweep in the background when one is due.
     pub(crate) async fn tracker(&self) -> Result<Arc<ContainerTracker>, SandboxError> {
         let tracker = self.found().await?;
         if self.is_due(&tracker, SystemClock.timestamp()) {
@@ -112,7 +112,7 @@ impl ContainerEngine {
         Ok(tracker)
     }
 
-    /// The tracker, without a sweep.
+    /// Returns the tracker, without a sweep.
     pub(crate) async fn found(&self) -> Result<Arc<ContainerTracker>, SandboxError> {
         let found = self.inner.tracker.get_or_try_init(|| async {
             let engine = EngineClient::find(&self.inner.addresses).await?;
@@ -121,8 +121,8 @@ impl ContainerEngine {
         found.await.map(Arc::clone)
     }
 
-    /// Whether a sweep is due: there was none, or the last one is old, or a removal was left to it. The caller sweeps
-    /// then.
+    /// Whether a sweep is due: there was none, the last one is old, or a removal was left to it. If so, the caller
+    /// must sweep.
     fn is_due(&self, tracker: &ContainerTracker, now: Timestamp) -> bool {
         let mut swept = lock(&self.inner.swept);
         let since = swept.map(|then| Duration::from_millis(now.millis().saturating_sub(then.millis())));
@@ -139,7 +139,7 @@ impl ContainerEngine {
             .map_err(|error| unavailable("this process cannot be named", error))
     }
 
-    /// Waits for a permit to start a container. It is held until it is dropped.
+    /// Waits for a permit to start a container. The permit is released when it is dropped.
     pub(crate) async fn admit_start(&self) -> Result<OwnedSemaphorePermit, SandboxError> {
         let permit = Arc::clone(&self.inner.start_permits).acquire_owned().await;
         permit.map_err(|error| unavailable("no container can be started", error))
@@ -150,11 +150,11 @@ impl ContainerEngine {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ContainerSweepReport {
-    /// How many containers were removed: those of dead processes, and own ones whose removal had failed before.
+    /// The number of removed containers: those of dead processes, and own ones whose removal had failed before.
     pub removed: usize,
-    /// How many containers stay: their processes are alive, or may be.
+    /// The number of containers that stay: their processes are alive, or may be.
     pub alive: usize,
-    /// Why containers could not be removed.
+    /// The reasons why containers could not be removed.
     pub failures: Vec<SandboxError>,
 }
 
@@ -166,7 +166,7 @@ async fn sweep_containers(
 ) -> Result<ContainerSweepReport, SandboxError> {
     let now = SystemClock.timestamp().millis() / 1000;
     let all = tracker.engine.list_by_label(MANAGED).await?;
-    // It reads lock files.
+    // The decision reads lock files, which blocks.
     let decisions = tokio::task::spawn_blocking(move || {
         let decision = |found: ListedContainer| {
             let decision = host.sweep_decision(&found.name, &found.labels, &known, now);

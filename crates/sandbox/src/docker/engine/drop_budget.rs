@@ -1,7 +1,7 @@
-//! [`DropTimeBudget`]: the time that all removals in `Drop`, without a runtime, may wait for one engine together.
+//! [`DropTimeBudget`]: the total time that all removals in `Drop`, without a runtime, may wait for one engine.
 //!
-//! One such wait and two more requests detect an engine that hangs. An engine that removes containers is waited for as
-//! long as it keeps removing.
+//! One such wait and two more requests detect an engine that hangs. As long as an engine keeps removing containers,
+//! removals keep waiting for it.
 //!
 //! State: the remaining time for each engine. It is restored as soon as the engine has removed a container.
 
@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use conjure_base::lock;
 
-/// The whole budget. A container that the engine is creating is waited for as long.
+/// The whole budget. It is also the longest wait for a container that the engine is still creating.
 const TOTAL: Duration = Duration::from_secs(10);
 
-/// The longest time of one request.
+/// The maximum timeout of one request.
 const PER_REQUEST: Duration = Duration::from_secs(3);
 
-/// The shortest time of one request: an engine that answers later hangs, however little of the budget is left.
+/// The minimum timeout of one request, however little of the budget remains. An engine that takes longer counts as
+/// hanging.
 const SHORTEST_REQUEST: Duration = Duration::from_secs(1);
 
 /// The remaining time for one engine.
@@ -28,7 +29,7 @@ pub(crate) struct DropTimeBudget {
 #[derive(Debug)]
 struct DropBudgetState {
     time: Duration,
-    /// The engine hangs, as far as is known: no further request is made.
+    /// Whether the engine seems to hang. Then no further request is made.
     is_lost: bool,
 }
 
@@ -36,7 +37,7 @@ impl DropBudgetState {
     const TOTAL: Self = Self { time: TOTAL, is_lost: false };
 }
 
-/// Whether the engine was asked to remove this container.
+/// Whether the removal of this container was requested before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemovalRequested {
     Never,
@@ -50,8 +51,8 @@ impl Default for DropTimeBudget {
 }
 
 impl DropTimeBudget {
-    /// The timeout of the next request; `None` when there should be none. For each container the engine is asked once,
-    /// unless it hangs.
+    /// The timeout of the next request; `None` when no request should be made. Each container gets at least one
+    /// request, unless the engine hangs.
     pub(crate) fn share(&self, asked: RemovalRequested) -> Option<Duration> {
         let remaining = self.remaining();
         let may_ask = !remaining.is_lost && (asked == RemovalRequested::Never || !remaining.time.is_zero());
@@ -64,25 +65,25 @@ impl DropTimeBudget {
         })
     }
 
-    /// Takes the time of a request that the engine answered.
+    /// Subtracts the time of a request that the engine answered.
     pub(crate) fn spend(&self, time: Duration) {
         let mut remaining = self.remaining();
         remaining.time = remaining.time.saturating_sub(time);
     }
 
-    /// Takes the time of a request without an answer.
+    /// Subtracts the time of a request without an answer.
     pub(crate) fn spend_on_silence(&self, time: Duration) {
         let mut remaining = self.remaining();
         remaining.time = remaining.time.saturating_sub(time);
         remaining.is_lost = remaining.time.is_zero();
     }
 
-    /// The engine does not answer: stops all further requests.
+    /// Records that the engine does not answer. No further request is made.
     pub(crate) fn lose(&self) {
         self.remaining().is_lost = true;
     }
 
-    /// The engine works: restores the whole budget.
+    /// Restores the whole budget, because the engine works.
     pub(crate) fn restore(&self) {
         *self.remaining() = DropBudgetState::TOTAL;
     }

@@ -44,8 +44,8 @@ const REMOVAL_STEPS: u32 = 200;
 /// How long a list is retried while containers disappear.
 const LIST_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pause between two requests whether a container has ended, if the engine does not wait for the end; it doubles
-/// each time.
+/// The pause between two checks whether a container has ended, for an engine that does not wait for the end. It
+/// doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -77,7 +77,7 @@ impl EngineClient {
     /// Connects to the first of these addresses whose engine answers and is usable.
     ///
     /// # Errors
-    /// `EngineUnavailable`, with the reason of the likeliest one.
+    /// `EngineUnavailable`, with the failure of the most likely address.
     pub(crate) async fn find(addresses: &[EngineAddress]) -> Result<Self, SandboxError> {
         first(addresses, Self::connect).await
     }
@@ -110,10 +110,10 @@ impl EngineClient {
         Err(no_image(image))
     }
 
-    /// Creates a container of this name; returns the engine's warnings.
+    /// Creates a container of this name. Returns the engine's warnings.
     ///
     /// # Errors
-    /// With whether a container may exist all the same, now or later.
+    /// The error tells whether a container may exist nevertheless, now or later.
     pub(crate) async fn create(
         &self,
         name: &str,
@@ -125,7 +125,7 @@ impl EngineClient {
             CreateContainerOptions { name: Some(name.to_owned()), ..CreateContainerOptions::default() };
         let asked = self.client.create_container(Some(options), body);
         let answer = with_timeout(&self.address, doing, WORK_TIMEOUT, asked).await;
-        // The engine continues a request that timed out.
+        // The engine continues to process a request that timed out.
         let answer = answer.map_err(|error| CreateError { error, effect: Effect::Unknown })?;
         let made = answer.map_err(|error| {
             let effect = effect(&error);
@@ -205,7 +205,7 @@ impl EngineClient {
                 // An exit code other than 0 is reported as an error.
                 Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) => return Ok(()),
                 Some(Err(error)) if is_absent(&error) => return Ok(()),
-                // Some engines answer only at the end, which is later than the client waits.
+                // Some engines send no response headers before the end, which takes longer than the client waits.
                 Some(Err(Error::RequestTimeoutError)) => {}
                 Some(Err(error)) => return Err(explained(&self.address, "wait for a container", &error)),
                 None => {
@@ -215,7 +215,7 @@ impl EngineClient {
                     }
                 }
             }
-            // The engine may have answered at once.
+            // The engine may have answered at once, so the pause prevents a busy loop.
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -239,8 +239,9 @@ impl EngineClient {
         Err(SandboxError::new(SandboxErrorKind::Unavailable, message))
     }
 
-    /// As [`Self::remove`], for a container that may still be under creation: only once it is listed. Podman (4.3)
-    /// removes the storage of an unlisted container, reports success, and then creates the rest.
+    /// Like [`Self::remove`], for a container that the engine may still be creating. It removes the container only
+    /// once it is listed. Podman (4.3) removes the storage of an unlisted container, reports success, and then
+    /// creates the rest.
     pub(crate) async fn remove_when_shown(&self, name: &str) -> Result<RemoveOutcome, SandboxError> {
         if self.is_listed(name).await? { self.remove(name).await } else { Ok(RemoveOutcome::NotThere) }
     }
@@ -261,7 +262,7 @@ impl EngineClient {
         }
     }
 
-    /// All containers that bear this label, whatever their state.
+    /// Lists all containers with this label, whatever their state.
     pub(crate) async fn list_by_label(&self, label: &str) -> Result<Vec<ListedContainer>, SandboxError> {
         let doing = "list containers";
         let late = SystemClock.deadline(LIST_RETRY_TIMEOUT);
@@ -279,10 +280,10 @@ impl EngineClient {
     }
 }
 
-/// The first success of `at` for these addresses; without addresses, for the usual ones.
+/// Returns the first success of `at` for these addresses; without addresses, for the usual ones.
 ///
 /// # Errors
-/// `EngineUnavailable`, with the reason of the likeliest one.
+/// `EngineUnavailable`, with the failure of the most likely address.
 pub(crate) async fn first<T, F: Future<Output = Result<T, SandboxError>>>(
     addresses: &[EngineAddress],
     at: impl Fn(EngineAddress) -> F,
@@ -301,13 +302,13 @@ pub(crate) async fn first<T, F: Future<Output = Result<T, SandboxError>>>(
             Err(refusal) => refusals.push(refusal),
         }
     }
-    // An engine that exists and does not answer explains more than a missing one.
+    // The error of an engine that exists and does not answer is more useful than that of a missing one.
     let telling = refusals.iter().position(|refusal| !refusal.to_string().contains("nothing is at"));
     Err(refusals.swap_remove(telling.unwrap_or(0)))
 }
 
-/// Connects to the engine at this address with its API version; returns the client and the version. Requests may take
-/// as long as `patience`.
+/// Connects to the engine at this address, with its API version. Returns the client and the version. Requests have
+/// the timeout `patience`.
 pub(crate) async fn reach(
     address: &EngineAddress,
     patience: Duration,
@@ -329,7 +330,7 @@ pub(crate) async fn reach(
     }
 }
 
-/// The answer of the engine within the timeout; its failure gets a message.
+/// Waits for the response of the engine within the timeout. Adds a message to its failure.
 async fn answer<T>(
     address: &EngineAddress,
     doing: &str,
@@ -339,7 +340,7 @@ async fn answer<T>(
     with_timeout(address, doing, patience, asked).await?.map_err(|error| explained(address, doing, &error))
 }
 
-/// The answer of the engine within the timeout.
+/// Waits for the response of the engine within the timeout.
 async fn with_timeout<T>(
     address: &EngineAddress,
     doing: &str,

@@ -27,8 +27,8 @@ impl EngineKind {
         if podman(version).is_some() { Self::Podman } else { Self::Docker }
     }
 
-    /// The names under which an image is looked for, in this order. Podman's command builds an image without a registry
-    /// as `localhost/NAME`; its service takes such a name for one of Docker's registry.
+    /// The names under which an image is searched, in this order. Podman's command line stores an image without a
+    /// registry as `localhost/NAME`. Podman's service expands such a name to Docker's registry.
     pub(crate) fn names_for(self, image: &str) -> Vec<String> {
         let first = image.split('/').next().filter(|first| first.len() < image.len());
         let has_registry = first.is_some_and(|first| first.contains(['.', ':']) || first == "localhost");
@@ -57,7 +57,7 @@ pub struct DockerEnvironment {
     pub version: String,
     /// Its address.
     pub address: EngineAddress,
-    /// Whether it runs without root's rights.
+    /// Whether the engine runs without the rights of root.
     pub is_rootless: bool,
     /// Whether containers mount the host's directories or get copies.
     pub host_access: HostAccess,
@@ -78,7 +78,7 @@ pub(crate) struct EngineInfo {
     /// Whether the engine maps users (`userns-remap`).
     pub(crate) maps_users: bool,
     pub(crate) limits_memory: bool,
-    /// Whether swap is limited: otherwise a machine with swap does not bound memory.
+    /// Whether the engine limits swap. Without that, memory has no limit on a machine with swap.
     pub(crate) limits_swap: bool,
     pub(crate) limits_processors: bool,
     pub(crate) limits_processes: bool,
@@ -90,17 +90,17 @@ pub(crate) struct EngineInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SwapSupport {
     None,
-    /// There is swap, or that is unknown.
+    /// There is swap, or it is unknown whether there is.
     Possible,
 }
 
 impl SwapSupport {
-    /// As it is now.
+    /// Detects the current swap support.
     pub(crate) fn detect(address: &EngineAddress) -> Self {
         if !address.is_local() {
             return Self::Possible;
         }
-        // The first line names the columns.
+        // The first line has the column names.
         match fs::read_to_string("/proc/swaps") {
             Ok(listed) if listed.lines().count() <= 1 => Self::None,
             _ => Self::Possible,
@@ -113,7 +113,7 @@ const MIN_DOCKER: (u32, u32) = (20, 10);
 const MIN_PODMAN: (u32, u32) = (4, 0);
 
 impl EngineInfo {
-    /// From the engine's version and info.
+    /// Creates the information from the engine's version and info.
     ///
     /// # Errors
     /// When the engine is too old, or its answer is malformed.
@@ -145,9 +145,9 @@ impl EngineInfo {
         let has = |name: &str| security.iter().any(|option| option.split(',').any(|part| part == name));
         let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
         runtimes.sort_unstable();
-        // Podman does not always report it, but its socket belongs to the user that runs it.
+        // Podman does not always report this. But its socket belongs to the user that runs it.
         let is_rootless = has("name=rootless") || (kind == EngineKind::Podman && is_of_a_user(address));
-        // There it reports limits that it does not enforce.
+        // Rootless engines with cgroup version 1 report limits that they do not enforce.
         let limits = !(is_rootless && info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1));
         Ok(Self {
             kind,
@@ -175,8 +175,8 @@ impl EngineInfo {
         format!("{} {}{rootless}", self.kind.name(), self.version)
     }
 
-    /// The boundaries of every container of this engine, if its guest confines itself. `identity`: whether commands run
-    /// as a user that owns nothing.
+    /// The boundaries of every container of this engine, if its guest confines itself. `identity` tells whether
+    /// commands run as a user that owns nothing.
     pub(crate) fn isolation(&self, identity: Boundary, swap: SwapSupport) -> Isolation {
         Isolation {
             filesystem: Boundary::Enforced,

@@ -9,10 +9,10 @@ use bollard::errors::Error;
 use super::address::EngineAddress;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// The maximum bytes of an engine's message that are passed on.
+/// The maximum length of an engine's message in an error, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
-/// The error for no usable engine.
+/// The error when no engine can be used.
 pub(crate) fn no_engine(reason: impl std::fmt::Display) -> SandboxError {
     SandboxError::new(
         SandboxErrorKind::EngineUnavailable,
@@ -73,7 +73,7 @@ fn forbidden(address: &EngineAddress) -> SandboxError {
     ))
 }
 
-/// The error for an answer that no engine gives.
+/// The error for a response that is not from a container engine.
 pub(crate) fn malformed_answer(address: &EngineAddress, error: &Error) -> SandboxError {
     let said = full_message(error);
     let said = said.get(..said.floor_char_boundary(MAX_MESSAGE)).unwrap_or_default();
@@ -119,12 +119,12 @@ pub(crate) fn no_image(image: &str) -> SandboxError {
     )
 }
 
-/// What a failed request may have done.
+/// The possible effect of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing: the engine refused it or was not reached.
+    /// No effect: the engine refused it, or was not reached.
     None,
-    /// Unknown: the engine did not answer, and may still do it.
+    /// Unknown: the engine did not answer, and may still execute it.
     Unknown,
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn is_absent(error: &Error) -> bool {
     matches!(error, Error::DockerResponseServerError { status_code: 404, .. })
 }
 
-/// Whether another operation is under way, or the name is taken.
+/// Whether another operation on the container is in progress, or the name is taken.
 pub(crate) fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::DockerResponseServerError { status_code: 409, .. })
 }
@@ -173,7 +173,7 @@ fn is_too_long(error: &Error) -> bool {
     false
 }
 
-/// The I/O error behind it, if there is one.
+/// The I/O error that caused it, if there is one.
 fn io_cause(error: &Error) -> Option<io::ErrorKind> {
     if let Error::IOError { err } = error {
         return Some(err.kind());
@@ -188,7 +188,7 @@ fn io_cause(error: &Error) -> Option<io::ErrorKind> {
     None
 }
 
-/// The message of the error with its causes.
+/// The message of the error, followed by its causes.
 fn full_message(error: &Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -37,8 +37,8 @@ impl FakeEngineKind {
     }
 }
 
-/// A fake engine, and the directory of its socket. Replies are selected by the first lines of requests, except for its
-/// version and capabilities.
+/// A fake engine, and the directory of its socket. `reply` selects the response by the first line of a request.
+/// Requests for the version and the info always get the usual responses.
 pub(crate) async fn scripted(
     reply: impl Fn(&str) -> FakeReply + Send + Sync + 'static,
 ) -> (EngineClient, TempDir) {
@@ -89,7 +89,7 @@ fn serve(mut stream: &UnixStream, version: FakeEngineKind, reply: impl Fn(&str) 
     let (status, body) = match answer {
         FakeReply::Answer(body) => (200, body),
         FakeReply::Refusal(status, why) => (status, serde_json::json!({ "message": why }).to_string()),
-        // Until the other one goes.
+        // Keeps the connection open until the client closes it.
         FakeReply::Silence => return drop(std::io::copy(&mut reader, &mut std::io::sink())),
     };
     let length = body.len();

@@ -1,4 +1,4 @@
-//! Requests to Podman's own API (libpod), for what Podman's Docker-compatible API does not do well.
+//! Requests to Podman's own API (libpod), for operations that Podman's Docker-compatible API does not support well.
 
 use bollard::{BollardRequest, Docker};
 

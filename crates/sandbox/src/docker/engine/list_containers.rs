@@ -1,8 +1,8 @@
 //! Lists containers by label, so that one broken container does not hide the others.
 //!
-//! Podman records each container in its database and in its storage. Its answer to Docker clients fails as a whole when
-//! one is in the database only (4.3): briefly during a removal, and for ever if its storage was removed. Podman's own
-//! API answers from the database.
+//! Podman records each container in its database and in its storage. Its answer to Docker clients fails as a whole
+//! when one is in the database only (4.3): briefly during a removal, and permanently if its storage was removed.
+//! Podman's own API answers from the database.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ struct PodmanContainer {
     labels: Option<HashMap<String, String>>,
 }
 
-/// All containers that bear this label, whatever their state.
+/// Lists all containers with this label, whatever their state.
 pub(crate) async fn list_by_label(
     client: &Client,
     kind: EngineKind,
@@ -43,7 +43,7 @@ pub(crate) async fn list_by_label(
     match kind {
         EngineKind::Docker => list_docker(client, label).await,
         EngineKind::Podman => match list_podman(client, label).await {
-            // A proxy in front of the engine may pass Docker's requests only.
+            // A proxy in front of the engine may allow only Docker's requests.
             Err(error @ Error::DockerResponseServerError { .. }) if !vanished_meanwhile(&error) => {
                 list_docker(client, label).await
             }

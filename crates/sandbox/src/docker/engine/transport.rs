@@ -1,7 +1,7 @@
 //! HTTP transport to an engine: one connection for each request. Answers have a size limit: the peer is not always an
 //! engine, and the client keeps a whole answer in memory.
 //!
-//! State: the open connections, each with its task, which ends with the answer or with its reader.
+//! State: the open connections. Each has a task, which ends with the response or with its reader.
 
 use std::io;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ const MAX_BODY: u64 = 64 << 20;
 /// The size limit of a progress stream, which is read line by line.
 const MAX_STREAM: u64 = 256 << 20;
 
-/// A client of the engine at this address. Requests may take as long as `patience`.
+/// Creates a client of the engine at this address. Requests have the timeout `patience`.
 pub(crate) fn client(address: &EngineAddress, patience: Duration) -> Result<Client, Error> {
     let transport = Transport { address: address.clone(), tasks: TaskTracker::new() };
     let ask = move |request| {
@@ -84,7 +84,8 @@ impl Transport {
         if kind == EngineReplyKind::Upgrade
             && matches!(response.status(), StatusCode::OK | StatusCode::SWITCHING_PROTOCOLS)
         {
-            // From now on the connection carries a container's streams, which are not kept.
+            // From now on the connection carries a container's streams, which are not buffered, so the size limit
+            // does not apply.
             left.store(u64::MAX, Ordering::Relaxed);
         }
         Ok(response)
@@ -119,7 +120,7 @@ impl EngineReplyKind {
     }
 }
 
-/// A stream with a limit of bytes to read.
+/// A stream that fails after a limited number of bytes.
 struct LimitedReader<S> {
     stream: S,
     left: Arc<AtomicU64>,

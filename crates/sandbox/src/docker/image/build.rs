@@ -24,10 +24,10 @@ use crate::docker::image::sources::mmdebstrap;
 use crate::docker::image::sources::package_lists;
 use crate::docker::image::sources::wheels;
 
-/// The size of the pieces in which the archive is read, in bytes.
+/// The size of the chunks in which the archive is read, in bytes.
 const PIECE: usize = 256 * 1024;
 
-/// How many pieces wait for the engine.
+/// The maximum number of chunks that wait for the engine.
 const PIECES: usize = 4;
 
 /// Progress of the transfer to the engine is reported after this many bytes.
@@ -38,9 +38,9 @@ const REPORT_EVERY: u64 = 64 * 1024 * 1024;
 pub struct BuiltImage {
     /// Its name.
     pub name: ImageName,
-    /// Its digest, by which the engine knows it as well: `sha256:…`.
+    /// Its digest, which the engine also accepts as a name: `sha256:…`.
     pub id: String,
-    /// Its size in bytes, including what it shares with other images.
+    /// Its size in bytes, including layers that it shares with other images.
     pub size: u64,
     /// How it was built: never [`ImageSource::Fitting`].
     pub source: ImageSource,
@@ -49,8 +49,8 @@ pub struct BuiltImage {
 /// Builds an image (specification 5.8, `build_image`) and reports progress. The engine has the image under its name
 /// when it is complete. An earlier image of Conjure with that name is removed unless it is used.
 ///
-/// However the build ends, only the image is left. Cancelling by the token waits until everything is cleaned up. If the
-/// future is dropped, threads clean up in the background.
+/// However the build ends, nothing but the image remains. After a cancellation by the token, the function returns
+/// when the cleanup is complete. If the future is dropped, threads clean up in the background.
 ///
 /// # Errors
 /// By [`ImageErrorKind`], with hints.
@@ -117,8 +117,8 @@ async fn build(
     Ok(BuiltImage { name: options.name.clone(), id, size, source })
 }
 
-/// The Dockerfile, if the engine has the base image or can pull it; else Debian packages, if this machine can build
-/// from them.
+/// Selects the method. It is the Dockerfile, if the engine has the base image or can pull it. Otherwise it is Debian
+/// packages, if this machine can build from them.
 async fn select_method(
     engine: &BuildClient,
     options: &ImageOptions,
@@ -142,8 +142,8 @@ async fn select_method(
     }
 }
 
-/// Streams the system from `mmdebstrap` to the engine while it is packed. It is never on this machine's disk as an
-/// archive.
+/// Streams the system from `mmdebstrap` to the engine while it is packed. So the archive is never stored on this
+/// machine's disk.
 async fn of_debian(
     build_dir: &Arc<BuildDir>,
     engine: &BuildClient,
@@ -162,7 +162,7 @@ async fn of_debian(
     let mut import = std::pin::pin!(engine.import(&options.name, changes, archive(receiver)));
     let mut fill = std::pin::pin!(fill(process, sender, progress));
     tokio::select! {
-        // It has refused the archive before its end, or seen the end before the program did.
+        // The engine has refused the archive early, or has seen its end before the program ended.
         imported = &mut import => {
             imported?;
             fill.await
@@ -175,14 +175,14 @@ async fn of_debian(
     }
 }
 
-/// A piece of the archive, or its end.
+/// A chunk of the archive, or its end.
 enum ArchiveChunk {
     Bytes(Bytes),
     End,
 }
 
-/// The archive as the engine receives it. If the program fails or the build is aborted, the stream ends with an error,
-/// so that the engine does not take the part for a complete archive.
+/// The archive as a stream for the engine. If the program fails or the build is aborted, the stream ends with an
+/// error. So the engine does not mistake the incomplete archive for a complete one.
 fn archive(
     pieces: mpsc::Receiver<ArchiveChunk>,
 ) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
@@ -205,7 +205,7 @@ async fn fill(
     let (copied, finished) = tokio::join!(copy(output, &sender, progress), process.finish(progress));
     finished?;
     copied?;
-    // Nobody is there to take it: the engine's answer tells why.
+    // If the engine does not read any more, the engine's response tells why.
     let _ = sender.send(ArchiveChunk::End).await;
     Ok(())
 }

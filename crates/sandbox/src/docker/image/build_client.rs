@@ -38,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The label of everything that a build creates. Its value is the build's number.
 pub(super) const LABEL: &str = "io.conjure.build";
 
-/// A client of an engine that answers.
+/// A client of an engine that has answered.
 #[derive(Debug, Clone)]
 pub(super) struct BuildClient {
     client: Docker,
@@ -51,7 +51,7 @@ pub(super) struct BuildClient {
 impl BuildClient {
     /// Connects to the first of these addresses that answers; without any, to the first of the usual ones.
     pub(super) async fn find(addresses: &[EngineAddress], deadline: Deadline) -> Result<Self, ImageError> {
-        // What a build asks takes as long as the build may.
+        // Requests of a build may take as long as the build.
         let patience = SystemClock.remaining(deadline) + QUERY_TIMEOUT;
         let found = first(addresses, async |address: EngineAddress| {
             let (client, version) = reach(&address, patience).await?;
@@ -82,7 +82,7 @@ impl BuildClient {
         while let Some(info) =
             answers.try_next().await.map_err(|error| not_pulled(&self.address, name, &error))?
         {
-            // Progress of parts is told too often.
+            // Progress of single layers is reported too often, so it is skipped.
             if info.progress_detail.is_none_or(|detail| detail.current.is_none()) {
                 let id = info.id.map(|id| format!("{id}: ")).unwrap_or_default();
                 progress.line(&format!("{id}{}", info.status.unwrap_or_default()));
@@ -150,11 +150,12 @@ impl BuildClient {
         ended.map_err(|error| not_built(&self.address, &error, &last))
     }
 
-    /// The provisional name of an image, for engines on which an aborted build cannot be stopped.
+    /// The name under which the engine builds the image. It is provisional for engines on which an aborted build
+    /// cannot be stopped.
     pub(super) fn draft(&self, name: &ImageName, number: &str) -> Result<ImageName, ImageError> {
         match self.kind {
             EngineKind::Docker => Ok(name.clone()),
-            // Nothing that its service tells of runs a build's steps.
+            // Podman's service does not list the containers that run the steps of a build, so they cannot be killed.
             EngineKind::Podman => provisional_tag::draft(number)
                 .map_err(|error| ImageError::io("tell who builds the image", &error)),
         }
@@ -177,14 +178,14 @@ impl BuildClient {
         Ok(())
     }
 
-    /// Gives an image another name, which is taken from the image that has it.
+    /// Gives an image another name. If another image has that name, it loses it.
     pub(super) async fn name(&self, image: &ImageName, name: &ImageName) -> Result<(), ImageError> {
         let name = name.qualified();
         let options = TagImageOptionsBuilder::new().repo(name.repository()).tag(name.tag()).build();
         query(&self.address, "name an image", self.client.tag_image(&image.to_string(), Some(options))).await
     }
 
-    /// Removes a name from an image. An image without another name is removed.
+    /// Removes a name from an image. If it was the last name, the image is removed.
     pub(super) async fn forget(&self, name: &ImageName) -> Result<(), ImageError> {
         let (options, name) = (RemoveImageOptionsBuilder::new().build(), name.to_string());
         let removed = self.client.remove_image(&name, Some(options), None);
@@ -194,8 +195,8 @@ impl BuildClient {
         }
     }
 
-    /// Removes an image without a name, unless somebody uses it. Engines would also remove an image by its last name,
-    /// which another user may need.
+    /// Removes an image without a name, unless it is in use. An image with a name is kept: engines would remove it
+    /// with its last name, which another user may need.
     pub(super) async fn remove_unnamed_image(&self, id: &str) {
         let names = match self.image(id).await {
             Ok(found) => found.and_then(|image| image.repo_tags).unwrap_or_default(),
@@ -216,12 +217,12 @@ impl BuildClient {
         }
     }
 
-    /// Kills the steps of this build while it is polled, so the build fails and ends. Closing the connection would not
-    /// suffice: the engine notices that late, and it would be unknown when the build has ended.
+    /// Kills the steps of this build while it is polled, so the build fails and ends. Closing the connection is not
+    /// enough: the engine notices that late, and the time of the end would be unknown.
     pub(super) async fn kill_build_steps(&self, number: &str) -> Infallible {
         let label = format!("{LABEL}={number}");
         loop {
-            // One that does not run yet, or any more, is met again, or is none.
+            // A container that is not running yet is killed in a later iteration. One that has ended needs nothing.
             for id in self.containers(&label).await.unwrap_or_default() {
                 let _ = query(&self.address, "kill a container", self.client.kill_container(&id, None)).await;
             }
@@ -229,7 +230,7 @@ impl BuildClient {
         }
     }
 
-    /// Removes what this ended build has left: containers, and images without a name.
+    /// Removes the leftovers of this build, which has ended: containers, and images without a name.
     pub(super) async fn clear_up(&self, number: &str) -> Result<(), ImageError> {
         let label = format!("{LABEL}={number}");
         for id in self.containers(&label).await? {
@@ -258,7 +259,7 @@ impl BuildClient {
     }
 }
 
-/// An image's name, and its tag or digest, as engines want them.
+/// Splits an image's name into name and tag or digest, as engines expect them.
 fn parts(name: &str) -> (&str, &str) {
     match (name.split_once('@'), name.rsplit_once(':')) {
         (Some(pinned), _) => pinned,
@@ -296,7 +297,7 @@ async fn with_timeout<T>(
     }
 }
 
-/// The error that no engine can be used, with a hint.
+/// The error when no engine can be used, with a hint.
 #[expect(clippy::needless_pass_by_value, reason = "it stands where a function of an error does")]
 fn unavailable(error: SandboxError) -> ImageError {
     ImageError::new(ImageErrorKind::EngineUnavailable, error.to_string())
@@ -331,7 +332,7 @@ fn not_pulled(address: &EngineAddress, name: &str, error: &Error) -> ImageError 
 fn not_built(address: &EngineAddress, error: &Error, last: &str) -> ImageError {
     match error {
         Error::DockerStreamError { error } => {
-            // It quotes the whole step.
+            // The engine's message quotes the whole step, so only the exit code is used.
             let code =
                 error.rsplit("returned a non-zero code: ").next().filter(|code| code.len() < error.len());
             let reason =

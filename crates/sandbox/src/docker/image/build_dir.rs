@@ -1,7 +1,7 @@
 //! The directory and the number of a build, and its cleanup.
 //!
-//! State: the directory, while anything of the build runs. Threads clean up, so this happens also if the build's future
-//! is dropped or its Tokio runtime has ended. A caller that can wait does.
+//! State: the directory, while any part of the build runs. Threads clean up, so the cleanup also runs if the build's
+//! future is dropped or its Tokio runtime has ended. A caller that can wait should call [`BuildDir::is_clear`].
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -22,13 +22,13 @@ pub(super) struct BuildDir {
 }
 
 impl BuildDir {
-    /// Creates it in this directory, or in the system's temporary one.
+    /// Creates it in the given directory, or in the system's temporary directory.
     pub(super) fn make(within: Option<&Path>) -> Result<Arc<Self>, ImageError> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("conjure-image-");
         let made = within.map_or_else(|| builder.tempdir(), |folder| builder.tempdir_in(folder));
         let folder = made.map_err(|error| ImageError::io("make a temporary folder", &error))?;
-        // Programs work in it as another user, where `mmdebstrap` is not root's.
+        // If `mmdebstrap` does not run as root, its programs use the directory as another user.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
             .map_err(|error| ImageError::io("open the temporary folder to programs", &error))?;
         let unique =
@@ -52,7 +52,7 @@ impl BuildDir {
             .map_err(|error| ImageError::io("write to the temporary folder", &error))
     }
 
-    /// Runs cleanup work on a thread. The directory stays until it has ended.
+    /// Runs cleanup work on a thread. The directory stays until the work has ended.
     pub(super) fn clear_up(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let build_dir = Arc::clone(self);
         let thread = std::thread::Builder::new().name("image-clearing".to_owned()).spawn(move || {
@@ -65,7 +65,7 @@ impl BuildDir {
         }
     }
 
-    /// Waits until all started cleanup has ended.
+    /// Waits until all started cleanup work has ended.
     pub(super) async fn is_clear(&self) {
         let threads = std::mem::take(&mut *lock(&self.clearing));
         let joined =

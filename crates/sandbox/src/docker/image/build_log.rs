@@ -1,12 +1,12 @@
-//! Joins the pieces of the engine's response into lines, without colours.
+//! Joins the chunks of the engine's response into lines, and removes colours.
 
-/// Whether a line is output of a build step, and not of the engine itself.
+/// Whether a line is output of a build step, not of the engine itself.
 pub(super) fn is_of_the_step(line: &str) -> bool {
     let of_the_engine = ["--->", "Removing intermediate container", "Step "];
     !line.trim().is_empty() && !of_the_engine.iter().any(|start| line.trim_start().starts_with(start))
 }
 
-/// Joins the pieces of the engine's response into the lines that a step's program writes.
+/// Joins the chunks of the engine's response into the lines that a step's program writes.
 #[derive(Debug, Default)]
 pub(super) struct LineJoiner {
     pending: String,

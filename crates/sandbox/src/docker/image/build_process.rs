@@ -1,7 +1,7 @@
 //! A program on this machine that does a part of a build: `mmdebstrap` or `pip`.
 //!
-//! State: the process, in its own process group. If it is dropped before its end, the program is asked to end, so that
-//! it can clean up what it has mounted and unpacked; then it is killed.
+//! State: the process, in its own process group. If it is dropped before its end, the program gets SIGTERM, so that
+//! it can remove its mounts and unpacked files. Then it is killed.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -69,20 +69,20 @@ pub(super) struct BuildProcess {
 }
 
 impl BuildProcess {
-    /// Starts the program in the build's directory, with these variables and no input. Its output is kept for the
-    /// caller that takes it.
+    /// Starts the program in the build's directory, with these variables and no input. The caller can take its
+    /// standard output.
     pub(super) fn start(
         build_dir: &Arc<BuildDir>,
         program: &HostProgram,
         arguments: &[OsString],
         environment: &[(OsString, OsString)],
     ) -> Result<Self, ImageError> {
-        // Whatever mask of new files' modes the host has: others read what it writes.
+        // Sets the umask, whatever the host's umask is: other users must be able to read the created files.
         #[expect(clippy::disallowed_methods, reason = "this is where the programs of a build are started")]
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "umask 022; exec \"$@\"", "sh"]).arg(&program.path).args(arguments);
         command.env_clear().envs(environment.iter().cloned());
-        // Its messages are read here.
+        // English messages, because this module searches them for errors.
         command
             .env("LC_ALL", "C.UTF-8")
             .env("TMPDIR", build_dir.path())
@@ -106,16 +106,16 @@ impl BuildProcess {
         self.child.as_mut()?.stdout.take()
     }
 
-    /// Reports the program's lines until it ends.
+    /// Reports the lines of its standard error until it ends.
     ///
     /// # Errors
-    /// Why it failed, as far as its output tells.
+    /// The reason of its failure, as far as its output shows it.
     pub(super) async fn finish(&mut self, progress: &ProgressReporter<'_>) -> Result<(), ImageError> {
         let failed = |error: &std::io::Error| ImageError::io("hear a program", error);
         if let Some(mut errors) = self.errors.take() {
             let mut line = Vec::new();
             while errors.read_until(b'\n', &mut line).await.map_err(|error| failed(&error))? > 0 {
-                // What overwrites itself on a terminal: its last state.
+                // A progress line overwrites itself on a terminal. Only its last state is reported.
                 let text = String::from_utf8_lossy(&line);
                 let text = text.trim_end().rsplit('\r').next().unwrap_or_default().to_owned();
                 progress.line(&text);
@@ -141,12 +141,12 @@ impl Drop for BuildProcess {
     }
 }
 
-/// Ends a program and everything that it has started.
+/// Ends a program and all processes of its group.
 fn end(mut child: Child) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let Some(group) = group else { return };
     let _ = rustix::process::kill_process_group(group, Signal::TERM);
-    // It stays a zombie while the group is looked at, so that nobody else gets its number.
+    // The program stays a zombie during these checks, so its process group id is not reused.
     let looks = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     for _ in 0..GRACE_POLLS {
         match rustix::process::waitid(WaitId::Pid(group), looks) {
@@ -171,7 +171,7 @@ fn pause() {
     std::thread::sleep(POLL_INTERVAL);
 }
 
-/// The error for a program with these last lines.
+/// The error for a program that failed after these last lines.
 fn explained(name: &str, status: &str, last: &VecDeque<String>) -> ImageError {
     let told = last.iter().rev().find(|line| is_error_line(line)).or_else(|| last.back());
     let told = told.map_or_else(|| status.to_owned(), |line| line.trim().to_owned());

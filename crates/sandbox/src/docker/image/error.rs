@@ -1,6 +1,6 @@
 //! The errors of image builds.
 
-/// A failure to build an image. Nothing of the build is left.
+/// A failure to build an image. Nothing of the build remains.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ImageError {
@@ -15,7 +15,7 @@ pub struct ImageError {
 pub enum ImageErrorKind {
     /// The request is invalid.
     BadRequest,
-    /// No engine answers, or what answers is no engine.
+    /// No engine answers, or the response is not from an engine.
     EngineUnavailable,
     /// The engine does not have the base image, and cannot pull it.
     BaseNotFound,
@@ -65,7 +65,7 @@ impl ImageError {
         self.kind
     }
 
-    /// A hint how to mend it, if known.
+    /// A hint how to fix it, if known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -1,8 +1,8 @@
 //! Imports an image archive through Podman's own API.
 //!
-//! Podman's Docker-compatible import (4.3) takes all instructions for one when they come as Docker clients send them,
+//! Podman's Docker-compatible import (4.3) has three faults. It treats all instructions of a Docker client as one,
 //! does not tag the image, and leaves a copy of each archive in the temporary directory. So the request goes to
-//! `libpod/images/import`, whose answer Docker clients understand. An instruction there sets one variable.
+//! `libpod/images/import`, whose response Docker clients understand. There, each instruction sets only one variable.
 
 use bollard::Docker;
 
@@ -17,7 +17,7 @@ pub(super) fn import_client(client: &Docker, name: &ImageName, changes: &[String
 fn path(name: &ImageName, changes: &[String]) -> String {
     let single = changes.iter().flat_map(|change| single(change));
     let changes: String = single.map(|change| format!("&changes={}", encoded(&change))).collect();
-    // With Docker's full name, or the image would not be found by the requested name.
+    // The reference has Docker's full name. Otherwise the image would not be found by the requested name.
     format!("/images/import?reference={}{changes}", encoded(&name.qualified().to_string()))
 }
 

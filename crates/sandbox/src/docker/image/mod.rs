@@ -6,7 +6,7 @@
 //!
 //! State: a temporary directory on this machine, and containers and images with the build's number as a label in the
 //! engine. All of it ends with the build. The image gets its name when it is complete. If this process is killed, the
-//! programs that it started end by themselves and clean up, because nobody reads their output.
+//! programs that it started end by themselves and clean up, because their output pipe is closed.
 
 mod build;
 mod build_client;

@@ -36,7 +36,7 @@ impl ImageName {
         &self.tag
     }
 
-    /// The name with a registry: Docker's if it names none, as Docker itself reads it.
+    /// The name with a registry. If it names none, the registry is Docker's, as in Docker itself.
     pub(super) fn qualified(&self) -> Self {
         let repository = match (has_registry(&self.repository), self.repository.contains('/')) {
             (true, _) => self.repository.clone(),
@@ -64,7 +64,7 @@ impl FromStr for ImageName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A colon before the last slash belongs to the port of a registry.
+        // A colon before the last slash belongs to the registry's port.
         let last = text.rfind('/').map_or(0, |at| at + 1);
         let (repository, tag) = match text[last..].find(':') {
             Some(at) => (&text[..last + at], &text[last + at + 1..]),

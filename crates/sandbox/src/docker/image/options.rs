@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::name::ImageName;
 use crate::docker::engine::address::EngineAddress;
 
-/// What is built, and from what.
+/// What to build, and from which source.
 ///
 /// ```
 /// use conjure_sandbox::{ImageOptions, ImagePackages, ImageSource};
@@ -21,24 +21,24 @@ use crate::docker::engine::address::EngineAddress;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageOptions {
-    /// The image's name. It is taken from the image that has it.
+    /// The name of the image. If another image has that name, it loses it.
     pub name: ImageName,
     /// The method.
     pub source: ImageSource,
-    /// The base. For a Dockerfile an image of the engine or of a registry; the default is `ubuntu:24.04`. For Debian
-    /// packages the release, as its image or by its name; the default is `debian:13`.
+    /// The base. For a Dockerfile, it is an image of the engine or of a registry; the default is `ubuntu:24.04`. For
+    /// Debian packages, it is the release, given as its image or by its name; the default is `debian:13`.
     pub base: Option<String>,
     /// The set of packages.
     pub packages: ImagePackages,
     /// Additional packages of the distribution.
     pub add: Vec<String>,
-    /// The mirror of the distribution's packages, if not the distribution's own. For Debian packages only.
+    /// The mirror of the distribution's packages, if it is not the distribution's own. For Debian packages only.
     pub mirror: Option<String>,
     /// Addresses of the engine, in the order of preference; empty: the usual ones.
     pub engine: Vec<EngineAddress>,
     /// The directory for temporary files, about 3 GB for the full set. `None`: the system's.
     pub temporary: Option<PathBuf>,
-    /// The variables of the programs on this machine: their path, proxies, and trusted certificates.
+    /// The environment of programs on this machine: their `PATH`, proxies, and trusted certificates.
     pub environment: Vec<(OsString, OsString)>,
 }
 

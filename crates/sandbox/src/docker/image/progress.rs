@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use conjure_base::lock;
 
-/// A report of a build.
+/// A progress report of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImageProgress {
@@ -43,7 +43,7 @@ impl<'l> ProgressReporter<'l> {
     }
 
     fn report(&self, progress: ImageProgress) {
-        // A listener that panicked once may hear more.
+        // A panic of the listener does not stop later reports.
         let mut listener = lock(&self.listener);
         listener(progress);
     }

@@ -10,10 +10,11 @@ use crate::cgroup::OwnerProcess;
 
 const REPOSITORY: &str = "localhost/conjure-build-";
 
-/// The age at which a provisional image is abandoned if its builder is on another machine: longer than any build takes.
+/// The age at which a provisional image counts as abandoned if its builder is on another machine. It is longer than
+/// any build takes.
 const OLD: i64 = 24 * 60 * 60;
 
-/// The provisional name of this process's build of this number.
+/// The provisional name for the build with this number in this process.
 pub(super) fn draft(number: &str) -> io::Result<ImageName> {
     let name = format!("{REPOSITORY}{number}:{}.{}", boot()?, OwnerProcess::current()?.name(0));
     name.parse().map_err(io::Error::other)

@@ -1,8 +1,10 @@
 //! The stream of a session's events, as server-sent events.
 //!
-//! A stream is pulled: it has one subscription, which reads the session's ring or the journal at the pace of its client. So a slow client costs
-//! bounded memory and delays nobody; one that reads nothing at all is cut off by the connection. It tells events from the moment of connecting
-//! on. It ends with a last record that says why: `session.deleted`, or an error with the hint to connect again and to list.
+//! Each stream has one subscription, which reads the session's buffer or the journal at the client's pace. So a slow client costs bounded
+//! memory and delays no other client. The connection drops a client that reads nothing at all.
+//!
+//! A stream contains the events after the client connected. Its last record says why it ends: `session.deleted`, or an error that tells the
+//! client to reconnect and list the events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,10 +28,10 @@ use crate::routes::route::Route;
 use crate::sessions::SessionStore;
 use crate::state::ServerState;
 
-/// How often a stream without events shows that it lives.
+/// The interval of pings on a silent stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How often a stream looks whether its key is still good.
+/// The interval at which a stream checks whether its key is still valid.
 const KEY_CHECK: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -53,7 +55,7 @@ async fn stream_events(
         state: Arc::clone(&state),
         caller,
         next_check: SystemClock.deadline(KEY_CHECK),
-        // The headers arrive with the first record.
+        // The response headers are sent with the first record.
         ready: VecDeque::from([ping()]),
         is_over: false,
         _open: OpenStream::count(),
@@ -62,7 +64,7 @@ async fn stream_events(
     Ok(Sse::new(told.into_records()).keep_alive(heartbeat))
 }
 
-/// What one client is told.
+/// The event stream of one client.
 struct EventStream {
     session: String,
     subscription: Subscription,
@@ -124,7 +126,7 @@ impl EventStream {
         }
     }
 
-    /// Why nothing more comes.
+    /// The record that says why the stream ends.
     fn last_record(&self, error: &SessionError) -> Record {
         if let SessionError::NotFound { .. } = error {
             let event = Event {
@@ -144,9 +146,9 @@ fn ping() -> Record {
 }
 
 fn record(name: &str, body: &impl Serialize) -> Record {
-    // No value here fails to serialise.
+    // These values always serialise.
     let mut json = serde_json::to_string(body).unwrap_or_default();
-    // Line breaks would end the record. Only JSON that a model wrote has some, and only between its tokens.
+    // A line break would end the record. Only JSON from a model contains line breaks, and only between its tokens.
     if json.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
         json = json.replace(['\n', '\r'], " ");
     }

@@ -17,7 +17,7 @@ use crate::state::ServerState;
 
 type Shared = State<Arc<ServerState>>;
 
-/// The most resources of a session.
+/// The maximum number of resources of a session.
 const MAX_RESOURCES: usize = 999;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -43,7 +43,7 @@ async fn list(
     let skipped =
         |resource: &&Resource| after.as_ref().is_some_and(|after| resource.id.to_string() <= *after);
     let mut resources: Vec<&Resource> = stored.row.resources.iter().collect();
-    // In an order that an addition or a removal does not disturb.
+    // Ordered by id, so that additions and removals do not disturb the cursors.
     resources.sort_by_key(|resource| resource.id.to_string());
     let mut rest = resources.into_iter().skip_while(skipped);
     let data: Vec<Resource> = rest.by_ref().take(query.limit).cloned().collect();
@@ -78,7 +78,7 @@ async fn add(
         )));
     }
     let resource = new_resource(&state, &caller.tenant, &create, "body").await?;
-    // The file is there before anybody is told so. A place that is taken is refused.
+    // The file is copied before the resource is recorded. If the path is taken, this fails.
     put_resource(&state, &caller.tenant, stored.id, &resource, "body").await?;
     let added = resource.clone();
     let update = move |row: &mut crate::sessions::SessionRow| {
@@ -89,7 +89,7 @@ async fn add(
     Ok(Json(resource))
 }
 
-/// What the API can change of a resource is the token of a repository, and this server has no repositories.
+/// Refuses the update. The API can only change the token of a repository, and this server does not support repositories.
 async fn update(
     State(state): Shared,
     caller: Caller,

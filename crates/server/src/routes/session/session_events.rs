@@ -1,4 +1,4 @@
-//! Routes of a session's events: send and list. The stream is a file of its own.
+//! Routes of a session's events: send and list. The stream is in its own file.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::routes::session::sessions::refuse_archived;
 use crate::sessions::{self, SessionStore};
 use crate::state::ServerState;
 
-/// How many events are read at once. A page of some types may read several times as many as it returns.
+/// How many events are read at once. A page with a type filter may read several times as many as it returns.
 const CHUNK: usize = 256;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -75,11 +75,11 @@ async fn list(
 
 fn is_wanted(event: &Event, query: &EventListQuery) -> bool {
     let is_of_type = query.types.is_empty() || query.types.contains(&event.kind.type_name());
-    // What waits in the queue has no time yet.
+    // A queued event has no time yet.
     is_of_type && event.processed_at.is_none_or(|at| query.created_at.contains(at))
 }
 
-/// Which list a cursor belongs to: its session, its order and its filters.
+/// The list that a cursor belongs to: its session, its order and its filters.
 fn list_name(id: &str, query: &EventListQuery) -> String {
     format!("events {id} {} {:?} {:?}", query.order.as_str(), query.types, query.created_at)
 }

@@ -1,4 +1,4 @@
-//! Routes of sessions: create, read, list, change, archive, delete.
+//! Routes of sessions: create, read, list, change, archive and delete.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::routes::route::Route;
 use crate::sessions::{self, SessionStore, StoredSession, client_tools, cost_micros};
 use crate::state::ServerState;
 
-/// How many rows are looked at for one page with a filter of statuses.
+/// The maximum number of rows that are read for one page with a status filter.
 const MOST_SKIPPED: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -71,7 +71,8 @@ async fn list(
                 data.push(session);
             }
         }
-        // A page of sessions with some statuses may have fewer than were asked for, but not none while there are more.
+        // With a status filter, a page may be shorter than requested. It is empty only if there are no more rows, or the limit of rows was
+        // reached.
         if page.next_page.is_none() || !data.is_empty() || looked_at >= MOST_SKIPPED.max(wanted) {
             return Ok(Json(TwoWayPage { data, next_page: page.next_page, prev_page }));
         }
@@ -125,7 +126,7 @@ async fn update(
     shown(&state, &caller, &stored).await
 }
 
-/// The tools of the sandbox are given to the model's first call, and stay.
+/// Refuses to change the toolset, because the tools of the sandbox are fixed from the first model call on.
 fn refuse_other_toolset(stored: &StoredSession, tools: Option<&[Tool]>) -> Result<(), ApiError> {
     let toolsets = |tools: &[Tool]| -> Vec<Tool> {
         tools.iter().filter(|tool| matches!(tool, Tool::Toolset(_) | Tool::Mcp(_))).cloned().collect()
@@ -155,7 +156,7 @@ async fn archive(
         Ok(())
     };
     let stored = store.update(stored.id, archive).await?;
-    // Nobody can send anything any more, so that a turn ends here.
+    // An archived session accepts no messages, so its turn ends now.
     session.interrupt().await?;
     session.close().await?;
     shown(&state, &caller, &stored).await
@@ -168,7 +169,7 @@ async fn delete(
 ) -> Result<Json<Deleted>, ApiError> {
     let store = SessionStore::new(&*state.records, &caller.tenant);
     let stored = store.get(&id).await?;
-    // The row goes first. What a crash leaves behind it is deleted by the next start.
+    // The row is deleted first. After a crash, the next start deletes the rest.
     store.delete(stored.id).await?;
     match state.runtime.delete(&caller.tenant, stored.id).await {
         Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
@@ -177,7 +178,7 @@ async fn delete(
     Ok(Json(Deleted::new(DeletedKind::Session, stored.id)))
 }
 
-/// Refuses a change of a session that was archived.
+/// Refuses a change of an archived session.
 pub(crate) fn refuse_archived(stored: &StoredSession) -> Result<(), ApiError> {
     if stored.row.archived_at.is_some() {
         return Err(ApiError::invalid(format!(

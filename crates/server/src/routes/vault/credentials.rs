@@ -53,7 +53,7 @@ async fn create(
     let credentials = Credentials::open(&state, &caller.tenant, vault).await?;
     let credential = credentials.create(create).await?;
     if let Err(error) = vaults.in_use(vault).await {
-        // The vault went while its credential came.
+        // The vault was archived or deleted while the credential was created.
         credentials.delete(credential.id).await?;
         return Err(error);
     }
@@ -118,7 +118,7 @@ async fn archive(
     Credentials::open(&state, &caller.tenant, vault).await?.archive(id).await.map(Json)
 }
 
-/// Asks the server of a credential, as a session would.
+/// Connects to the server of a credential in the same way as a session.
 async fn validate(
     State(state): Shared,
     caller: Caller,

@@ -79,7 +79,7 @@ async fn update(
     Vaults::new(&*state.records, &caller.tenant).update(id, update).await.map(Json)
 }
 
-/// Its credentials go first, so that none is left without a vault.
+/// Deletes a vault. Its credentials are deleted first, so that none remains without a vault.
 async fn delete(
     State(state): Shared,
     caller: Caller,
@@ -93,12 +93,12 @@ async fn delete(
     let credentials = Credentials::open(&state, &caller.tenant, id).await?;
     credentials.delete_all().await?;
     vaults.delete(id).await?;
-    // One that was added meanwhile.
+    // Deletes credentials that were added meanwhile.
     credentials.delete_all().await?;
     Ok(Json(Deleted::new(DeletedKind::Vault, id)))
 }
 
-/// The secrets of its credentials are forgotten.
+/// Archives a vault, and erases the secrets of its credentials.
 async fn archive(
     State(state): Shared,
     caller: Caller,
@@ -112,7 +112,7 @@ async fn archive(
     let credentials = Credentials::open(&state, &caller.tenant, id).await?;
     credentials.archive_all().await?;
     let vault = vaults.archive(id).await?;
-    // One that was added meanwhile.
+    // Archives credentials that were added meanwhile.
     credentials.archive_all().await?;
     Ok(Json(vault))
 }

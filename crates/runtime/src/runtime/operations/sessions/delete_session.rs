@@ -2,8 +2,8 @@
 //! service.
 //!
 //! An intent record is written first and removed at the end. An interrupted deletion is completed by the next start.
-//! What the session has at a service is written to a cleanup note before the record is removed (`remote_cleanup`),
-//! and deleted there at the end.
+//! Before the record is removed, the session's files at services are written to a cleanup note (`remote_cleanup`). They
+//! are deleted there at the end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,39 +21,42 @@ use crate::runtime::remote_cleanup::{DeleteCondition, DeletionReport, RemoteLeft
 use crate::runtime::session::readers::session_reader::SessionReader;
 use crate::runtime::task_set::run_blocking;
 
-/// How long a refused deletion waits for others of this process that open or delete.
+/// How long a refused deletion waits for other tasks of this process that open or delete sessions.
 const REFUSED_LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The skills that the session pinned.
 pub(crate) enum RetainedSkills {
-    /// As its record says, if it has one.
+    /// The skills that its record names, if it has a record.
     AsRecorded,
-    /// These; it may have no record.
+    /// These skills. The session may have no record.
     Listed(Vec<PinnedSkill>),
 }
 
-/// What is left to do for a deleted session's skills.
+/// Whether the skills of a deleted session are cleaned up.
 enum SkillCleanup {
     Done,
-    /// They are left to the next start: another process held the lock, or the skills are not known.
+    /// The next start cleans up: another process held the lock, or the skills are not known.
     AtNextStart,
 }
 
 impl Runtime {
-    /// Deletes a session for ever: its record and its own workspace. A session that is live here is stopped first.
-    /// The deletion continues when the future is dropped.
+    /// Deletes a session for ever: its record and its own workspace. A session that is live here is stopped first. The
+    /// deletion continues even if the future is dropped.
     ///
     /// The session's files at its model's service are deleted there, too: its uploaded artifacts, and the files that
-    /// the service's tools produced. A service does not delay the deletion here. Files that remain after ten seconds
-    /// are returned in [`DeletionReport::files`], and written to a note in the data folder. The janitor deletes them
-    /// in the background, also in later processes. If the service refuses, or the key is not known any more, it gives
-    /// up after three days and twenty attempts. The log then has a warning that names what remains.
+    /// the service's tools produced. A slow service does not delay the deletion here.
+    ///
+    /// Files that remain after ten seconds are returned in [`DeletionReport::files`], and written to a note in the data
+    /// folder. The janitor deletes them in the background, also in later processes. If the service refuses, or no key
+    /// is known any more, the janitor gives up after three days and twenty attempts. It then logs a warning that names
+    /// what remains.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NotFound`] if the tenant has no session of this id. If an earlier deletion was interrupted
-    /// after the record was removed, the workspace that it left is removed even so. Also if another process has the
-    /// session, or if it does not stop in time.
+    /// [`RuntimeError::NotFound`] if the tenant has no session of this id. An earlier deletion may have been
+    /// interrupted after the record was removed. The workspace that it left is removed in spite of this error.
+    ///
+    /// Another error if another process has the session, or if the session does not stop in time.
     pub async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<DeletionReport, RuntimeError> {
         let (runtime, key) = (self.clone(), SessionKey::new(tenant.clone(), id));
         let deleting = async move {
@@ -64,11 +67,12 @@ impl Runtime {
         self.inner.tasks.run("the deletion of a session", deleting).await
     }
 
-    /// Deletes the session only if it still has this many events. Otherwise it is kept and an error is returned.
+    /// Deletes the session only if it still has this many events. Otherwise the session stays, and an error is
+    /// returned.
     pub(crate) async fn delete_unchanged(&self, key: SessionKey, events: u64) -> Result<(), RuntimeError> {
         let runtime = self.clone();
         let deleting = async move {
-            // The janitor deletes what remains at a service.
+            // The janitor deletes the files that remain at a service.
             runtime
                 .delete_local(&key, RetainedSkills::AsRecorded, DeleteCondition::Unchanged(events))
                 .await
@@ -101,11 +105,11 @@ impl Runtime {
             Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        // Looking for the folder does not create it.
+        // The search for the folder does not create it.
         let tree = &self.inner.tree;
         let mut deleting = async || -> Result<(), RuntimeError> {
             match (only, &profile) {
-                // Reading it or its files is a use, too, and appends no event.
+                // A live session is in use, even if it is only read and has no new events.
                 (DeleteCondition::Unchanged(_), _) if tree.contains(key) => {
                     let reason = "somebody has taken it up since it was looked at".to_owned();
                     Err(SessionError::TakenOver { reason }.into())
@@ -133,7 +137,7 @@ impl Runtime {
             Ok(()) | Err(RuntimeError::NotFound { .. }) => self.inner.factory.forget(key, &home).await?,
             Err(error) => {
                 drop(pass);
-                // If it is not known whether it was deleted, the intent record stays.
+                // If it is unknown whether the session was deleted, the intent record stays.
                 if is_refusal(&error) {
                     cancel_intent(&home, key, &records).await;
                 }
@@ -152,7 +156,7 @@ impl Runtime {
     }
 }
 
-/// Whether certainly nothing was deleted: another process has the session, or it was used.
+/// Whether it is certain that nothing was deleted: another process has the session, or it was used.
 const fn is_refusal(error: &RuntimeError) -> bool {
     matches!(
         error,
@@ -161,8 +165,8 @@ const fn is_refusal(error: &RuntimeError) -> bool {
     )
 }
 
-/// Removes the intent record, unless another runtime opens or deletes sessions of the tenant and may have written it,
-/// too. Then the next start removes it.
+/// Removes the intent record of a refused deletion. It stays if another runtime opens or deletes sessions of the
+/// tenant, since that one may have written it, too. The next start then removes it.
 async fn cancel_intent(home: &Arc<TenantDir>, key: &SessionKey, records: &SessionReader) {
     let Ok(Some(_alone)) = home.gate.exclusive(SystemClock.deadline(REFUSED_LOCK_TIMEOUT)).await else {
         return;

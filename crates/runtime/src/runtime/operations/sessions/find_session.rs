@@ -1,4 +1,4 @@
-//! Finds a session that was opened before, by this process or by another one that may have died.
+//! Finds a session that was opened before, by this process or by another process that may have died.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ impl Runtime {
         self.session_with(tenant, id, SessionSecrets::default()).await
     }
 
-    /// Returns the session, and gives it the secrets and inputs that are not recorded. If it is live already, they
-    /// are used from its next start on, but redacted at once, also for its current subscribers.
+    /// Returns the session, and gives it the secrets and inputs that are not recorded. If the session is live already,
+    /// it uses them from its next start on. They are redacted at once, also for current subscribers.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Runtime {
         if tree.contains(key) {
             if !given.is_empty() {
                 factory.set_secrets(key, given);
-                // Current subscribers must not see it.
+                // Current subscribers must not see the secrets.
                 tree.add_secrets(key, &factory.redactor(key));
             }
             return match tree.session(&key.tenant, key.session).await.map_err(RuntimeError::from) {
@@ -74,8 +74,8 @@ impl Runtime {
         }
     }
 
-    /// The actors report only as text why a live session does not start. Preparing its parts again gives the typed
-    /// error.
+    /// The actors report only as text why a live session does not start. Preparing the session's parts again gives the
+    /// typed error.
     async fn explain_failure(&self, key: &SessionKey, error: RuntimeError) -> RuntimeError {
         let RuntimeError::Session(SessionError::NotStarted { .. } | SessionError::Quarantined { .. }) = error
         else {
@@ -90,7 +90,7 @@ impl Runtime {
         looked.err().unwrap_or(error)
     }
 
-    /// Forgets the secrets and the workspace of a session that was deleted while it was looked for.
+    /// Forgets the secrets of a session that was deleted during the search for it, and removes its workspace.
     async fn forget_if_deleted(&self, key: &SessionKey, error: RuntimeError) -> RuntimeError {
         let RuntimeError::NotFound { .. } = error else { return error };
         let forgotten = match self.inner.factory.existing_tenant_dir(key).await {
@@ -104,7 +104,7 @@ impl Runtime {
         error
     }
 
-    /// Releases the lease of a process that is known to be dead, so that nobody waits for its end.
+    /// Releases the lease of a process that is known to be dead, so that no caller waits until it expires.
     pub(crate) async fn release_dead_lease(
         &self,
         key: &SessionKey,
@@ -113,7 +113,7 @@ impl Runtime {
         let Some(process_lock) = &self.inner.process_lock else { return Ok(()) };
         let lease = records.info(key).await?.lease.filter(|lease| process_lock.is_dead(&lease.owner));
         let Some(lease) = lease else { return Ok(()) };
-        // Acquired in the dead process's name; whoever comes first gets it.
+        // The lease is acquired in the name of the dead process. If several processes try, the first one gets it.
         let journal = records.journal();
         let freed = match journal.acquire_lease(key, &lease.owner, Duration::from_secs(1)).await {
             Ok(taken) => journal.release_lease(key, taken.epoch).await,

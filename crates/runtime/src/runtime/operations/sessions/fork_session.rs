@@ -1,8 +1,12 @@
-//! Forks a session: a new session of the same tenant with its events up to a message, and a copy of its workspace as it is now.
+//! Forks a session: opens a new session of the same tenant with the original's events up to a message, and a copy of
+//! its current workspace.
 //!
-//! All of this is one tracked task, and an intent record is written first. The workspace is copied and the contents of artifacts are linked
-//! before the events are recorded, in one append. So there is either no fork or a whole one. The next start removes what a crash leaves.
-//! The original is only read. If one of its turns begins meanwhile, the copy may have half of what the turn writes, so nothing is forked.
+//! All of this is one tracked task, and an intent record is written first. The workspace is copied and the contents of
+//! artifacts are linked before the events are recorded in one append. So a fork is complete, or does not exist. The
+//! next start removes what a crash leaves.
+//!
+//! The original is only read. If one of its turns starts meanwhile, the copied workspace may have only a part of what
+//! the turn writes. The fork then fails.
 
 use conjure_actors::runtime as tree;
 use conjure_actors::session::Session;
@@ -20,15 +24,16 @@ use crate::runtime::session::input::session_secrets::SessionSecrets;
 use crate::runtime::session::readers::session_reader::SessionReader;
 
 impl Runtime {
-    /// Forks a session: returns a new session of the same tenant with the original's events up to `at`, and a copy of its workspace as it
-    /// is now. Files are not turned back to what they were then. The original stays as it is, live or passivated.
+    /// Forks a session: returns a new session of the same tenant with the original's events up to `at`, and a copy of
+    /// its current workspace. The files are not reverted to their state at that event. The original does not change,
+    /// whether it is live or passivated.
     ///
-    /// - The fork has the original's skills as they are pinned, its artifacts, its grants and its model as of then. Its usage begins with
-    ///   what those events say, and is not charged again. Its queue is empty.
-    /// - It has the secrets of the original that this process knows. Others are given by [`Runtime::fork_with`].
-    /// - A workspace that is a folder of the embedder is not copied: both sessions work there.
-    /// - At a model's service, the fork has a container of its own. Files there belong to the original: they are deleted with it, and not
-    ///   with the fork.
+    /// - The fork has the original's pinned skills, its artifacts, its grants and its model at that event. Its usage
+    ///   starts with the usage of the copied events, which is not charged again. Its queue is empty.
+    /// - It has the secrets of the original that this process knows. Others can be given by [`Runtime::fork_with`].
+    /// - A workspace that is a folder of the embedder is not copied. Both sessions work in it.
+    /// - At a model's service, the fork has a container of its own. The files there belong to the original. They are
+    ///   deleted with the original, and not with the fork.
     ///
     /// If the future is dropped before it returns the session, the fork is deleted again.
     ///
@@ -58,9 +63,12 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NotFound`] if the tenant has no session of this id. [`RuntimeError::Fork`] while a turn of the original is under
-    /// way, or if `at` is in the middle of one. [`RuntimeError::MissingSecrets`], [`RuntimeError::Quota`], [`RuntimeError::Workspace`] and
-    /// others if the fork cannot have what the original has. Nothing of the fork is left then.
+    /// - [`RuntimeError::NotFound`] if the tenant has no session of this id.
+    /// - [`RuntimeError::Fork`] while a turn of the original is running, or if `at` is in the middle of a turn.
+    /// - [`RuntimeError::MissingSecrets`], [`RuntimeError::Quota`], [`RuntimeError::Workspace`] and others if the fork
+    ///   cannot have what the original has.
+    ///
+    /// Nothing of the fork is left after an error.
     pub async fn fork(
         &self,
         tenant: &TenantId,
@@ -87,7 +95,7 @@ impl Runtime {
         let key = SessionKey::new(tenant.clone(), id);
         let (forker, undoer, undone) = (self.clone(), self.clone(), key.clone());
         let forking = async move { forker.fork_tracked(&original, &key, at, given).await };
-        // Nobody knows its id.
+        // No caller knows the fork's id.
         let undoing = async move { undoer.rollback(&undone, RetainedSkills::AsRecorded).await };
         self.inner.tasks.run_or_undo("the fork of a session", forking, undoing).await
     }
@@ -109,7 +117,7 @@ impl Runtime {
         factory.check_disk(&key.tenant).await?;
         let home = factory.session_tenant_dir(key).await?;
         let pass = home.gate.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
-        // The deletion of a tenant waits for this lock, too.
+        // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(&key.tenant).await?;
         if !home.is_there() {
             return Err(RuntimeError::TenantBeingDeleted { tenant: key.tenant.clone() });
@@ -128,7 +136,7 @@ impl Runtime {
         drop(pass);
         match &forked {
             Ok(_) => home.clear_intent(key.session).await,
-            // Nobody knows its id.
+            // No caller knows the fork's id.
             Err(_) => self.rollback(key, RetainedSkills::Listed(profile.skills)).await,
         }
         forked
@@ -164,7 +172,7 @@ impl Runtime {
     }
 }
 
-/// A fork that is being made.
+/// A fork that is being created.
 struct Fork<'k> {
     original: &'k SessionKey,
     key: &'k SessionKey,
@@ -182,7 +190,7 @@ impl Fork<'_> {
         state
     }
 
-    /// Adds to what the model is told.
+    /// Adds text to the note that tells the model about the fork.
     fn add_note(&mut self, text: &str) {
         if let Some(Event { kind: EventKind::Forked { note, .. }, .. }) = self.events.last_mut() {
             let before = note.as_ref().map(|note| Message::user(vec![note.clone()]).text());
@@ -191,7 +199,7 @@ impl Fork<'_> {
         }
     }
 
-    /// Whether a turn of the original began since it was read.
+    /// Whether a turn of the original has started since the original was read.
     async fn has_new_turn(&self, records: &SessionReader) -> Result<bool, RuntimeError> {
         let since = records.recorded_events(self.original, self.read).await?;
         Ok(since.iter().any(|event| matches!(event.kind, EventKind::TurnStarted { .. })))

@@ -1,7 +1,7 @@
-//! Opens a session: builds its parts once to report what is wrong with them, records it, and starts it.
+//! Opens a session: builds its parts once to find errors in them, records it, and starts it.
 //!
-//! All of this is one tracked task, and an intent record is written first. So either the caller gets the session, or
-//! nothing of it is left, also if the caller's future is dropped. The next start removes what a crash leaves.
+//! All of this is one tracked task, and an intent record is written first. So the caller gets the session, or nothing
+//! of it is left. This also holds if the caller's future is dropped. The next start removes what a crash leaves.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ use crate::runtime::task_set::run_blocking;
 /// How long registering the artifacts of a new session may take.
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long others may hold the exclusive tenant lock.
+/// How long to wait while others hold the exclusive tenant lock.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Runtime {
@@ -46,8 +46,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If something that the spec names does not exist, or if the session cannot be recorded or started. Nothing of
-    /// it is left then.
+    /// If something that the spec names does not exist, or if the session cannot be recorded or started. Nothing of the
+    /// session is left after an error.
     pub async fn open(&self, spec: SessionSpec) -> Result<Session, RuntimeError> {
         let spec = hosted_sessions::with_defaults(spec);
         let mut skills = choose(self.registry(), &spec.tenant, spec.catalog.as_deref(), &spec.skills)?;
@@ -56,7 +56,7 @@ impl Runtime {
         let key = SessionKey::new(spec.tenant.clone(), id);
         let (opener, undoer, undone) = (self.clone(), self.clone(), key.clone());
         let opening = async move { opener.open_tracked(&key, spec, skills).await };
-        // Nobody knows its id.
+        // No caller knows the session's id.
         let undoing = async move { undoer.rollback(&undone, RetainedSkills::AsRecorded).await };
         self.inner.tasks.run_or_undo("the opening of a session", opening, undoing).await
     }
@@ -82,7 +82,7 @@ impl Runtime {
             base_prompt: spec.base_prompt,
             skills: Vec::new(),
             activation: match spec.toolset {
-                // Without `view`.
+                // A toolset has no tool `view`.
                 Some(_) => SkillActivation::Load,
                 None => spec.activation.or(chosen.activation).unwrap_or(SkillActivation::Load),
             },
@@ -119,7 +119,7 @@ impl Runtime {
         factory.check_disk(&key.tenant).await?;
         let home = factory.session_tenant_dir(key).await?;
         let pass = home.gate.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
-        // The deletion of a tenant waits for this lock, too.
+        // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(&key.tenant).await?;
         if !home.is_there() {
             return Err(RuntimeError::TenantBeingDeleted { tenant: key.tenant.clone() });
@@ -142,7 +142,7 @@ impl Runtime {
         drop(pass);
         match &opened {
             Ok(_) => home.clear_intent(key.session).await,
-            // Nobody knows its id.
+            // No caller knows the session's id.
             Err(_) => self.rollback(key, RetainedSkills::Listed(pinned)).await,
         }
         opened
@@ -158,7 +158,7 @@ impl Runtime {
         Ok(self.inner.tree.open(spec.id(key.session).profile(profile)).await?)
     }
 
-    /// Deletes a session that nobody has.
+    /// Deletes a session that no caller has.
     pub(crate) async fn rollback(&self, key: &SessionKey, kept: RetainedSkills) {
         match self.delete_local(key, kept, DeleteCondition::Always).await {
             Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
@@ -191,7 +191,8 @@ async fn register_artifacts(
     Ok(session)
 }
 
-/// Pins the skills as they are now. Returns also those that were pinned before an error.
+/// Pins the current versions of the skills. After an error, it also returns the skills that were pinned before the
+/// error.
 async fn pin_skills(
     home: &Arc<TenantDir>,
     skills: Vec<Arc<Skill>>,
@@ -208,7 +209,7 @@ async fn pin_skills(
     pinning.await.unwrap_or_else(|error| (Vec::new(), Err(error)))
 }
 
-/// The real path of the embedder's folder: a link in its path may lead elsewhere when the session is resumed.
+/// The real path of the embedder's folder, without links. A link could lead elsewhere when the session is resumed.
 async fn real_workspace(folder: Option<PathBuf>) -> Result<Option<PathBuf>, RuntimeError> {
     let Some(folder) = folder else { return Ok(None) };
     run_blocking("looking at a workspace", move || {
@@ -224,8 +225,8 @@ async fn real_workspace(folder: Option<PathBuf>) -> Result<Option<PathBuf>, Runt
     .await
 }
 
-/// Refuses names of MCP servers that are not configured, and all of them in a build without MCP. Returns those of the configuration, without
-/// those whose place one of the session's own takes.
+/// Refuses MCP servers that are not configured, and all of them in a build without MCP. Returns the names of the
+/// configured servers, without those that a server of the session's own replaces.
 fn check_servers(
     mut names: Vec<String>,
     own: &[McpServerSpec],

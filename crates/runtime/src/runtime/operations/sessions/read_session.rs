@@ -1,4 +1,4 @@
-//! Reads what is recorded of sessions, and the files that they left. Nothing is started.
+//! Reads the records of sessions and the files in their workspaces. No session is started.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,8 @@ use crate::runtime::task_set::run_blocking;
 use crate::workspace::{ProducedFiles, SessionWorkspace, WorkspaceSnapshot};
 
 impl Runtime {
-    /// The profile of a session, as recorded: that which it was opened with, with the model that it has now. Nothing is started.
+    /// The recorded profile of a session: the one that it was opened with, but with its current model. The session is
+    /// not started.
     ///
     /// # Errors
     ///
@@ -27,8 +28,10 @@ impl Runtime {
         self.session_reader().await?.profile(&SessionKey::new(tenant.clone(), id)).await
     }
 
-    /// All events of a session from this number on, each once. Secrets that this process knows are redacted; those that the
-    /// session got in another process are not known here. Nothing is started.
+    /// All events of a session from this number on, each once. The session is not started.
+    ///
+    /// Secrets that this process knows are redacted. Secrets that the session got in another process are not known
+    /// here.
     ///
     /// # Errors
     ///
@@ -44,8 +47,8 @@ impl Runtime {
         self.session_reader().await?.events(&key, from_seq, &redactor).await
     }
 
-    /// A page of a session's events. It costs what it returns, wherever it begins. Secrets are redacted as by [`Runtime::events`], and nothing
-    /// is started.
+    /// A page of a session's events. The cost depends on the size of the page, and not on its position. Secrets are
+    /// redacted as by [`Runtime::events`]. The session is not started.
     ///
     /// # Errors
     ///
@@ -61,12 +64,13 @@ impl Runtime {
         self.session_reader().await?.event_page(&key, query, &redactor).await
     }
 
-    /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000). `after` continues a former page. Nothing is
-    /// started, and no events are read but those of sessions that an earlier version has recorded.
+    /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000). `after` continues after an earlier page.
+    /// No session is started. Events are read only for sessions that an earlier version has recorded.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be read. A session whose record cannot be read is listed as such.
+    /// If the journal cannot be read. A session whose record cannot be read is no error: the list marks it as
+    /// unreadable.
     pub async fn sessions(
         &self,
         tenant: &TenantId,
@@ -76,8 +80,8 @@ impl Runtime {
         self.query_sessions(tenant, SessionQuery { after, limit, ..SessionQuery::default() }).await
     }
 
-    /// Those of the tenant's sessions that match. A session that an earlier version has recorded has no status, until it is listed
-    /// without one or used.
+    /// The tenant's sessions that match a query. A session that an earlier version has recorded has no status, until it
+    /// is used or listed without a status in the query.
     ///
     /// # Errors
     ///
@@ -103,7 +107,7 @@ impl Runtime {
         records.summary(&key, info, &self.inner.factory.redactor(&key)).await
     }
 
-    /// The ids of all sessions of the tenant, the newest first. No session is read.
+    /// The ids of all sessions of the tenant, the newest first. No record is read.
     ///
     /// # Errors
     ///
@@ -112,8 +116,9 @@ impl Runtime {
         self.session_reader().await?.ids(tenant).await
     }
 
-    /// The files in a session's workspace on this machine, with their sizes. Nothing is started. If the sandbox has a
-    /// workspace of its own on another machine, ask the session ([`Session::list_files`](conjure_actors::session::Session::list_files)).
+    /// The files in a session's workspace on this machine, with their sizes. The session is not started. If the sandbox
+    /// has a workspace of its own on another machine, ask the session
+    /// ([`Session::list_files`](conjure_actors::session::Session::list_files)).
     ///
     /// # Errors
     ///
@@ -132,8 +137,8 @@ impl Runtime {
         .await
     }
 
-    /// The artifacts of a session and the files that its turns produced, as recorded. Nothing is started, and nothing
-    /// is fetched.
+    /// The recorded artifacts of a session, and the files that its turns produced. The session is not started, and
+    /// nothing is fetched.
     ///
     /// # Errors
     ///
@@ -147,8 +152,8 @@ impl Runtime {
     }
 
     /// The outputs that the manifests of the session's skills declare, compared with the files in its workspace. It
-    /// covers the skills that were loaded, or all skills if the model reads skills without loading them. Nothing is
-    /// started.
+    /// includes the skills that were loaded, or all skills if the model reads skills without loading them. The session
+    /// is not started.
     ///
     /// # Errors
     ///
@@ -183,8 +188,8 @@ impl Runtime {
         .await
     }
 
-    /// The folder on this machine that a session works in, if there is one: its own, or the embedder's. Nothing is
-    /// started.
+    /// The folder on this machine that a session works in, if there is one: its own, or the embedder's. The session is
+    /// not started.
     ///
     /// # Errors
     ///
@@ -195,12 +200,12 @@ impl Runtime {
         self.inner.factory.workspace(&key, &profile).await
     }
 
-    /// Keeps the own workspace of a session in memory when the session and its sandbox end. Returns its path, or
-    /// `None` if it stays anyway.
+    /// For a session in memory, keeps its own workspace after the session and its sandbox end. Returns the path of the
+    /// workspace, or `None` if it stays anyway.
     ///
     /// # Errors
     ///
-    /// If this cannot be recorded on the disk. The next start removes the workspace then.
+    /// If this cannot be recorded on the disk. The next start then removes the workspace.
     pub async fn keep_workspace(
         &self,
         tenant: &TenantId,
@@ -214,7 +219,7 @@ impl Runtime {
     }
 }
 
-/// The skills that were active at some time, in the order in which they were first loaded.
+/// The skills that were ever active, in the order in which they were first loaded.
 fn loaded(events: &[SessionEvent]) -> Vec<PinnedSkill> {
     let mut loaded: Vec<PinnedSkill> = Vec::new();
     for event in events {

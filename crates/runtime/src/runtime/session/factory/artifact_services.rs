@@ -30,8 +30,8 @@ pub(crate) struct RuntimeArtifacts {
 }
 
 impl RuntimeArtifacts {
-    /// As the configuration and the tenants' policies say; `None` if sessions have no artifacts. The embedder may
-    /// replace the fetch.
+    /// Creates the services that the configuration and the tenants' policies describe. Returns `None` if sessions have no
+    /// artifacts. If `own` is given, it replaces the built-in fetch.
     pub(crate) fn new(
         config: &Config,
         own: Option<Arc<dyn Fetch>>,
@@ -47,7 +47,7 @@ impl RuntimeArtifacts {
         Ok(Some(Self { options, fetch, policies, meters }))
     }
 
-    /// The artifact parts of one session.
+    /// The artifact services of one session.
     pub(crate) fn parts(
         &self,
         key: &SessionKey,
@@ -83,7 +83,8 @@ impl RuntimeArtifacts {
         }
     }
 
-    /// The policy that fetches for a session obey: that of its tenant at the time of each fetch, and the session's own limit.
+    /// The network policy of a session's fetches: its tenant's policy at the time of each fetch, narrowed by the
+    /// session's own limit.
     fn network_of(
         &self,
         tenant: &TenantId,
@@ -92,7 +93,7 @@ impl RuntimeArtifacts {
         let (policies, tenant, limit) = (self.policies.clone(), tenant.clone(), session_network(profile));
         move || {
             let policy = policies.policy(&tenant).network.restricted_to(&limit);
-            // A list that cannot be read is refused when it is set.
+            // Only a safeguard: setting a policy already refuses lists that cannot be parsed.
             policy.and_then(|policy| policy.policy()).unwrap_or(EgressPolicy::None)
         }
     }
@@ -110,7 +111,7 @@ impl RuntimeArtifacts {
     }
 }
 
-/// This build fetches nothing.
+/// This build cannot fetch URLs.
 #[cfg(not(feature = "fetch"))]
 #[expect(clippy::unnecessary_wraps, reason = "as in the builds that fetch")]
 fn default_fetch(_: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
@@ -120,7 +121,7 @@ fn default_fetch(_: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, Run
 #[cfg(feature = "fetch")]
 fn default_fetch(options: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
     use conjure_egress::Egress;
-    // The network of sandboxes does not limit fetches. Each request carries the tenant's policy.
+    // The network policy of sandboxes does not limit fetches. Each request carries its own policy.
     let way_out = Egress::new(EgressPolicy::Full);
     let fetch =
         conjure_artifact::HttpFetch::new(Arc::clone(options), way_out, Arc::new(conjure_base::SystemClock));

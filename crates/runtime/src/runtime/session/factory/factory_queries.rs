@@ -1,4 +1,4 @@
-//! What the session factory knows of the runtime: its configuration, its tenants, their folders and their models.
+//! Queries of the session factory about its runtime: the configuration, the tenants, their folders and their models.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,24 +66,24 @@ impl RuntimeSessionFactory {
         self.inner.sandboxes.disk_usage().check(tenant).await
     }
 
-    /// From now on the journal counts as disk usage of tenants; its large bodies are in this folder.
+    /// Counts the journal as disk usage of the tenants from now on. `bodies` is the folder of its large bodies.
     pub(crate) fn set_journal(&self, tenancy: TenantAccounts, bodies: PathBuf) {
         self.inner.sandboxes.disk_usage().set_journal(tenancy, bodies);
     }
 
-    /// Sets the servers that the sessions of a tenant share, before the first session.
+    /// Sets the MCP servers that the sessions of a tenant share. Called before the first session starts.
     #[cfg(feature = "mcp")]
     pub(crate) fn set_tenant_servers(&self, servers: TenantServers) {
         let _ = self.inner.tenant_servers.set(servers);
     }
 
-    /// Sets what the tenants' budgets pay from, for models that no session records.
+    /// Sets the accounts from which the tenants' budgets pay for model calls that no session records.
     #[cfg(feature = "mcp")]
     pub(crate) fn set_accounts(&self, accounts: TenantAccounts) {
         let _ = self.inner.accounts.set(accounts);
     }
 
-    /// Ends the MCP servers that the sessions of a tenant shared. It has no session any more.
+    /// Ends the MCP servers that the sessions of a tenant shared. The tenant must not have sessions any more.
     #[cfg(feature = "mcp")]
     pub(crate) async fn end_tenant_servers(
         &self,
@@ -96,7 +96,7 @@ impl RuntimeSessionFactory {
         }
     }
 
-    /// Forgets the MCP servers that sessions shared. All actors have stopped.
+    /// Stops the tasks of the shared MCP servers. Called after all actors have stopped.
     #[cfg(feature = "mcp")]
     pub(crate) async fn close_tenant_servers(&self, deadline: Deadline) {
         if let Some(servers) = self.inner.tenant_servers.get() {
@@ -109,7 +109,7 @@ impl RuntimeSessionFactory {
         let _ = self.inner.vaults.set(vaults);
     }
 
-    /// The vaults, once the journal is open.
+    /// The vaults; `None` before the journal is open.
     #[cfg(feature = "mcp")]
     pub(crate) fn vaults(&self) -> Option<Vaults> {
         self.inner.vaults.get().cloned()
@@ -124,11 +124,11 @@ impl RuntimeSessionFactory {
         self.inner.sandboxes.disk_usage().measure(tenant, freshness).await
     }
 
-    /// What deletes the files of this tenant's sessions with a model of this name.
+    /// The service that deletes the remote files of this tenant's sessions with a model of this name.
     ///
     /// # Errors
     ///
-    /// The reason why nothing does, as text.
+    /// The reason why these files cannot be deleted, as text.
     pub(crate) fn file_removal(
         &self,
         tenant: &TenantId,
@@ -138,8 +138,11 @@ impl RuntimeSessionFactory {
         hosted_sessions::removal_of(&name, &*model)
     }
 
-    /// Whether sessions of this profile may have files at their model's service. That is so if they have hosted
-    /// skills, if the model's calls have side effects, and if the model is not known.
+    /// Whether sessions of this profile may have files at their model's service. This is so if one of these holds:
+    ///
+    /// - They have hosted skills.
+    /// - The model's calls have side effects.
+    /// - The model is unknown.
     pub(crate) fn may_have_files(&self, tenant: &TenantId, profile: &SessionProfile) -> bool {
         let acts = || match self.unwrapped_model(tenant, profile.model.as_deref()) {
             Ok((_, model)) => hosted_sessions::has_side_effects(&*model),
@@ -163,7 +166,7 @@ impl RuntimeSessionFactory {
         self.unwrapped_model(tenant, Some(name)).map(drop)
     }
 
-    /// The model of this name for calls without a session, with these settings, behind the admission gate.
+    /// The model of this name with these settings, for calls without a session. Its calls pass the admission gate.
     pub(crate) fn model_for_calls(
         &self,
         tenant: &TenantId,
@@ -187,7 +190,7 @@ impl RuntimeSessionFactory {
         self.inner.models.messages_client(&policy.models, name, &self.inner.config)
     }
 
-    /// The names that models of this tenant have, that of sessions without a model among them.
+    /// The names of the models that this tenant may use, including the model of sessions that name none.
     pub(crate) fn model_names(&self, tenant: &TenantId) -> Vec<String> {
         let policy = self.inner.sandboxes.policies().policy(tenant);
         let mut names = self.inner.models.names(&policy.models, &self.inner.config);
@@ -199,7 +202,7 @@ impl RuntimeSessionFactory {
         names
     }
 
-    /// The name of the model for a session of this tenant that asks for this one, or for none.
+    /// The name of the model for a session of this tenant. `wanted` is the model that the session names, if any.
     pub(crate) fn model_name(&self, tenant: &TenantId, wanted: Option<&str>) -> Result<String, RuntimeError> {
         let policy = self.inner.sandboxes.policies().policy(tenant);
         self.inner.models.name(&policy.models, wanted, &self.inner.config).map(str::to_owned)
@@ -221,7 +224,7 @@ impl RuntimeSessionFactory {
         run_blocking("the opening of a data folder", move || home.tenant(&tenant)).await
     }
 
-    /// The data folder of a session's tenant, if it exists. It is not created.
+    /// The data folder of a session's tenant, if it exists. Does not create it.
     pub(crate) async fn existing_tenant_dir(
         &self,
         key: &SessionKey,

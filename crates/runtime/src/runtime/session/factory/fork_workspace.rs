@@ -1,7 +1,7 @@
-//! What a fork gets beside its record: a copy of the workspace as it is now, and links to the contents of its artifacts.
+//! What a fork gets in addition to its event log: a copy of the workspace, and links to the contents of its artifacts.
 //!
-//! State: the copy and the links, which lie where those of every session lie. A crash leaves them to the next start, which removes what
-//! belongs to no session (`recovery`).
+//! State: the copy and the links, in the usual places of every session. After a crash, the next start removes those that
+//! belong to no session (`recovery`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::workspace::copy_tree;
 use crate::workspace::{CopyBounds, CopyError, open_real};
 
 impl RuntimeSessionFactory {
-    /// Copies the session's own workspace for its fork. Nothing is copied of a session that has none, or that works in a folder of the
-    /// embedder: the fork works there, too.
+    /// Copies the session's own workspace for its fork. It copies nothing if the session has no workspace. It copies
+    /// nothing either if the session works in a folder of the embedder, because the fork works in the same folder.
     pub(crate) async fn fork_workspace(
         &self,
         from: &SessionKey,
@@ -34,7 +34,7 @@ impl RuntimeSessionFactory {
             return Ok(());
         }
         let record = self.inner.record;
-        // It stays while it is copied.
+        // Keeps a temporary workspace alive until the copy is complete.
         let held = self.inner.sessions().get(from).and_then(|known| known.workspace.clone());
         if record == JournalLocation::InMemory && held.is_none() {
             return Ok(());
@@ -43,7 +43,7 @@ impl RuntimeSessionFactory {
         let finding = move || inner.own_workspace(&original, &home);
         let source = run_blocking("looking for a workspace", finding).await?;
         let _reserved = self.inner.sandboxes.disk_usage().reserve_copy(&from.tenant, &source).await?;
-        // Ends the copy when this future is dropped.
+        // Cancels the copy when this future is dropped.
         let cancel = CancellationToken::new();
         let _guard = cancel.clone().drop_guard();
         let (inner, to) = (Arc::clone(&self.inner), to.clone());
@@ -57,7 +57,8 @@ impl RuntimeSessionFactory {
         .await
     }
 
-    /// The path of a fork's own workspace, if commands know it by its path on this machine. Its parts are prepared.
+    /// The path of a fork's own workspace, if its commands know it by its path on this machine. The fork's parts must be
+    /// prepared.
     pub(crate) fn host_workspace(&self, key: &SessionKey, profile: &SessionProfile) -> Option<PathBuf> {
         let executor = profile.executor.as_deref().unwrap_or_else(|| self.inner.config.executor().as_str());
         let is_local = executor == ExecutorKind::Local.as_str() && profile.workspace.is_none();
@@ -66,7 +67,8 @@ impl RuntimeSessionFactory {
         parts.workspace.clone()
     }
 
-    /// Links the contents of a fork's artifacts, before it is recorded that it has them. Its parts are prepared.
+    /// Links the contents of a fork's artifacts. This happens before the event log says that the fork has them. The
+    /// fork's parts must be prepared.
     pub(crate) async fn pin_artifacts(
         &self,
         key: &SessionKey,
@@ -77,7 +79,7 @@ impl RuntimeSessionFactory {
             Some(Arc::clone(&artifacts.pinner))
         });
         let Some(pinner) = pinner.filter(|_| !contents.is_empty()) else { return Ok(()) };
-        // The links of its first start have a later epoch.
+        // The fork's first start makes links with a later epoch.
         let pinned = pinner.retain(Epoch::NONE, contents).await;
         pinned.map_err(|error| RuntimeError::interrupted("linking the contents of artifacts", &error))
     }
@@ -99,7 +101,7 @@ fn copy_workspace(
         refused(&path, format!("it cannot be copied: {reason}"))
     })?;
     if record == JournalLocation::OnDisk {
-        // The record of the fork is durable, so its files must be, too.
+        // The fork's event log is durable, so its files must be, too.
         rustix::fs::syncfs(opened)
             .map_err(|errno| refused(target, std::io::Error::from(errno).to_string()))?;
     }

@@ -1,4 +1,4 @@
-//! Sessions with hosted skills, which the model's service runs: what they may ask for, and their files.
+//! Sessions with hosted skills, which the model's service runs: the checks of these skills, and the sessions' files.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use futures_util::future::BoxFuture;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::spec::{NO_SANDBOX, SessionSpec, SkillSelection};
 
-/// The downloads and uploads of a session with hosted skills.
+/// Downloads and uploads the files of a session with hosted skills.
 #[derive(Debug, Clone)]
 pub(crate) struct HostedSessionFiles {
     pub(crate) outputs: Option<Arc<dyn OutputStore>>,
     pub(crate) uploads: Arc<dyn ArtifactUpload>,
 }
 
-/// The upload of a service that takes no files: it refuses each.
+/// The upload for a service that takes no files. It refuses every file.
 #[derive(Debug)]
 struct NoUploads;
 
@@ -34,7 +34,7 @@ impl ArtifactUpload for NoUploads {
     }
 }
 
-/// A session with hosted skills has no other skills and no sandbox, unless its spec asks for them.
+/// Fills in the defaults of a session with hosted skills: no other skills and no sandbox, unless its spec asks for them.
 pub(crate) fn with_defaults(mut spec: SessionSpec) -> SessionSpec {
     if !spec.hosted.is_empty() {
         let has_own = matches!(&spec.skills, SkillSelection::Named(names) if !names.is_empty())
@@ -49,7 +49,7 @@ pub(crate) fn with_defaults(mut spec: SessionSpec) -> SessionSpec {
     spec
 }
 
-/// Checks that requests to this model can ask for these hosted skills.
+/// Checks that requests to this model can use these hosted skills.
 pub(crate) fn check(hosted: &[HostedSkill], name: &str, model: &dyn Model) -> Result<(), RuntimeError> {
     if hosted.is_empty() {
         return Ok(());
@@ -64,7 +64,7 @@ pub(crate) fn check(hosted: &[HostedSkill], name: &str, model: &dyn Model) -> Re
     Ok(())
 }
 
-/// The files of a session with these hosted skills; `None` if it has none. They belong to the model's own key: a
+/// The files of a session with these hosted skills; `None` if it has none. They belong to the model's own key, because a
 /// tenant's files must not be uploaded under another key.
 pub(crate) fn files_of(
     hosted: &[HostedSkill],
@@ -89,7 +89,7 @@ pub(crate) fn files_of(
     Ok(Some(files))
 }
 
-/// What deletes the files of this model's sessions, or the reason why nothing does.
+/// The service that deletes the remote files of this model's sessions, or the reason why these cannot be deleted.
 pub(crate) fn removal_of(name: &str, model: &dyn Model) -> Result<Arc<dyn ServiceFileDeletion>, String> {
     if let HostedFiles::Available(files) = model.hosted_files()
         && let Ok(files) = files.downcast::<ServiceFiles>()
@@ -99,7 +99,7 @@ pub(crate) fn removal_of(name: &str, model: &dyn Model) -> Result<Arc<dyn Servic
     Err(format!("the model `{name}` has no files with a service, or does not say where"))
 }
 
-/// Whether the model's calls may have side effects at its service even if the session asks for nothing.
+/// Whether the model's calls may have side effects at its service even if the request asks for none.
 pub(crate) fn has_side_effects(model: &dyn Model) -> bool {
     let asks_for_nothing = Request {
         turn: TurnId::FIRST,

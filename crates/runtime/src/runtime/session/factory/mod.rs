@@ -1,4 +1,4 @@
-//! How a session is made from its specification and the configuration.
+//! Builds a session from its specification and the configuration.
 
 pub(crate) mod artifact_services;
 pub(super) mod factory_queries;

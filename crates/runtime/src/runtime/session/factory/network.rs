@@ -1,6 +1,6 @@
-//! What one session reaches of the network: less than its tenant and the configuration permit, never more.
+//! The network limit of one session. It narrows what the tenant and the configuration permit, and never widens it.
 //!
-//! State: none. The hosts are in the session's profile, so a session that is resumed has the same limit.
+//! State: none. The hosts are in the session's profile, so a resumed session has the same limit.
 
 use conjure_conversation::SessionProfile;
 use conjure_sandbox::{NetworkPolicy, SandboxError};
@@ -10,7 +10,7 @@ use crate::context::SessionContext;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::SandboxKind;
 
-/// The hosts that are recorded for a session with this limit; `None`: the session has no limit of its own.
+/// The hosts to record for a session with this limit. `None` if the session has no limit of its own.
 ///
 /// # Errors
 /// If an entry of the list is no host.
@@ -31,7 +31,8 @@ pub(crate) fn session_network(profile: &SessionProfile) -> NetworkPolicy {
     }
 }
 
-/// The context with the session's limit. It requires a sandbox that enforces it: isolation is never silently weakened.
+/// Adds the session's limit to the context. Isolation is never silently weakened, so the sandbox must be able to enforce
+/// the limit.
 pub(crate) fn limit_network(
     context: SessionContext,
     profile: &SessionProfile,

@@ -1,4 +1,4 @@
-//! The parts of a session before its sandbox is supervised, and how they are built from the session's profile.
+//! The prepared parts of a session: everything but its supervised sandbox. They are built from the session's profile.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl RuntimeSessionFactory {
         Ok(())
     }
 
-    /// Drops prepared parts that were not used, and forgets sessions without secrets or workspace.
+    /// Drops prepared parts that were not used. Forgets the session if it has neither secrets nor a workspace.
     pub(crate) fn drop_prepared(&self, key: &SessionKey) {
         let mut sessions = self.inner.sessions();
         if let Some(known) = sessions.get_mut(key) {
@@ -68,7 +68,7 @@ impl Inner {
         key: &SessionKey,
         profile: &SessionProfile,
     ) -> Result<PreparedParts, RuntimeError> {
-        // A live handle cannot start a session of a tenant that is being deleted either.
+        // A live session handle must not start a session of a tenant that is being deleted.
         self.deletions.check(&key.tenant)?;
         let policy = self.sandboxes.policies().policy(&key.tenant);
         let (model, hosted) = self.model_of(&key.tenant, profile)?;
@@ -84,7 +84,8 @@ impl Inner {
         let skills =
             profile.skills.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>()?;
         if profile.activation == SkillActivation::Load {
-            // Lists the files here, where it may block: the tools depend on whether there are scripts.
+            // Lists the files of the skills now, where blocking is allowed. The tools depend on whether there are
+            // scripts.
             for skill in &skills {
                 skill.files();
             }
@@ -98,7 +99,7 @@ impl Inner {
             (None, None) => None,
         };
         let inputs = effective_inputs(&folders, profile, given.inputs(), &complete.environment);
-        // This covers variables from the tenant's policy, too.
+        // The environment now includes the variables of the tenant's policy, so these are marked, too.
         complete.mark_sensitive(&sensitive_variables(&folders));
         if let Some(known) = self.sessions().get_mut(key) {
             known.secrets.read_texts(&folders);
@@ -132,7 +133,7 @@ impl Inner {
             Some(kind) => {
                 let context =
                     create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
-                // The sandbox is asked by the path that it has there.
+                // The sandbox uses the path in the context, so both paths must be the same.
                 if let Some(folder) =
                     workspace.as_ref().filter(|folder| *folder != context.workspace().path())
                 {
@@ -168,7 +169,7 @@ impl Inner {
         })
     }
 
-    /// The model of this profile, and the session's files at its service. Blocks.
+    /// The model of this profile, and the session's files at the model's service. Blocks.
     pub(crate) fn model_of(
         &self,
         tenant: &TenantId,
@@ -185,8 +186,8 @@ impl Inner {
         Ok((model, hosted))
     }
 
-    /// The second paths of directories of the workspace, which are made where they are missing. Commands can have put links in their places, and
-    /// none is followed.
+    /// The second paths of workspace directories. Creates missing directories. Commands may have replaced a directory by
+    /// a link, so no link is followed.
     fn workspace_mounts(
         &self,
         profile: &SessionProfile,
@@ -208,7 +209,7 @@ impl Inner {
         mounts.collect()
     }
 
-    /// The own folder of a session.
+    /// The session's own workspace folder. Creates it if necessary.
     pub(crate) fn own_workspace(&self, key: &SessionKey, home: &TenantDir) -> Result<PathBuf, RuntimeError> {
         let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
         if self.record == JournalLocation::OnDisk {
@@ -223,8 +224,8 @@ impl Inner {
         Ok(path)
     }
 
-    /// Checks the embedder's folder. It must exist at the recorded path without links, and lie outside of our data
-    /// folder, which holds other sessions' files.
+    /// Checks the embedder's folder and returns its path. The folder must exist at the recorded path without links.
+    /// Unless the sandbox is `local`, it must lie outside of our data folder, which holds other sessions' files.
     fn check_workspace(
         &self,
         folder: &Path,

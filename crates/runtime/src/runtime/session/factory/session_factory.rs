@@ -1,7 +1,10 @@
 //! Builds the parts of sessions from their profiles: the model, the skills, the tools, and the supervised sandbox.
 //!
-//! State, in memory: the secrets and inputs of sessions, which are not recorded; parts that were prepared just before
-//! a start, so that their errors keep their type; workspaces that end with this process.
+//! State, in memory:
+//!
+//! - The secrets and inputs of sessions. They are never recorded.
+//! - Parts that were prepared just before a start, so that errors in them keep their type.
+//! - Workspaces that end with this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -50,7 +53,7 @@ use crate::workbench::{prompt_options, skill_tools};
 #[derive(Clone)]
 pub(crate) struct RuntimeSessionFactory {
     pub(crate) inner: Arc<Inner>,
-    /// Keeps this process counted as alive until the actors have stopped.
+    /// Holds the process lock until the actors have stopped, so that other processes count this one as alive.
     _presence: Option<Arc<ProcessLock>>,
 }
 
@@ -76,7 +79,7 @@ pub(crate) struct Inner {
     pub(crate) accounts: OnceLock<TenantAccounts>,
     pub(crate) python: Arc<PythonInstaller>,
     pub(crate) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
-    /// The definitions of the tools, which are the same for all sessions.
+    /// The tool definitions of all sessions without tools of their own.
     pub(crate) tool_definitions: OnceLock<Arc<[ToolDefinition]>>,
 }
 
@@ -115,17 +118,17 @@ impl RuntimeSessionFactory {
         Self { inner: Arc::new(inner), _presence: None }
     }
 
-    /// A clone for the actors, which keeps this process counted as alive.
+    /// A clone for the actors. It holds the process lock, so that other processes count this one as alive.
     pub(crate) fn with_presence(&self, process_lock: Option<Arc<ProcessLock>>) -> Self {
         Self { inner: Arc::clone(&self.inner), _presence: process_lock }
     }
 
-    /// Ends the installations of packages that are under way, and waits for that.
+    /// Cancels running installations of Python packages, and waits for their end.
     pub(crate) async fn end_installations(&self, deadline: Deadline) {
         self.inner.python.end(deadline).await;
     }
 
-    /// Checks that the embedder's tools can be offered to a model beside the built-in ones.
+    /// Checks that the embedder's tools can be offered to a model together with the built-in ones.
     pub(crate) fn check_tools(&self) -> Result<(), RuntimeError> {
         let tools = self.inner.tools.iter().map(Arc::clone);
         tools.fold(Toolbox::builder(), ToolboxBuilder::with_shared_tool).build()?;
@@ -180,7 +183,7 @@ impl RuntimeSessionFactory {
         let builder =
             inner.tools.iter().fold(builder, |builder, tool| builder.with_shared_tool(Arc::clone(tool)));
         let toolbox = builder.with_client_tools(profile.client_tools.iter().cloned()).build()?;
-        // The first session without tools of its own sets them; they are the same for all of these.
+        // Sessions without tools of their own all have the same definitions. The first such session stores them.
         if profile.client_tools.is_empty() && profile.toolset.is_none() {
             inner.tool_definitions.get_or_init(|| toolbox.definitions());
         }
@@ -198,7 +201,7 @@ impl SessionFactory for RuntimeSessionFactory {
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         Box::pin(async move {
             let prepared = self.inner.sessions().get_mut(setup.key).and_then(|known| known.parts.take());
-            // Another process may have changed the model since.
+            // Another process may have changed the model since the parts were prepared. Such parts are not used.
             let prepared = prepared.filter(|parts| parts.model_name == setup.profile.model);
             let PreparedParts {
                 model_name: _,
@@ -316,7 +319,7 @@ impl SessionFactory for RuntimeSessionFactory {
     }
 }
 
-/// The same parts with these files at the model's service, instead of those before.
+/// The same parts with these files at the model's service, instead of the earlier ones.
 fn with_hosted_files(
     mut components: SessionComponents,
     hosted: Option<HostedSessionFiles>,
@@ -329,7 +332,7 @@ fn with_hosted_files(
     components
 }
 
-/// The failure of a start, with its hint.
+/// The failure of a start, with the hint of the error.
 fn config_failure(error: &RuntimeError) -> Failure {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})").into(),

@@ -17,7 +17,8 @@ use crate::runtime::session::input::session_secrets::CompleteSecrets;
 use crate::runtime::task_set::run_blocking;
 
 impl RuntimeSessionFactory {
-    /// The source of a sandbox of the default kind with these skills, and the redactor of its secrets. Its workspace ends with the source.
+    /// The source of a sandbox of the default kind with these skills, and the redactor of its secrets. Dropping the
+    /// source removes the workspace.
     pub(crate) async fn workbench_source(
         &self,
         key: &SessionKey,

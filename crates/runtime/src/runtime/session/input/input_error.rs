@@ -1,4 +1,4 @@
-//! [`InputError`]: what is wrong with the inputs of a session.
+//! [`InputError`]: an error in the inputs of a session.
 
 use conjure_base::MIN_SECRET_BYTES;
 use conjure_skill::InputProblem;
@@ -7,10 +7,10 @@ use conjure_skill::InputProblem;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// The value does not fit the manifest of a skill.
+    /// The value does not fit the schema in the skill's manifest.
     #[error("the skill `{skill}`: {problem}")]
     Skill {
-        /// Its name.
+        /// The name of the skill.
         skill: String,
         /// What is wrong.
         problem: InputProblem,
@@ -18,22 +18,22 @@ pub enum InputError {
     /// No skill of the session has such an input.
     #[error("no skill of the session has an input `{name}`{}", nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
     Unknown {
-        /// The name that was given.
+        /// The unknown name.
         name: String,
-        /// The name that may have been meant.
+        /// The most similar known name, if there is one.
         nearest: Option<String>,
     },
-    /// Commands would have two values by one variable.
+    /// Two names map to the same variable of commands.
     #[error("`{first}` and `{second}` would both be the variable `{variable}`")]
     SameVariable {
         /// The variable.
         variable: String,
-        /// What has it.
+        /// The variable or input that has it.
         first: String,
-        /// What would have it, too.
+        /// The input that would have it, too.
         second: String,
     },
-    /// Something of a sensitive value would occur everywhere, so it cannot be redacted.
+    /// A part of a sensitive value is too short to redact, because it would occur everywhere.
     #[error(
         "the input `{name}` is sensitive, and a text or number of fewer than {MIN_SECRET_BYTES} bytes in it is too short to be kept out of what is told"
     )]

@@ -1,8 +1,11 @@
-//! The inputs of a session: what the manifests of its skills ask for, and the values that were given.
+//! The inputs of a session: the inputs that the manifests of its skills declare, and the given values.
 //!
-//! They are checked when a session is opened, and when further values are given. Values that no manifest calls
-//! sensitive are recorded and shown to the model; of the others only the names are. Commands have all of them as
-//! variables. A default belongs to its own skill: only given values are recorded and visible to all skills.
+//! The values are checked when a session is opened, and when further values are given.
+//!
+//! - A value that no manifest declares sensitive is recorded and shown to the model.
+//! - Of a sensitive value, only the name is recorded and shown.
+//! - Commands get all values as variables.
+//! - A default belongs to its own skill. Only given values are recorded and visible to all skills.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,24 +25,24 @@ use crate::runtime::session::input::session_secrets::SessionSecrets;
 use crate::runtime::session::input::value_texts::{secrets_in_value, texts_in_value};
 use crate::runtime::session::spec::SkillSelection;
 
-/// How many characters of a value are shown to the model; commands have all of it.
+/// The most characters of a value that are shown to the model. Commands get the complete value.
 const SHOWN_CHARS: usize = 2000;
 
-/// The inputs of a new session, split.
+/// The inputs of a new session, split by what may be recorded.
 #[derive(Debug, Default)]
 pub(crate) struct SplitInputs {
     /// The values that may be recorded.
     pub(crate) recorded: Inputs,
     /// The names of the sensitive inputs that were given.
     pub(crate) sensitive: BTreeSet<String>,
-    /// The names of variables that manifests call sensitive.
+    /// The names of variables that manifests declare sensitive.
     pub(crate) sensitive_variables: BTreeSet<String>,
 }
 
 /// Checks the given inputs against the manifests of a session's skills, and splits them.
 ///
-/// A missing required input is an error if the embedder named the skills. With a whole catalog, the session may use
-/// the skills that need nothing.
+/// A missing required input is an error only if the embedder named the skills. If the session has a whole catalog, it may
+/// still use the skills whose inputs are complete.
 pub(crate) fn split(
     skills: &[Arc<Skill>],
     choice: &SkillSelection,
@@ -67,7 +70,7 @@ pub(crate) fn split(
     })
 }
 
-/// Checks the inputs that an existing session is given beside its record. The recorded ones were checked before.
+/// Checks the inputs that an existing session is given in addition to its recorded ones, which were checked before.
 pub(crate) fn check_secrets(
     skills: &[Arc<Skill>],
     profile: &SessionProfile,
@@ -87,7 +90,7 @@ pub(crate) fn check_secrets(
     if faults.is_empty() { Ok(()) } else { Err(RuntimeError::Inputs { faults }) }
 }
 
-/// The errors of the given values.
+/// The errors in the given values.
 fn value_errors(skills: &[Arc<Skill>], values: &Inputs) -> Vec<InputError> {
     let known: BTreeSet<&str> =
         manifests(skills).flat_map(|(_, manifest)| manifest.inputs()).map(|input| input.name()).collect();
@@ -109,7 +112,7 @@ fn value_errors(skills: &[Arc<Skill>], values: &Inputs) -> Vec<InputError> {
     faults
 }
 
-/// The variables that would have two values, where one of the two is an input to be checked.
+/// The variables that would have two values. Reports only those where an input to be checked is involved.
 fn variable_collisions<'n>(
     variables: impl IntoIterator<Item = &'n str>,
     names: impl IntoIterator<Item = &'n String>,
@@ -135,7 +138,7 @@ fn variable_collisions<'n>(
 pub(crate) struct EffectiveInputs {
     /// Variables for commands.
     pub(crate) environment: BTreeMap<String, String>,
-    /// The values to be redacted, by a name for each.
+    /// The values to be redacted, each under a name.
     pub(crate) secrets: BTreeMap<String, String>,
     /// The text for the model; empty without inputs.
     pub(crate) prompt_text: String,
@@ -143,11 +146,11 @@ pub(crate) struct EffectiveInputs {
     pub(crate) values: Inputs,
 }
 
-/// The inputs of a session with these skills: the recorded and the unrecorded ones. `variables` are those that
-/// commands have besides.
+/// The inputs of a session with these skills, recorded and unrecorded. `variables` are the other variables of its
+/// commands.
 ///
-/// A default belongs to its own skill, whose scripts see it (`skills.run_script`). If the model has no tool for
-/// scripts, all commands see the defaults whose names are unique.
+/// A default belongs to its own skill: only the scripts of the skill see it (`skills.run_script`). If the model has no
+/// tool for scripts, all commands see the unambiguous defaults.
 pub(crate) fn effective_inputs(
     skills: &[Arc<Skill>],
     profile: &SessionProfile,
@@ -163,7 +166,7 @@ pub(crate) fn effective_inputs(
     for (name, value) in &values {
         effective.environment.insert(input_variable(name), input_text(value));
         if sensitive.contains(name) || !recorded.contains_key(name) {
-            // A manifest's own default is in the skill's files, so it is no secret.
+            // A manifest's own default is public in the skill's files, so it is not redacted.
             effective.secrets.extend(secrets_in_value(name, value));
         } else {
             visible.insert(name.clone());
@@ -184,7 +187,7 @@ pub(crate) fn effective_inputs(
     effective
 }
 
-/// The defaults that all commands may see, by their variables, which nothing else has.
+/// The defaults that all commands may see, by their variables. Variables that are already taken are left out.
 fn free_defaults(
     skills: &[Arc<Skill>],
     is_taken: impl Fn(&str) -> bool,
@@ -196,7 +199,7 @@ fn free_defaults(
             if is_taken(&variable) || input_text(&default.1).contains('\0') {
                 continue;
             }
-            // If two defaults differ, neither is used.
+            // If two defaults of the same variable differ, neither is used.
             let same = defaults.get(&variable).is_none_or(|other| other.as_ref() == Some(&default));
             defaults.insert(variable, same.then_some(default));
         }
@@ -204,7 +207,7 @@ fn free_defaults(
     defaults.into_iter().filter_map(|(variable, default)| Some((variable, default?))).collect()
 }
 
-/// A redactor for the values that the manifests of these skills call sensitive.
+/// A redactor for the values that the manifests of these skills declare sensitive.
 #[must_use]
 pub fn redactor_of_inputs(
     skills: &[Arc<Skill>],
@@ -226,19 +229,19 @@ fn manifests(skills: &[Arc<Skill>]) -> impl Iterator<Item = (&Arc<Skill>, &Manif
     skills.iter().filter_map(|skill| Some((skill, skill.manifest()?)))
 }
 
-/// The names of variables that at least one skill calls sensitive.
+/// The names of variables that at least one skill declares sensitive.
 pub(crate) fn sensitive_variables(skills: &[Arc<Skill>]) -> BTreeSet<String> {
     let variables = manifests(skills).flat_map(|(_, manifest)| manifest.env());
     variables.filter(|variable| variable.sensitive()).map(|variable| variable.name().to_owned()).collect()
 }
 
-/// The names of inputs that at least one skill calls sensitive.
+/// The names of inputs that at least one skill declares sensitive.
 fn sensitive_inputs(skills: &[Arc<Skill>]) -> BTreeSet<String> {
     let inputs = manifests(skills).flat_map(|(_, manifest)| manifest.inputs());
     inputs.filter(|input| input.sensitive()).map(|input| input.name().to_owned()).collect()
 }
 
-/// The text for the model: the values that it may see, and the variables that scripts read.
+/// The text for the model: the values that it may see, and the names of the variables that scripts read.
 fn prompt_text(values: &Inputs, visible: &BTreeSet<String>) -> String {
     if values.is_empty() {
         return String::new();

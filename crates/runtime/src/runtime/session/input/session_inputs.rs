@@ -1,6 +1,6 @@
-//! What the factory remembers of sessions beside their records: secrets, prepared parts and temporary workspaces.
+//! What the factory keeps of sessions in addition to their event logs: secrets, prepared parts and temporary workspaces.
 //!
-//! State, in memory: one entry for each such session. It is removed with the session, and ends with the process.
+//! State, in memory: one entry for each such session. It is removed with the session, and lost when the process ends.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::runtime::session::readers::known_session::SessionInputs;
 use crate::runtime::task_set::run_blocking;
 
 impl RuntimeSessionFactory {
-    /// Remembers the secrets of a session, merged over those before, which are returned.
+    /// Stores the secrets of a session, merged over the earlier ones. Returns the earlier ones.
     pub(crate) fn set_secrets(&self, key: &SessionKey, given: SessionSecrets) -> SessionSecrets {
         let mut sessions = self.inner.sessions();
         let known = sessions.entry(key.clone()).or_default();
@@ -29,12 +29,12 @@ impl RuntimeSessionFactory {
         std::mem::replace(&mut known.secrets, given)
     }
 
-    /// Restores the secrets from before, when the new ones cannot be used.
+    /// Restores the earlier secrets of a session, after the new ones turned out to be unusable.
     pub(crate) fn restore_secrets(&self, key: &SessionKey, before: SessionSecrets) {
         self.inner.sessions().entry(key.clone()).or_default().secrets = before;
     }
 
-    /// Remembers the secrets of a session for its fork, too.
+    /// Copies the secrets of a session for its fork.
     pub(crate) fn copy_secrets(&self, from: &SessionKey, to: &SessionKey) {
         let known = self.inner.sessions().get(from).map(|known| known.secrets.clone());
         if let Some(secrets) = known {
@@ -42,7 +42,7 @@ impl RuntimeSessionFactory {
         }
     }
 
-    /// The redactor for a session's secrets that are known here.
+    /// The redactor for those secrets of a session that this process knows.
     pub(crate) fn redactor(&self, key: &SessionKey) -> Redactor {
         let known = self.inner.sessions().get(key).map(|known| known.secrets.clone()).unwrap_or_default();
         let CompleteSecrets { environment, secrets } = known.into_complete();
@@ -72,7 +72,7 @@ impl RuntimeSessionFactory {
         .await
     }
 
-    /// Keeps a workspace that would end with this process.
+    /// Keeps a temporary workspace beyond the end of this process, and returns its path.
     pub(crate) async fn keep_workspace(&self, key: &SessionKey) -> Result<Option<PathBuf>, RuntimeError> {
         let known = self.inner.sessions().get_mut(key).and_then(|known| known.workspace.take());
         let Some(workspace) = known.and_then(Arc::into_inner) else { return Ok(None) };
@@ -90,7 +90,7 @@ impl RuntimeSessionFactory {
         let known = self.inner.sessions().remove(key);
         let (record, home, session) = (self.inner.record, Arc::clone(home), key.session);
         run_blocking("the removal of a workspace", move || {
-            // The workspace is dropped with it, if it ends with this process.
+            // Dropping the entry also removes its workspace, if that ends with this process.
             drop(known);
             if record == JournalLocation::InMemory {
                 return Ok(());

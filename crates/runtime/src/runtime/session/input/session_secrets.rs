@@ -1,4 +1,4 @@
-//! Secrets, inputs and MCP servers of a session that are never recorded.
+//! The secrets, inputs and MCP servers of a session that are never recorded.
 //!
 //! State: the values, in memory, until the session is deleted or the runtime ends.
 
@@ -21,16 +21,16 @@ pub struct SessionSecrets {
     environment: BTreeMap<String, String>,
     secrets: BTreeMap<String, String>,
     inputs: Inputs,
-    /// The names of inputs whose texts no schema has parsed yet.
+    /// The names of inputs that were given as text and are not parsed yet.
     unread: BTreeSet<String>,
-    /// Variables that a manifest calls sensitive, whatever their names look like.
+    /// Variables that a manifest declares sensitive, even if their names do not look like that.
     hidden: BTreeSet<String>,
-    /// MCP servers of this session alone. `None`: those from before stay.
+    /// MCP servers of this session alone. `None` keeps the earlier ones.
     mcp_servers: Option<Vec<McpServerSpec>>,
     rest: MissingPolicy,
 }
 
-/// What happens when something is missing that the record names.
+/// How to treat a value that the event log names and that was not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum MissingPolicy {
     #[default]
@@ -52,7 +52,7 @@ impl SessionSecrets {
         self
     }
 
-    /// Adds a secret, which commands do not see and which is redacted.
+    /// Adds a secret. Commands do not see it, and it is redacted.
     #[must_use]
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.secrets.insert(name.into(), value.into());
@@ -68,7 +68,8 @@ impl SessionSecrets {
         self
     }
 
-    /// Adds an input as text, as on a command line. It is parsed as the manifest says that declares the input.
+    /// Adds an input as text, as on a command line. The text is parsed by the schema in the manifest that declares the
+    /// input.
     #[must_use]
     pub fn input_text(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let name = name.into();
@@ -77,8 +78,8 @@ impl SessionSecrets {
         self
     }
 
-    /// Sets the MCP servers that this session has beside those that its record names, instead of those that were given before. Each takes the
-    /// place of a configured server of the same name.
+    /// Sets the MCP servers that this session has in addition to the recorded ones. They replace all servers that an earlier call
+    /// set. Each of them replaces a configured server of the same name.
     #[must_use]
     pub fn mcp_servers(mut self, servers: impl IntoIterator<Item = McpServerSpec>) -> Self {
         self.mcp_servers = Some(servers.into_iter().collect());
@@ -90,7 +91,7 @@ impl SessionSecrets {
         self.mcp_servers.as_deref().unwrap_or_default()
     }
 
-    /// Parses the texts whose schemas are known.
+    /// Parses the texts of inputs whose schemas are in these skills.
     pub(crate) fn read_texts(&mut self, skills: &[Arc<Skill>]) {
         for name in std::mem::take(&mut self.unread) {
             let schema = skills.iter().find_map(|skill| Some(skill.manifest()?.input(&name)?.schema()));
@@ -102,8 +103,8 @@ impl SessionSecrets {
         }
     }
 
-    /// Allows the session to start without the other values that its record names. Commands then lack those
-    /// variables, and missing secrets cannot be redacted.
+    /// Allows the session to start even if other recorded names have no value. Commands then lack those variables, and
+    /// missing secrets cannot be redacted.
     #[must_use]
     pub const fn allow_missing(mut self) -> Self {
         self.rest = MissingPolicy::Skip;
@@ -151,20 +152,20 @@ impl SessionSecrets {
         self.environment.keys().map(String::as_str)
     }
 
-    /// Marks these variables as sensitive, if they are given here.
+    /// Marks those of these variables as sensitive that are given here.
     pub(crate) fn mark_sensitive<'n>(&mut self, variables: impl IntoIterator<Item = &'n String>) {
         let given = variables.into_iter().filter(|name| self.environment.contains_key(*name));
         self.hidden.extend(given.cloned());
     }
 
-    /// Keeps only the inputs of these names: recorded ones need not be kept here.
+    /// Keeps only the inputs of these names. Recorded inputs need not be kept here.
     #[must_use]
     pub(crate) fn with_inputs_of(mut self, names: &BTreeSet<String>) -> Self {
         self.inputs.retain(|name, _| names.contains(name));
         self
     }
 
-    /// Splits the variables that may be recorded from the names of all that may not.
+    /// Splits off the variables that may be recorded. Returns the names of everything else.
     pub(crate) fn split_recorded(&self) -> (BTreeMap<String, String>, SecretNames) {
         let is_withheld =
             |name: &str, value: &str| is_sensitive_variable(name, value) || self.hidden.contains(name);
@@ -178,7 +179,7 @@ impl SessionSecrets {
         (recorded, withheld)
     }
 
-    /// All values. Inputs that are given here are not recorded, so all of them are secret.
+    /// All values. Inputs that are given here are never recorded, so all of them are treated as secrets.
     pub(crate) fn into_complete(self) -> CompleteSecrets {
         let mut secrets = self.secrets;
         let of_servers = self.mcp_servers.iter().flatten().flat_map(McpServerSpec::secrets);
@@ -188,7 +189,7 @@ impl SessionSecrets {
         CompleteSecrets { environment: self.environment, secrets }
     }
 
-    /// The variables and secrets of a session with this profile.
+    /// All variables and secrets of a session with this profile.
     pub(crate) fn complete_for(
         &self,
         session: SessionId,
@@ -218,13 +219,13 @@ impl SessionSecrets {
 }
 
 impl CompleteSecrets {
-    /// Marks these variables as sensitive, whoever gave them.
+    /// Marks these variables as sensitive, whatever their origin.
     pub(crate) fn mark_sensitive(&mut self, variables: &BTreeSet<String>) {
         self.secrets.extend(sensitive_vars(&self.environment, variables));
     }
 }
 
-/// The values of these variables as secrets, by names that no secret of an embedder has.
+/// The values of these variables as secrets. Their names differ from those of an embedder's secrets.
 fn sensitive_vars<'a>(
     environment: &'a BTreeMap<String, String>,
     names: &'a BTreeSet<String>,

@@ -1,9 +1,9 @@
-//! The texts in the value of an input, by which a redactor recognises it.
+//! The texts in the value of an input. A redactor looks for them.
 
 use conjure_base::MIN_SECRET_BYTES;
 use serde_json::Value;
 
-/// The texts by which a value can be recognised, each with a name that says what it belongs to.
+/// The texts that reveal a value. Each has a name that says what it belongs to.
 pub(crate) fn secrets_in_value(name: &str, value: &Value) -> Vec<(String, String)> {
     let mut texts = texts_in_value(value);
     collect_keys(value, &mut texts);
@@ -30,7 +30,7 @@ pub(crate) fn texts_in_value(value: &Value) -> Vec<String> {
     }
 }
 
-/// Adds the field names in a value. Names that are too short to be redacted are left out: they are seldom secret.
+/// Adds the field names in a value. Names that are too short to redact are left out, because they are seldom secret.
 fn collect_keys(value: &Value, keys: &mut Vec<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect_keys(item, keys)),

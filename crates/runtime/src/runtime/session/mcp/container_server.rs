@@ -1,5 +1,7 @@
-//! Servers whose program is in an image: `docker run …` and `podman run …`. The image becomes a sandbox of its own, whatever kind of sandbox the
-//! session's tools have. It has an empty workspace, since such a line names all that the server may see.
+//! MCP servers whose program is in a container image: `docker run …` and `podman run …`.
+//!
+//! The image becomes a sandbox of its own, whatever kind of sandbox the session's tools have. Its workspace is empty,
+//! because the command line names everything that the server may see.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,7 +24,7 @@ use crate::runtime::session::factory::session_factory::Inner;
 use crate::sandbox::egress;
 
 impl Inner {
-    /// A server in an image. Blocks.
+    /// The parts of a server in an image. Blocks.
     pub(super) fn container_part(
         &self,
         key: &SessionKey,
@@ -47,7 +49,7 @@ impl Inner {
         });
         let options = DockerOptions {
             image: run.image.clone(),
-            // That of the configuration is one of another image.
+            // The configured user belongs to the configured image, not to this one.
             user: None,
             volumes: mounts.collect(),
             ..config.docker().map_err(|error| refused(error.to_string()))?
@@ -63,7 +65,7 @@ impl Inner {
             create_context::<conjure_skill::Skill>(&[], &config, options).map_err(RuntimeError::Sandbox)?;
         let custom = CustomSandbox::Connector(Arc::new(docker.clone()));
         let kind = SandboxKind::Custom(&custom);
-        // A directory that is not there is told here.
+        // Creating the source reports mounted directories that do not exist.
         let sandbox_network = SandboxNetwork::new();
         let context = context.with_sandbox_network(sandbox_network.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
@@ -74,7 +76,7 @@ impl Inner {
     }
 }
 
-/// Asks the engine what an image starts.
+/// Asks the container engine which program an image starts.
 struct ImageProgram {
     docker: Docker,
     run: ContainerRun,

@@ -1,4 +1,4 @@
-//! The MCP servers of a session: what each of them may see, its sandbox, and the tools that come of it.
+//! The MCP servers of a session: what each server may see, its sandbox, and its tools.
 
 #[cfg(feature = "docker")]
 mod container_server;

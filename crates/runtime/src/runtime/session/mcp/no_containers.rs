@@ -1,4 +1,4 @@
-//! Servers whose program is in an image, in a build without containers.
+//! MCP servers whose program is in an image, in a build without containers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::session::factory::session_factory::Inner;
 
 impl Inner {
-    /// Says that there are none.
+    /// Fails: this build has no containers.
     pub(super) fn container_part(
         &self,
         _: &SessionKey,

@@ -1,5 +1,7 @@
-//! What a server's program needs of the host's files: the folder that it is installed in, those of its interpreter, and the files among its
-//! arguments. A sandbox shows these and nothing else of the user's.
+//! The host files that the program of an MCP server needs.
+//!
+//! These are the folder where the program is installed, the folders of its interpreter, and the files among its
+//! arguments. A sandbox shows these and no other files of the user.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -8,13 +10,13 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// What every jail shows anyway.
+/// The directories that every jail shows.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
 
 /// Directories in a home directory that many programs share.
 const SHARED: [&str; 5] = [".local", ".config", ".cache", ".ssh", ".gnupg"];
 
-/// Links and interpreters that lead to a program, at most.
+/// The most links and interpreters that are followed from a command to its program.
 const MAX_STEPS: usize = 8;
 
 /// The program of a server, and the files of the host that it needs.
@@ -22,29 +24,30 @@ const MAX_STEPS: usize = 8;
 pub(super) struct ProgramFiles {
     /// The program, by its path on the host.
     pub(super) program: PathBuf,
-    /// Folders to read, by their real paths. None of them lies in another one.
+    /// Folders to read, by their real paths. No folder lies in another one.
     pub(super) folders: BTreeSet<PathBuf>,
-    /// Paths by which some of these are named, because of symbolic links on the way, and the real ones.
+    /// Other paths of these folders that contain symbolic links, with the real paths.
     pub(super) aliases: BTreeMap<PathBuf, PathBuf>,
-    /// The directories among the arguments, as they are named there.
+    /// The directories among the arguments, as the arguments write them.
     pub(super) arguments: Vec<PathBuf>,
     /// Further directories for `PATH`.
     pub(super) path: Vec<PathBuf>,
 }
 
-/// Where programs and files are looked for.
+/// Where to look for programs and files.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SearchPaths<'a> {
     /// The value of `PATH`.
     pub(super) path: &'a OsStr,
     /// The home directory, for `~/`.
     pub(super) home: Option<&'a Path>,
-    /// The session's workspace, by its real path. Tools write there, so a link that leads out of it is not followed.
+    /// The session's workspace, by its real path. Tools can create links in it, so a link that leads out of it is not
+    /// followed.
     pub(super) workspace: Option<&'a Path>,
 }
 
 impl SearchPaths<'_> {
-    /// Whether a path goes through the workspace and leads out of it.
+    /// Whether `given` passes through the workspace, but `real` lies outside of it.
     fn leads_out(&self, given: &Path, real: &Path) -> bool {
         self.workspace.is_some_and(|workspace| {
             let is_inside = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(workspace));
@@ -53,10 +56,10 @@ impl SearchPaths<'_> {
     }
 }
 
-/// Finds the program `command`, and what it needs with these arguments.
+/// Finds the program `command` and the files that it needs with these arguments.
 ///
 /// # Errors
-/// Why there is no such program, as text.
+/// The reason why the program cannot be found, as text.
 pub(super) fn program_files(
     command: &str,
     args: &[String],
@@ -68,7 +71,7 @@ pub(super) fn program_files(
     for arg in args {
         files.add_argument(arg, around);
     }
-    // A link within a folder that is shown leads on from there.
+    // An alias inside a visible folder is dropped: the sandbox sees the link itself.
     let ProgramFiles { folders, aliases, .. } = &mut files;
     aliases.retain(|alias, real| {
         let of_workspace =
@@ -96,7 +99,7 @@ fn find(command: &str, path: &OsStr, home: Option<&Path>) -> Result<PathBuf, Str
 }
 
 impl ProgramFiles {
-    /// Adds the folders of a program, of what it is a link to, and of its interpreter.
+    /// Adds the folders of a program, of the targets of its links, and of its interpreter.
     fn add_program(&mut self, program: &Path, path: &OsStr) {
         let mut next = Some(program.to_owned());
         for _ in 0..MAX_STEPS {
@@ -110,8 +113,12 @@ impl ProgramFiles {
         }
     }
 
-    /// Adds the folder that a program is installed in: `PREFIX` for `PREFIX/bin/NAME`, unless that is a home directory, and for `PREFIX/shims/NAME`,
-    /// where version managers such as pyenv have scripts that look for the program below `PREFIX`.
+    /// Adds the folder where a program is installed.
+    ///
+    /// - For `PREFIX/bin/NAME` this is `PREFIX`, unless that is a personal folder.
+    /// - For `PREFIX/shims/NAME` this is `PREFIX`, unless that is a home directory or a directory of many programs. Version
+    ///   managers such as pyenv put scripts there that look for the program below `PREFIX`.
+    /// - Otherwise it is the parent folder.
     fn add_installation(&mut self, program: &Path) {
         let Some(folder) = program.parent().and_then(|folder| folder.canonicalize().ok()) else { return };
         if is_of_system(&folder) {
@@ -135,7 +142,7 @@ impl ProgramFiles {
         }
     }
 
-    /// Adds the file or folder that an argument names, alone or behind `--option=`.
+    /// Adds the file or folder that an argument names. The argument may be the path alone, or `--option=PATH`.
     fn add_argument(&mut self, arg: &str, around: SearchPaths<'_>) {
         let value =
             arg.strip_prefix('-').and_then(|option| option.split_once('=')).map_or(arg, |(_, value)| value);
@@ -143,7 +150,8 @@ impl ProgramFiles {
         if !given.is_absolute() {
             return;
         }
-        // A file may be one that the program will make. Other files beside one that was named stay hidden where that is a home directory.
+        // The file need not exist yet: the program may create it. A file that lies directly in a personal folder adds
+        // nothing, because the other files of that folder must stay hidden.
         let real = given
             .canonicalize()
             .ok()
@@ -163,7 +171,7 @@ impl ProgramFiles {
         }
     }
 
-    /// Remembers that this folder goes by another path.
+    /// Records that this folder has another path.
     fn add_alias(&mut self, given: Option<&Path>, real: &Path) {
         let is_other = |given: &&Path| {
             let is_plain =
@@ -191,7 +199,7 @@ fn with_home(path: &str, home: Option<&Path>) -> PathBuf {
     }
 }
 
-/// The interpreter that the first line of a script names.
+/// The interpreter in the first line of a script.
 fn interpreter(script: &Path, path: &OsStr) -> Option<PathBuf> {
     let mut head = [0; 256];
     let length = fs::File::open(script).and_then(|mut file| file.read(&mut head)).ok()?;
@@ -215,7 +223,7 @@ fn is_of_system(folder: &Path) -> bool {
         || folder.parent().is_none()
 }
 
-/// Whether a folder is a person's own, such as a home directory or `~/.local`: it holds more than a program.
+/// Whether a folder is a personal one, such as a home directory or `~/.local`. It holds more than one program.
 fn is_personal(folder: &Path) -> bool {
     let is_hidden = folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     is_home(folder) || is_hidden && folder.parent().is_some_and(is_home)

@@ -1,4 +1,4 @@
-//! [`ServerParts`]: what a server is made of.
+//! [`ServerParts`]: the parts from which an MCP server is built.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,28 +8,28 @@ use conjure_actors::executors::ExecutorSource;
 use conjure_mcp::{Authorize, FindProgram, McpServer, McpServerSpec, Sampler};
 use conjure_sandbox::{Executor, SandboxNetwork};
 
-/// A server, and the source of its sandbox if it is a program.
+/// The parts of an MCP server. A server that is a program has the source of its sandbox among them.
 pub(crate) struct ServerParts {
     pub(super) spec: McpServerSpec,
     pub(super) source: Option<Arc<dyn ExecutorSource>>,
-    /// Whether the sessions of the tenant share it.
+    /// Whether the sessions of the tenant share the server.
     pub(super) sharing: Sharing,
     pub(super) manifest: PathBuf,
-    /// Who knows the token of a remote server.
+    /// Supplies the token of a remote server.
     pub(super) authorization: Option<Arc<dyn Authorize>>,
     /// The network of its sandbox.
     pub(super) sandbox_network: SandboxNetwork,
-    /// Directories among its arguments, which it may work in.
+    /// The directories among its arguments. The server may work in them.
     pub(super) roots: Vec<PathBuf>,
-    /// Who asks the session's model for the server.
+    /// Asks the session's model on behalf of the server.
     pub(super) sampler: Option<Arc<dyn Sampler>>,
-    /// Who knows the program of a server in an image.
+    /// Finds the program of a server in an image.
     pub(super) program: Option<Arc<dyn FindProgram>>,
 }
 
 /// Whether the sessions of a tenant share a server.
 pub(in crate::runtime::session) enum Sharing {
-    /// The session has its own.
+    /// The session has a server of its own.
     Own,
     /// They share it, and it may have to be started.
     Shared,

@@ -1,5 +1,7 @@
-//! The sandboxes in which the programs of MCP servers run: one for each server, apart from that of the session's tools, so that a server's
-//! secrets are out of the model's reach.
+//! The sandboxes of MCP servers that are programs.
+//!
+//! Each server has a sandbox of its own, apart from that of the session's tools. So the model cannot reach the secrets of
+//! a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -27,12 +29,12 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::SandboxKind;
 use crate::runtime::session::factory::session_factory::Inner;
 
-/// Programs that fetch a package and run it. They reach the registries until the server answers.
+/// Programs that fetch a package and run it. They may reach the package registries until the server's first response.
 const PACKAGE_RUNNERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"];
 
 impl Inner {
-    /// The servers of a session: its own, those of the configuration that its profile names, and those that are reached by their addresses. A
-    /// server that is no longer configured is left out with a warning. Blocks.
+    /// All servers of a session: its own, the configured ones that its profile names, and its remote servers. A server
+    /// that is no longer configured is left out with a warning. Blocks.
     pub(in crate::runtime::session) fn server_parts(
         &self,
         key: &SessionKey,
@@ -70,7 +72,7 @@ impl Inner {
         Ok(parts)
     }
 
-    /// A server that the sessions of the tenant share. Nothing of it is of one session.
+    /// The parts of a server that the sessions of the tenant share. They contain nothing of a single session.
     fn shared_part(
         &self,
         tenant: &TenantId,
@@ -90,7 +92,8 @@ impl Inner {
         Ok(ServerParts { sharing: Sharing::Shared, ..part })
     }
 
-    /// One server, whose sandbox is of this kind, and whose tools are kept in the file of this name.
+    /// The parts of one server. `kind` is the kind of its sandbox. `manifest` is the name of the file that caches its
+    /// tools.
     fn server_part(
         &self,
         key: &SessionKey,
@@ -116,7 +119,7 @@ impl Inner {
         }
     }
 
-    /// The sign-in of the tenant at a configured server, unless its headers say who asks.
+    /// The tenant's login at a configured server. `None` if the configured headers contain `Authorization`.
     fn login_of(
         &self,
         key: &SessionKey,
@@ -139,7 +142,7 @@ impl Inner {
         })
     }
 
-    /// Which addresses may be dialled for servers that anybody may name.
+    /// Which addresses may be dialled for remote servers, whose addresses any client may choose.
     pub(in crate::runtime::session) fn remote_addresses(&self) -> AddressScope {
         match self.config.serve().private_mcp_servers {
             Some(true) => AddressScope::AsWritten,
@@ -147,7 +150,8 @@ impl Inner {
         }
     }
 
-    /// A server that is reached by its address, whoever named it: private addresses are refused unless the operator permits them.
+    /// The parts of a remote server. Anybody may have chosen its address, so private addresses are refused unless the
+    /// operator permits them.
     fn remote_server(
         &self,
         key: &SessionKey,
@@ -176,7 +180,7 @@ impl Inner {
                 .collect(),
             ..McpServerSpec::new(name, McpTransport::Http(http))
         };
-        // What a server offers may depend on who asks.
+        // The tools of a server may depend on the credential, so the file name depends on the vaults, too.
         let of = format!("{}\0{}", server.url, profile.vaults.join("\0"));
         let digits = Digest::of_bytes(of.as_bytes()).to_hex();
         let manifest = home.data.path().join("mcp").join(format!("remote-{digits}.json"));
@@ -194,7 +198,7 @@ impl Inner {
         Ok(ServerParts::new(spec, manifest, authorization))
     }
 
-    /// A server that is a program, and the source of its sandbox.
+    /// The parts of a server that is a program, with the source of its sandbox.
     fn program_part(
         &self,
         key: &SessionKey,
@@ -210,7 +214,7 @@ impl Inner {
             ServerPlace::Local => SandboxKind::BuiltIn(ExecutorKind::Local),
             ServerPlace::Sandbox => match self.sandboxes.kind(kind)? {
                 Some(kind) => kind,
-                // The session runs nothing itself.
+                // The session has no sandbox of its own.
                 None => SandboxKind::BuiltIn(self.config.executor()),
             },
         };
@@ -219,7 +223,7 @@ impl Inner {
         let mut allowed_paths = Vec::new();
         let mut read_only = Vec::new();
         let is_runner = PACKAGE_RUNNERS.contains(&program.command.rsplit('/').next().unwrap_or_default());
-        // A container has programs of its own.
+        // A container has its own programs.
         if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail | ExecutorKind::Local)) {
             let path =
                 self.config.passthrough_env().get(&OsString::from("PATH")).cloned().unwrap_or_default();
@@ -231,7 +235,7 @@ impl Inner {
             if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail)) {
                 for folder in files.folders {
                     match workspace.filter(|workspace| folder.starts_with(workspace)) {
-                        // The session's own folder is there to be written, also by its path on the host.
+                        // The program may write the session's workspace, also by its path on the host.
                         Some(workspace) => allowed_paths.push(workspace.to_owned()),
                         None => read_only.push(SharedFolder::new(folder.clone(), folder)),
                     }
@@ -254,10 +258,10 @@ impl Inner {
             }
         }
         let network = program.network.clone().unwrap_or(NetworkPolicy::None);
-        // `local` isolates nothing, and refuses a list of hosts, which it cannot keep.
+        // `local` isolates nothing. It would refuse a list of hosts, because it cannot enforce one.
         let network = match (&kind, network) {
             (SandboxKind::BuiltIn(ExecutorKind::Local), _) => NetworkPolicy::None,
-            // A jail whose network reaches nothing knows at least what was asked for.
+            // With an empty list, a jail can still report which hosts the program asked for.
             (SandboxKind::BuiltIn(ExecutorKind::Jail), NetworkPolicy::None) => {
                 NetworkPolicy::Limited(Vec::new())
             }
@@ -290,12 +294,14 @@ impl Inner {
     }
 }
 
-/// What a program reaches until its first answer, beside what is configured. With `network = "none"` its package must be installed already.
+/// The hosts that a program may reach until its first response, in addition to the configured ones. With `network = "none"` there
+/// are none, so the package must be installed already.
 fn startup_hosts(is_runner: bool, configured: Option<&NetworkPolicy>) -> &'static [&'static str] {
     if is_runner && configured != Some(&NetworkPolicy::None) { &PACKAGE_REGISTRIES } else { &[] }
 }
 
-/// What a line of Docker says of a server, if its program is one. One that runs on the host is started as it is.
+/// Parses the command of a server as a `docker run` line, if it is one. A server that runs on the host is started as it
+/// is.
 fn container_run(name: &str, program: &StdioServer) -> Result<Option<ContainerRun>, RuntimeError> {
     if program.place == ServerPlace::Local {
         return Ok(None);
@@ -304,7 +310,7 @@ fn container_run(name: &str, program: &StdioServer) -> Result<Option<ContainerRu
         .map_err(|reason| RuntimeError::McpServer { server: name.to_owned(), reason })
 }
 
-/// What to do when no credential of a session is accepted.
+/// The advice for the user if no credential of a session is accepted.
 fn vault_advice(vaults: &[String], url: &str) -> String {
     match vaults.len() {
         0 => "the session has no vaults; create it with `vault_ids`, one of which has a credential for this server's URL".to_owned(),
@@ -312,7 +318,7 @@ fn vault_advice(vaults: &[String], url: &str) -> String {
     }
 }
 
-/// The name of the folder that is the home of a server's program in all sessions of a tenant.
+/// The name of the folder that is the home directory of a server's program. All sessions of a tenant share it.
 fn home_name(server: &str) -> String {
     let digits = Digest::of_bytes(server.as_bytes()).to_hex();
     format!("mcp-{}-{}", server.to_ascii_lowercase(), digits.get(..8).unwrap_or_default())

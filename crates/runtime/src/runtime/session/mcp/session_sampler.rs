@@ -1,4 +1,4 @@
-//! [`SessionSampler`]: a session's MCP servers ask its model in the middle of a call ("sampling").
+//! [`SessionSampler`]: lets the MCP servers of a session ask its model in the middle of a tool call ("sampling").
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use futures_util::future::BoxFuture;
 use crate::models::CallSettings;
 use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
 
-/// The most tokens of an answer to a server.
+/// The most tokens of a response to a server.
 const MAX_TOKENS: u32 = 8_192;
 
-/// The model that a session had when it was loaded. What it answers to a server is not recorded. The tenant's budget pays for it; the session's
-/// budget does not.
+/// Asks the model that the session had when it was loaded. The responses are not recorded. The tenant's budget pays for
+/// them, the session's budget does not.
 struct SessionSampler {
     factory: RuntimeSessionFactory,
     tenant: TenantId,
-    /// `None`: the model of sessions that name none.
+    /// The name of the model. `None` stands for the model of sessions that name none.
     model: Option<String>,
 }
 
 impl RuntimeSessionFactory {
-    /// What the servers of a session ask.
+    /// The sampler for the servers of a session.
     pub(in crate::runtime::session) fn sampler(
         &self,
         key: &SessionKey,
@@ -48,7 +48,7 @@ impl SessionSampler {
         };
         let find = |name: String| {
             let find = |settings| self.factory.model_for_calls(&self.tenant, &name, settings);
-            // The protocol lets a client leave out what its model cannot be told.
+            // The protocol lets a client ignore settings that its model does not support.
             find(&settings).or_else(|_| find(&tokens))
         };
         let name = self.factory.model_name(&self.tenant, self.model.as_deref());

@@ -11,8 +11,8 @@ use conjure_sandbox::Executor;
 use super::server_parts::{ServerParts, Sharing};
 use super::tenant_servers::TenantServers;
 
-/// The servers of a session, in the background. Large results go to files in the sandbox of the session's tools. Servers that may ask the session's
-/// model ask this sampler.
+/// Starts the servers of a session in the background. Large results go to files in the sandbox of the session's tools.
+/// `sampler` serves those servers that may ask the session's model.
 pub(in crate::runtime::session) async fn start_servers(
     parts: Vec<ServerParts>,
     (tenant, shared): (&TenantId, Option<&TenantServers>),

@@ -1,7 +1,9 @@
-//! [`TenantServers`]: MCP servers that all sessions of a tenant use together.
+//! [`TenantServers`]: MCP servers that all sessions of a tenant share.
 //!
-//! Such a server starts for the first live session that has it, and ends with the last one. Its sandbox runs below a supervisor of its own,
-//! beside those of the sessions. State, in memory: the servers that sessions hold, and the supervisors of their sandboxes.
+//! Such a server starts with the first live session that uses it, and ends with the last one. Its sandbox runs below a
+//! supervisor of its own, next to those of the sessions.
+//!
+//! State, in memory: the servers that sessions use, and the supervisors of their sandboxes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -26,15 +28,15 @@ const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause before another attempt to end a sandbox.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// The shared servers of all tenants. A server is never shared by two of them.
+/// The shared servers of all tenants. Two tenants never share a server.
 #[derive(Debug)]
 pub(crate) struct TenantServers {
     supervisor: Supervisor,
     servers: Mutex<HashMap<(TenantId, String), Weak<McpServer>>>,
-    /// A session holds this lock while it starts a server.
+    /// Locked while a session starts a server, so that only one session starts it.
     starting: tokio::sync::Mutex<()>,
     sandboxes: Arc<Mutex<Sandboxes>>,
-    /// End the sandboxes of servers that no session holds any more.
+    /// The tasks that end the sandboxes of unused servers.
     ending: TaskSet,
 }
 
@@ -46,7 +48,7 @@ struct Sandboxes {
 }
 
 impl TenantServers {
-    /// No servers, and the supervisor below which their sandboxes will run.
+    /// Creates an empty set of servers, and the spec of the supervisor below which their sandboxes will run.
     pub(crate) fn new() -> Result<(ChildSpec, Self), SpecError> {
         let spec = SupervisorSpec::dynamic(ChildId::new("mcp-servers")?);
         let (actor, supervisor) = spec.intensity_scope(IntensityScope::PerChild).build();
@@ -60,12 +62,12 @@ impl TenantServers {
         Ok((actor, servers))
     }
 
-    /// The server of this name that a session of the tenant holds.
+    /// The server of this name, if a session of the tenant uses it.
     pub(super) fn get(&self, tenant: &TenantId, name: &str) -> Option<Arc<McpServer>> {
         lock(&self.servers).get(&(tenant.clone(), name.to_owned())).and_then(Weak::upgrade)
     }
 
-    /// The server that the tenant's sessions share, started if no session holds it.
+    /// The server that the tenant's sessions share. Starts it if no session uses it.
     pub(super) async fn get_or_start(
         &self,
         tenant: &TenantId,
@@ -79,7 +81,7 @@ impl TenantServers {
             return Ok(server);
         }
         let id = lock(&self.sandboxes).add(tenant)?;
-        // From here on the sandbox ends when this is dropped.
+        // Dropping the guard ends the sandbox, also if a later step fails.
         let in_use = CancellationToken::new();
         self.end_after(id.clone(), in_use.clone());
         let in_use = in_use.drop_guard();
@@ -94,7 +96,7 @@ impl TenantServers {
         Ok(server)
     }
 
-    /// Ends a sandbox once nobody uses its server any more.
+    /// Starts a task that ends a sandbox as soon as its server is unused.
     fn end_after(&self, id: ChildId, unused: CancellationToken) {
         let (supervisor, sandboxes) = (self.supervisor.clone(), Arc::clone(&self.sandboxes));
         self.ending.spawn(async move {
@@ -108,12 +110,12 @@ impl TenantServers {
         });
     }
 
-    /// Stops waiting for the ends of servers: nothing of them is left.
+    /// Stops the tasks that wait for unused servers. Called when no server is left.
     pub(crate) async fn close(&self, deadline: Deadline) {
         self.ending.close(deadline).await;
     }
 
-    /// Ends the sandboxes of a tenant, which has no session any more.
+    /// Ends the sandboxes of a tenant. The tenant must not have sessions any more.
     pub(crate) async fn end_tenant(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), RuntimeError> {
         let of_tenant = lock(&self.sandboxes).of(tenant);
         for id in of_tenant {
@@ -125,7 +127,7 @@ impl TenantServers {
 }
 
 impl Sandboxes {
-    /// The id of another supervisor.
+    /// Registers another supervisor of the tenant, and returns its id.
     fn add(&mut self, tenant: &TenantId) -> Result<ChildId, SpecError> {
         self.made += 1;
         let id = ChildId::new(format!("server-{}", self.made))?;
@@ -139,7 +141,7 @@ impl Sandboxes {
     }
 }
 
-/// Ends a sandbox and its supervisor. One that has ended is forgotten.
+/// Ends a sandbox with its supervisor and forgets it. Does not fail if it has ended already.
 async fn end(
     supervisor: &Supervisor,
     sandboxes: &Mutex<Sandboxes>,

@@ -9,7 +9,7 @@ use conjure_mcp::McpServers;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 
-/// Waits for required servers, once. The model is told of each server that could not be started, once.
+/// Waits for the required servers once. Reports each server that could not be started to the model, once.
 pub(in crate::runtime::session) struct ToolServersHook {
     servers: Arc<McpServers>,
     state: Arc<Mutex<HookState>>,
@@ -18,7 +18,7 @@ pub(in crate::runtime::session) struct ToolServersHook {
 #[derive(Default)]
 struct HookState {
     has_waited: bool,
-    /// The servers that were reported.
+    /// The names of the servers that were reported.
     reported: BTreeSet<String>,
 }
 
@@ -27,7 +27,7 @@ impl ToolServersHook {
         Self { servers, state: Arc::default() }
     }
 
-    /// The failures that were not reported yet.
+    /// A report of the failures that were not reported yet; `None` if there are none.
     fn news(&self) -> Option<CommandKind> {
         let mut state = lock(&self.state);
         let mut failures: Vec<ToolServerFailure> = self.servers.failures();
@@ -42,7 +42,7 @@ impl PreCallHook for ToolServersHook {
             return self.news().map(|news| stream::iter([news]).boxed());
         }
         let (servers, state) = (Arc::clone(&self.servers), Arc::clone(&self.state));
-        // It is asked again when the wait is over. A wait that is broken off is begun anew by the next turn.
+        // The driver calls the hook again after the wait. If the wait is interrupted, the next turn starts it again.
         let waiting = stream::once(async move {
             servers.wait_required().await;
             lock(&state).has_waited = true;

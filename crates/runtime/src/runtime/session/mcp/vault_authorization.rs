@@ -1,4 +1,4 @@
-//! [`VaultAuthorization`]: a session's remote server gets its token from the session's vaults.
+//! [`VaultAuthorization`]: supplies a session's remote servers with tokens from the session's vaults.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::runtime::data::vaults::Vaults;
 use crate::runtime::operations::RenewalOutcome;
 
-/// A token that ends so soon is renewed before it is used.
+/// A token is renewed if it expires within this time.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
 
-/// How often a credential is read again because somebody else changed it.
+/// How often a credential is read again because another caller or process changed it.
 const MAX_ATTEMPTS: usize = 4;
 
-/// How often tokens that could not be stored are tried again, and after which waits.
+/// How often storing renewed tokens is retried. [`STORE_RETRY`] says how long to wait in between.
 const STORE_ATTEMPTS: u32 = 6;
 const STORE_RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// What the redactor shows instead of a token.
+/// The name that the redactor shows instead of a token.
 const REDACTED_AS: &str = "MCP_TOKEN";
 
-/// Finds the token for one server in the vaults of one session, each time that it is asked. So a token that is replaced in a vault holds from the
-/// next connection on.
+/// Finds the token for one server in the vaults of one session. It reads the vaults each time, so a replaced token is
+/// used from the next connection on.
 #[derive(Debug)]
 pub(in crate::runtime::session) struct VaultAuthorization {
     /// `None` before the journal is open.
@@ -36,11 +36,11 @@ pub(in crate::runtime::session) struct VaultAuthorization {
     pub(in crate::runtime::session) names: Vec<String>,
     pub(in crate::runtime::session) url: String,
     pub(in crate::runtime::session) addresses: AddressScope,
-    /// Tokens are redacted wherever they would leave the session.
+    /// The session's redactor. Each token is added to it.
     pub(in crate::runtime::session) redactor: Redactor,
-    /// What came of the last attempt to renew a token.
+    /// The outcome of the last attempt to renew a token.
     pub(in crate::runtime::session) renewal: Mutex<RenewalOutcome>,
-    /// What people can do when nothing is accepted.
+    /// What the user can do if no credential is accepted.
     pub(in crate::runtime::session) advice: String,
 }
 
@@ -62,9 +62,9 @@ impl VaultAuthorization {
             }
             match self.renew(vaults, &store, &found, tokens).await {
                 Ok(true) => renewed = true,
-                // Somebody else has renewed or replaced it.
+                // Another caller or process has renewed or replaced the token.
                 Ok(false) => {}
-                // It may still be accepted.
+                // The server may still accept the old token.
                 Err(reason) if !is_refused => {
                     tracing::warn!(credential = found.id, reason, "a token is not renewed");
                     return Ok(Some(self.given(&found.secret)));
@@ -77,7 +77,7 @@ impl VaultAuthorization {
         Err("others change the credential at the same time".to_owned())
     }
 
-    /// Renews the token of a credential. Returns `false` if somebody else changed it meanwhile.
+    /// Renews the token of a credential. Returns `false` if another caller or process changed the credential meanwhile.
     async fn renew(
         &self,
         vaults: &Vaults,
@@ -89,7 +89,8 @@ impl VaultAuthorization {
             *lock(&self.renewal) = RenewalOutcome::Refused;
             return Err("it has no refresh token; store a new access token".to_owned());
         };
-        // In this process one renewal runs at a time: a refresh token is often good only once. Of several processes, one stores its tokens.
+        // Within this process, one renewal runs at a time, because a refresh token is often valid only once. If several
+        // processes renew, only one of them stores its tokens.
         let turn = vaults.renewing(&found.id).await;
         let now = store.find(&self.names, &self.url).await.map_err(|error| error.to_string())?;
         let is_same = now.is_some_and(|now| {
@@ -106,7 +107,7 @@ impl VaultAuthorization {
             scope: tokens.scope.clone(),
             addresses: self.addresses,
         };
-        // It goes on when the session ends meanwhile: the old refresh token may be used up already.
+        // The renewal continues even if the session ends meanwhile, because the old refresh token may be used up already.
         let run = async move {
             let done = renewal.run().await;
             drop(turn);
@@ -120,7 +121,7 @@ impl VaultAuthorization {
         stored
     }
 
-    /// The token, which is redacted from now on.
+    /// Returns the token, and adds it to the redactor.
     fn given(&self, secret: &CredentialSecret) -> SecretString {
         let token = secret.token();
         let text = [(REDACTED_AS.to_owned(), token.expose_secret().to_owned())];
@@ -135,16 +136,17 @@ struct Renewal {
     tenant: TenantId,
     found: FoundCredential,
     refresh: OAuthRefresh,
-    /// What the token permitted so far.
+    /// The scope of the old token.
     scope: Option<String>,
     addresses: AddressScope,
 }
 
 impl Renewal {
-    /// Asks the token endpoint and stores what it gives. Returns whether it was stored; not if somebody else changed the credential meanwhile.
+    /// Requests new tokens from the token endpoint and stores them. The result says whether they were stored. They are
+    /// not if the credential was changed meanwhile.
     async fn run(self) -> (RenewalOutcome, Result<bool, String>) {
         let new = match refresh_tokens(&self.refresh, self.addresses).await {
-            // An answer that names no scope has left it as it was.
+            // If the response names no scope, the scope is unchanged.
             Ok(new) => OAuthTokens { scope: new.scope.clone().or_else(|| self.scope.clone()), ..new },
             Err(error) => {
                 let outcome = match error {
@@ -157,7 +159,7 @@ impl Renewal {
         (RenewalOutcome::Renewed, self.store(&CredentialSecret::OAuth(new)).await)
     }
 
-    /// Stores the new tokens, in several attempts: the old refresh token may be used up.
+    /// Stores the new tokens. Retries several times, because the old refresh token may be used up.
     async fn store(&self, new: &CredentialSecret) -> Result<bool, String> {
         let mut failures = 0;
         loop {
@@ -176,7 +178,7 @@ impl Renewal {
     }
 }
 
-/// Whether a token that can be renewed ends soon or has ended.
+/// Whether a token can be renewed and has expired or expires soon.
 fn ends_soon(tokens: &OAuthTokens) -> bool {
     let soon =
         SystemClock.timestamp().millis().saturating_add(RENEW_BEFORE.as_millis().try_into().unwrap_or(0));

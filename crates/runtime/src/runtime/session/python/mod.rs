@@ -1,4 +1,4 @@
-//! The packages of Python that a session's environment asks for.
+//! The Python packages of a session's sandboxes.
 
 pub(super) mod packaged_sources;
 pub(super) mod python_packages;

@@ -1,4 +1,4 @@
-//! The sources of sandboxes with Python packages: which packages a session has, and in what they are installed.
+//! The sources of sandboxes with Python packages: which packages a session has, and how they are installed.
 
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ use crate::runtime::session::factory::session_factory::Inner;
 use crate::runtime::session::python::python_packages::{PackagedSource, PythonPackages};
 use crate::runtime::session::python::python_requirement::PythonRequirement;
 
-/// The hosts that an installation reaches.
+/// The hosts that an installation may reach.
 const PYTHON_REGISTRY: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
 
 /// The port of the registry.
 const HTTPS: NonZeroU16 = NonZeroU16::new(443).unwrap();
 
 impl Inner {
-    /// The packages that the sandboxes of a session with this profile have; `None`: no further ones. Blocks.
+    /// The Python packages for the sandboxes of a session with this profile; `None` if it asks for none. Blocks.
     pub(crate) fn python_packages(
         &self,
         profile: &SessionProfile,
@@ -67,7 +67,7 @@ impl Inner {
         let (kind, context) =
             (SandboxKind::BuiltIn(executor), context.with_read_only(packages.shared_folder()));
         let source = self.sandboxes.unpooled_source(key, home, &kind, &self.config, context)?;
-        // An installation must not keep the runtime.
+        // Weak references, so that an installation does not keep the runtime alive.
         let (inner, key, home) = (Arc::downgrade(self), key.clone(), Arc::downgrade(home));
         let install = move |workspace: PathBuf| {
             let gone = || RuntimeError::PythonPackages { reason: "the host ends".to_owned() };

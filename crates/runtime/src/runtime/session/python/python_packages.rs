@@ -1,8 +1,12 @@
-//! The Python packages of a session's sandboxes: installed once for each list of a tenant, and read-only in each sandbox.
+//! The Python packages of a session's sandboxes. Each list of packages is installed once for a tenant, and is read-only
+//! in each sandbox.
 //!
-//! A sandbox of its own installs them, with the registry of Python packages as its whole network: building a package runs code of strangers. State:
-//! installations that are under way; on the disk `<tenant>/python/DIGEST/packages`, which is there once an installation is complete. What a crash leaves
-//! of one lies in a workspace, which the next one begins by removing.
+//! A separate sandbox installs them, because building a package runs foreign code. Its network reaches only the registry
+//! of Python packages.
+//!
+//! State: the running installations. On the disk: `<tenant>/python/DIGEST/packages`, which exists only if its
+//! installation is complete. A crash leaves files in the workspace of the installation. The next installation removes
+//! them first.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,25 +36,26 @@ use crate::runtime::session::python::python_requirement::PythonRequirement;
 use crate::workspace::CopyBounds;
 use crate::workspace::copy_tree;
 
-/// Where a sandbox has the folder with the packages. It is there before they are installed.
+/// The path in a sandbox of the folder with the packages. The folder exists before the packages are installed.
 const SHARED_DIR: &str = "/opt/conjure/python";
 
-/// The packages in that folder.
+/// The name of the packages' directory in that folder.
 const PACKAGES: &str = "packages";
 
 /// How long an installation may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// How long its sandbox may take to start.
+/// How long the sandbox of an installation may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often another process's installation is looked for.
+/// How often an installation tries to get the lock that another process holds.
 const LOCK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The most characters of what an installation said that its error has.
+/// The most characters of program output in the error of an installation.
 const MAX_REASON_CHARS: usize = 2_000;
 
-/// Prints the requirements that the sandbox's Python does not meet, each on a line. Its packages are those of `pip` itself.
+/// Prints the requirements that the sandbox's Python does not meet, one a line. Apart from the standard library, it needs
+/// only packages inside of `pip`.
 const MISSING: &str = "
 import sys
 try:
@@ -70,22 +75,22 @@ for text in sys.argv[1:]:
         print(text)
 ";
 
-/// The packages of one list, and what installs them.
+/// The packages of one list, and where they are installed.
 pub(crate) struct PythonPackages {
     requirements: Vec<PythonRequirement>,
-    /// The folder that sandboxes share. It is empty until they are installed.
+    /// The folder that sandboxes share. It is empty until the packages are installed.
     shared: PathBuf,
-    /// Where they are once they are installed.
+    /// The directory of the packages. It exists once they are installed.
     dir: PathBuf,
-    /// The name of the workspace in which they are installed.
+    /// The name of the workspace in which the installation runs.
     workspace: String,
     home: Arc<TenantDir>,
-    /// The kind of the sandboxes that have them.
+    /// The kind of the sandboxes that have the packages.
     kind: ExecutorKind,
 }
 
 impl PythonPackages {
-    /// These packages of a tenant. Blocks.
+    /// Describes these packages of a tenant, and creates their shared folder. Blocks.
     pub(crate) fn new(
         requirements: Vec<PythonRequirement>,
         home: &Arc<TenantDir>,
@@ -105,17 +110,18 @@ impl PythonPackages {
         Ok(Self { requirements, shared, dir, workspace, home: Arc::clone(home), kind })
     }
 
-    /// The kind of the sandboxes that have them.
+    /// The kind of the sandboxes that have the packages.
     pub(crate) const fn kind(&self) -> ExecutorKind {
         self.kind
     }
 
-    /// The folder of this machine that the sandboxes share, and its place in them. `None` for `local`, which has this machine's paths.
+    /// The shared folder on this machine, and its path in the sandboxes. `None` for `local`, whose commands use this
+    /// machine's paths.
     pub(crate) fn shared_folder(&self) -> Option<SharedFolder> {
         (self.kind != ExecutorKind::Local).then(|| SharedFolder::new(&self.shared, SHARED_DIR))
     }
 
-    /// Where the Python of a sandbox finds them.
+    /// The path at which the Python of a sandbox finds the packages.
     pub(crate) fn python_path(&self) -> String {
         match self.kind {
             ExecutorKind::Local => self.dir.to_string_lossy().into_owned(),
@@ -123,20 +129,20 @@ impl PythonPackages {
         }
     }
 
-    /// The workspace of the installation, empty. Blocks.
+    /// Creates the workspace of the installation, empty. Blocks.
     fn empty_workspace(&self) -> Result<PathBuf, SandboxError> {
         self.home.data.remove_workspace(&self.workspace)?;
         self.home.data.named_workspace(&self.workspace)
     }
 }
 
-/// What a sandbox for the installation is made of. It is made when it is needed, in its empty workspace. Blocks.
+/// Creates the source of the sandbox for an installation, whose workspace is the given empty folder. Blocks.
 pub(crate) type InstallSource =
     Box<dyn Fn(PathBuf) -> Result<Arc<dyn ExecutorSource>, RuntimeError> + Send + Sync>;
 
 type Installation = Shared<BoxFuture<'static, Result<(), Arc<str>>>>;
 
-/// The installations of a runtime. Dropping it ends them.
+/// The running installations of a runtime. Dropping it cancels them.
 pub(crate) struct PythonInstaller {
     running: Arc<Mutex<HashMap<PathBuf, Installation>>>,
     tasks: TaskTracker,
@@ -153,7 +159,7 @@ impl Default for PythonInstaller {
 }
 
 impl PythonInstaller {
-    /// Ends what is under way, and waits for that.
+    /// Cancels the running installations, and waits for their end until the deadline.
     pub(crate) async fn end(&self, deadline: Deadline) {
         self.ended.cancel();
         self.tasks.close();
@@ -164,7 +170,8 @@ impl PythonInstaller {
         }
     }
 
-    /// The installation of these packages, which goes on without its callers. One that failed begins anew.
+    /// Joins the running installation of these packages, or starts one. It continues if its callers stop waiting. After a
+    /// failure, the next call starts a new one.
     fn install(&self, packages: &Arc<PythonPackages>, source: &Arc<InstallSource>) -> Installation {
         let mut running = lock(&self.running);
         if let Some(installation) = running.get(&packages.dir) {
@@ -188,7 +195,7 @@ impl PythonInstaller {
     }
 }
 
-/// Installs the packages unless that was done meanwhile, also by another process.
+/// Installs the packages unless this process or another one has done it meanwhile.
 async fn install_locked(
     packages: &Arc<PythonPackages>,
     source: &Arc<InstallSource>,
@@ -196,7 +203,7 @@ async fn install_locked(
 ) -> Result<(), String> {
     let deadline = SystemClock.deadline(INSTALL_TIMEOUT);
     let lock_path = packages.shared.with_extension("lock");
-    // Work that blocks goes on when this future is dropped, and holds the lock until its end.
+    // Blocking work continues if this future is dropped. It holds the lock until it ends.
     let locked = Arc::new(loop {
         let file =
             FileLock::open(&lock_path).map_err(|errno| format!("`{}`: {errno}", lock_path.display()))?;
@@ -231,7 +238,7 @@ async fn install_locked(
         match installed {
             Ok(()) => finish(&finished, &workspace, &cancel),
             Err(reason) => {
-                // It may be large. The next installation removes it too.
+                // The files may be large. If this removal fails, the next installation repeats it.
                 let _ = finished.home.data.remove_workspace(&finished.workspace);
                 Err(reason)
             }
@@ -241,7 +248,7 @@ async fn install_locked(
     .map_err(|error| error.to_string())?
 }
 
-/// Installs what the sandbox lacks into `layer` of its workspace.
+/// Installs what the sandbox lacks into the directory `layer` of its workspace.
 async fn install_in(
     sandbox: &dyn Executor,
     requirements: &[PythonRequirement],
@@ -273,7 +280,7 @@ async fn install_in(
     run(sandbox, command, options).await.map(drop)
 }
 
-/// Runs a program that has to succeed. The error has the last of what it said.
+/// Runs a program. If it does not exit with 0, the error contains the end of its output.
 async fn run(
     sandbox: &dyn Executor,
     command: Command,
@@ -297,10 +304,10 @@ async fn run(
     Err(if last.is_empty() { how } else { format!("{how}: {last}") })
 }
 
-/// Puts what was installed in its place. Blocks.
+/// Moves the installed packages to their final directory. Blocks.
 fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToken) -> Result<(), String> {
     let failed = |path: &Path, reason: &dyn fmt::Display| format!("`{}`: {reason}", path.display());
-    // Code of strangers has run in the workspace: no link of it is followed.
+    // Foreign code has run in the workspace, so links in it are not followed.
     let root = DirHandle::open(workspace).map_err(|errno| failed(workspace, &errno))?;
     let layer = root.open_dir(Path::new("layer")).map_err(|errno| failed(workspace, &errno))?;
     let partial = packages.shared.with_extension("partial");
@@ -315,18 +322,20 @@ fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToke
     let copy = to.try_clone().map_err(|error| failed(&partial, &error))?;
     copy_tree(layer.into(), copy.into(), CopyBounds::default(), cancel)
         .map_err(|error| failed(&error.path, &error.reason))?;
-    // What has its final name is taken for complete for ever, also after a loss of power; and then nobody looks for the workspace any more.
+    // A directory with the final name counts as complete forever, also after a power loss. So its content must be durable
+    // before the rename. The workspace is removed before the rename, because no later step would look for it.
     rustix::fs::syncfs(&to).map_err(|errno| failed(&partial, &errno))?;
     packages.home.data.remove_workspace(&packages.workspace).map_err(|error| error.to_string())?;
     std::fs::rename(&partial, &packages.dir).map_err(|error| failed(&packages.dir, &error))
 }
 
-/// The user of a jail may be another one. The folders around keep others of the machine out.
+/// The user of a jail may be another one, so everybody may read the folder. The parent folders keep other users of this
+/// machine out.
 fn make_readable(folder: &File) -> std::io::Result<()> {
     folder.set_permissions(Permissions::from_mode(0o755))
 }
 
-/// A source whose sandboxes are created when the packages are there.
+/// A source that creates a sandbox only after the packages are installed.
 pub(crate) struct PackagedSource {
     source: Arc<dyn ExecutorSource>,
     packages: Arc<PythonPackages>,
@@ -335,7 +344,7 @@ pub(crate) struct PackagedSource {
 }
 
 impl PackagedSource {
-    /// The first sandbox begins the installation, if it was not done before.
+    /// Creates the source. The first sandbox starts the installation, unless the packages are installed already.
     pub(crate) fn new(
         source: Arc<dyn ExecutorSource>,
         packages: PythonPackages,
@@ -350,7 +359,7 @@ impl PackagedSource {
         }
     }
 
-    /// Waits until the packages are there.
+    /// Waits until the packages are installed.
     async fn installed(&self, deadline: Deadline) -> Result<(), SandboxError> {
         if self.packages.dir.is_dir() {
             return Ok(());
@@ -383,7 +392,8 @@ impl ExecutorSource for PackagedSource {
         self.source.isolation()
     }
 
-    /// The installation comes before the permit: its sandbox needs one too.
+    /// Waits for the installation first, then for the permit. The other order could block: the sandbox of the
+    /// installation needs a permit, too.
     fn acquire_permit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
         Box::pin(async move {
             self.installed(deadline).await?;

@@ -1,20 +1,21 @@
-//! [`PythonRequirement`]: which package of Python a sandbox is to have.
+//! [`PythonRequirement`]: a Python package that a sandbox is to have.
 
 use std::fmt;
 
 /// The most bytes of a requirement.
 const MAX_BYTES: usize = 256;
 
-/// Between two words stands one of these, so that `a>=1 --pre` is no version `1--pre`.
+/// One of these characters must stand at the border between two words. Otherwise `a>=1 --pre` would become the version
+/// `1--pre`.
 const PUNCTUATION: [char; 8] = ['[', ']', ',', '=', '<', '>', '!', '~'];
 
-/// A package of Python by its name, with the extras and versions that are wanted: `pandas`, `requests[socks]>=2.31,<3`.
+/// A Python package by name, with optional extras and version constraints: `pandas`, `requests[socks]>=2.31,<3`.
 ///
-/// It is handed to an installer as it is. So it is no option, no path and no address.
+/// The installer gets the text as an argument. So options, paths and addresses are refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PythonRequirement(String);
 
-/// Why a text is no requirement.
+/// The text is not a valid requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is no Python package: give its name and, where needed, its versions, such as `pandas` or `requests[socks]>=2.31,<3`"
@@ -24,10 +25,10 @@ pub struct PythonRequirementError {
 }
 
 impl PythonRequirement {
-    /// Reads a requirement.
+    /// Parses a requirement.
     ///
     /// # Errors
-    /// If it is anything but a name, extras and versions.
+    /// If the text is anything but a name, extras and versions.
     pub fn new(text: &str) -> Result<Self, PythonRequirementError> {
         let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
         let compact = words.concat();
@@ -40,7 +41,7 @@ impl PythonRequirement {
         Err(PythonRequirementError { text: shown })
     }
 
-    /// Its text.
+    /// The text of the requirement.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -74,7 +75,7 @@ fn is_name(name: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
 }
 
-/// `>=2.31`, `==1.*`, `===1.0+local`.
+/// Whether the text is a version constraint, such as `>=2.31`, `==1.*` or `===1.0+local`.
 fn is_version(clause: &str) -> bool {
     let operators = ["===", "==", "~=", "!=", "<=", ">=", "<", ">"];
     let version = operators.iter().find_map(|operator| clause.strip_prefix(operator));

@@ -1,10 +1,12 @@
-//! Reads the session events of a record: all of them, or a page.
+//! Reads the session events of a recorded session: all of them, or a page.
 //!
-//! A page costs what it returns, wherever it begins in the record. Three rules see to that:
+//! The cost of a page depends on its size, not on its position in the event log. Three rules ensure this:
 //!
-//! - The projection goes back to its last start before the page, which is near ([`EventProjection::is_start`]).
-//! - A list has a queued message where it was queued, so a page needs no event before it for that.
-//! - When a queued message was taken up is found by reading on from it, only as far as it had to wait.
+//! - The projection starts at the last start event before the page, which is always near ([`EventProjection::is_start`]).
+//! - A list shows a queued message at the position where it was queued. So it needs no event before the page for the
+//!   message.
+//! - The time when a queued message was processed is found by reading forward from it, only as far as the message had to
+//!   wait.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +20,16 @@ use conjure_journal::{PageLimit, RecordedEvent, SessionKey};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::readers::session_reader::{SessionReader, is_of_kind, read};
 
-/// How many recorded events are read at once, at most and at first.
+/// The most recorded events in a read. The search for a start event begins with [`FIRST_CHUNK`] and doubles it.
 const CHUNK: u64 = 128;
 const FIRST_CHUNK: u64 = 16;
 
-/// A place between two events of a session.
+/// A position between two events of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventCursor {
     /// The sequence number of a recorded event.
     pub seq: u64,
-    /// How many of the session events of `seq` are before the place.
+    /// How many of the session events of `seq` are before the position.
     pub place: usize,
 }
 
@@ -46,7 +48,8 @@ pub enum EventOrder {
 pub struct EventQuery {
     /// The order.
     pub order: EventOrder,
-    /// Where the page begins; `None`: at the first event in this order. In descending order the page has the events before the place.
+    /// The position where the page begins. `None` stands for the first event in this order. In descending order, the page
+    /// contains the events before the position.
     pub from: Option<EventCursor>,
     /// The most events of the page.
     pub limit: usize,
@@ -55,17 +58,18 @@ pub struct EventQuery {
 /// A page of a session's events.
 #[derive(Debug, Clone)]
 pub struct SessionEventPage {
-    /// The events. A queued message stands where it was queued, and has its `processed_at` once it was taken up.
+    /// The events. A queued message stands at the position where it was queued. Its `processed_at` is set if its turn has
+    /// begun.
     pub events: Vec<SessionEvent>,
-    /// Where the next page begins; `None` at the end.
+    /// The position where the next page begins; `None` at the end.
     pub next: Option<EventCursor>,
 }
 
-/// The session events of each recorded event of a range, with the sequence number.
+/// The session events of each recorded event of a range, with the sequence number of the recorded event.
 type ProjectedRange = Vec<(u64, Vec<SessionEvent>)>;
 
 impl SessionReader {
-    /// All events of a session from this number on, each once.
+    /// All events of a session from the sequence number on, each once.
     pub(crate) async fn events(
         &self,
         key: &SessionKey,
@@ -86,7 +90,7 @@ impl SessionReader {
     ) -> Result<SessionEventPage, RuntimeError> {
         let total = self.info(key).await?.events;
         let limit = query.limit.max(1);
-        // A recorded event becomes about one session event. One more tells whether there is another page.
+        // One recorded event becomes about one session event. One more shows whether there is another page.
         let chunk = u64::try_from(limit.saturating_add(limit / 4).saturating_add(1))
             .unwrap_or(CHUNK)
             .clamp(FIRST_CHUNK, CHUNK);
@@ -126,7 +130,7 @@ impl SessionReader {
         Ok(SessionEventPage { events, next })
     }
 
-    /// The session events of the recorded events `from..until`.
+    /// Projects the recorded events `from..until` to session events.
     async fn project(
         &self,
         key: &SessionKey,
@@ -188,7 +192,7 @@ impl SessionReader {
         Ok(self.page(key, from, PageLimit { events, ..limit }).await?.events)
     }
 
-    /// Fills in when queued messages were taken up.
+    /// Sets `processed_at` of queued messages whose turns have begun.
     async fn fill_in(
         &self,
         key: &SessionKey,
@@ -229,7 +233,8 @@ impl SessionReader {
     }
 }
 
-/// The events of a list with their places. A message that was taken from the queue stands where it was queued.
+/// The events of a list with their positions. Leaves out the second event of a queued message, because the message is
+/// listed where it was queued.
 fn listed(ranges: ProjectedRange) -> impl Iterator<Item = (EventCursor, SessionEvent)> {
     ranges.into_iter().flat_map(|(seq, events)| {
         events

@@ -1,4 +1,4 @@
-//! What the factory remembers of one session: its secrets, its workspace, and the parts that were prepared for its start.
+//! What the factory keeps of one session: its secrets, its workspace, and the parts that were prepared for its start.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use conjure_skill::Inputs;
 use crate::runtime::session::factory::hosted_sessions::HostedSessionFiles;
 use crate::runtime::session::input::session_secrets::SessionSecrets;
 
-/// What is known of a session beside its record.
+/// What the factory keeps of a session in addition to its event log.
 #[derive(Default)]
 pub(crate) struct SessionInputs {
     pub(crate) secrets: SessionSecrets,
-    /// Prepared for the start that is about to happen.
+    /// The parts for the start that is about to happen.
     pub(crate) parts: Option<PreparedParts>,
-    /// A workspace that ends with this process.
+    /// A workspace that is removed when this process ends.
     pub(crate) workspace: Option<Arc<OwnedWorkspace>>,
 }
 
 /// The parts of a session before its sandbox is supervised.
 pub(crate) struct PreparedParts {
-    /// The name of the model in the profile that they were built for.
+    /// The name of the model in the profile from which the parts were built.
     pub(crate) model_name: Option<String>,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) skills: Vec<Arc<SessionSkill>>,
-    /// `None`: it has no sandbox.
+    /// The source of its sandbox; `None` if it has no sandbox.
     pub(crate) source: Option<Arc<dyn ExecutorSource>>,
     pub(crate) redactor: Redactor,
     /// The text for the model about the inputs.
@@ -40,9 +40,9 @@ pub(crate) struct PreparedParts {
     /// The folder on this machine that holds the session's files.
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) artifacts: Option<ArtifactServices>,
-    /// Its MCP servers.
+    /// The parts of its MCP servers.
     #[cfg(feature = "mcp")]
     pub(crate) servers: Vec<crate::runtime::session::mcp::ServerParts>,
-    /// Its files at the service that runs its skills.
+    /// Its files at the service that runs its hosted skills.
     pub(crate) hosted: Option<HostedSessionFiles>,
 }

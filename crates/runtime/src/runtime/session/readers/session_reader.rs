@@ -1,4 +1,4 @@
-//! Reads what is recorded of sessions, without starting them.
+//! Reads recorded sessions without starting them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -83,18 +83,18 @@ pub struct SessionContents {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Reads records of sessions.
+/// Reads recorded sessions.
 pub(crate) struct SessionReader {
     journal: Arc<dyn Journal>,
-    /// Tells which processes are dead; `None`: no other process has the data.
+    /// Tells which processes are dead. `None` if no other process uses the data.
     process_lock: Option<Arc<ProcessLock>>,
 }
 
-/// Whether summaries are stored for the next reader.
+/// Whether rebuilt summaries are stored for the next reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SavePolicy {
     Wanted,
-    /// Storing failed.
+    /// Storing failed, so no further summary is stored.
     GivenUp,
 }
 
@@ -114,12 +114,12 @@ impl SessionReader {
         &self.journal
     }
 
-    /// What the journal knows of a session without its events.
+    /// What the journal knows about a session without reading its events.
     pub(crate) async fn info(&self, key: &SessionKey) -> Result<SessionInfo, RuntimeError> {
         self.journal.session(key).await.map_err(|error| not_found(key, error))
     }
 
-    /// The profile of a session: that which it was opened with, with its changes.
+    /// The profile of a session: the profile that it was opened with, and all later changes of it.
     pub(crate) async fn profile(&self, key: &SessionKey) -> Result<SessionProfile, RuntimeError> {
         let mut profile = self.opened_profile(key).await?;
         for event in self.profile_changes(key).await? {
@@ -132,7 +132,7 @@ impl SessionReader {
         Ok(profile)
     }
 
-    /// The models that the session was changed to, in order.
+    /// The models to which the session was changed, in order.
     pub(crate) async fn model_changes(&self, key: &SessionKey) -> Result<Vec<String>, RuntimeError> {
         let changes = self.profile_changes(key).await?.into_iter().filter_map(|event| match event {
             EventKind::ModelChanged { to, .. } => Some(to),
@@ -157,7 +157,7 @@ impl SessionReader {
         Ok(changes)
     }
 
-    /// The profile that a session was opened with.
+    /// The profile with which a session was opened.
     pub(crate) async fn opened_profile(&self, key: &SessionKey) -> Result<SessionProfile, RuntimeError> {
         let first = self.journal.read(key, 0, PageLimit { events: 1, ..PageLimit::default() }).await;
         let page = first.map_err(|error| not_found(key, error))?;
@@ -168,7 +168,7 @@ impl SessionReader {
         }
     }
 
-    /// A page of a session's events from this number on.
+    /// A page of a session's events from this sequence number on.
     pub(crate) async fn page(
         &self,
         key: &SessionKey,
@@ -178,8 +178,8 @@ impl SessionReader {
         self.journal.read(key, from, limit).await.map_err(|error| not_found(key, error))
     }
 
-    /// Removes the contents from `unused` that a session of the tenant has. Reads the first event of each session,
-    /// the newest first, until the set is empty.
+    /// Removes from `unused` the contents that a session of the tenant uses. Reads the first event of each session, the
+    /// newest first. Stops when the set is empty.
     pub(crate) async fn without_used(
         &self,
         tenant: &TenantId,
@@ -198,9 +198,9 @@ impl SessionReader {
                             unused.remove(&skill.digest);
                         }
                     }
-                    // It was deleted meanwhile.
+                    // The session was deleted meanwhile.
                     Err(RuntimeError::NotFound { .. }) => {}
-                    // Its skills are not known.
+                    // The skills of this session are unknown, so nothing can be called unused.
                     Err(error) => return Err(error),
                 }
             }
@@ -225,7 +225,7 @@ impl SessionReader {
         Ok((artifacts.collect(), state.files().cloned().collect()))
     }
 
-    /// All recorded events of a session from this number on.
+    /// All recorded events of a session from this sequence number on.
     pub(crate) async fn recorded_events(
         &self,
         key: &SessionKey,
@@ -236,7 +236,7 @@ impl SessionReader {
         recorded.iter().map(|recorded| read(key, recorded)).collect()
     }
 
-    /// A page of a tenant's sessions, from their rows. Reads the events of a session without a row.
+    /// A page of a tenant's sessions, read from their rows. If a session has no row, reads its events.
     pub(crate) async fn list(
         &self,
         tenant: &TenantId,
@@ -250,7 +250,7 @@ impl SessionReader {
             let key = SessionKey::new(tenant.clone(), info.session);
             match self.read_summary(&key, info, held_by, &redactor(&key), &mut saving).await {
                 Ok(summary) => sessions.push(summary),
-                // It was deleted meanwhile.
+                // The session was deleted meanwhile.
                 Err(RuntimeError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -258,7 +258,7 @@ impl SessionReader {
         Ok(SessionList { sessions, next: page.next })
     }
 
-    /// The summary of a session, from its row.
+    /// The summary of a session, read from its row.
     pub(crate) async fn summary(
         &self,
         key: &SessionKey,
@@ -271,13 +271,13 @@ impl SessionReader {
         self.read_summary(key, info, held_by, redactor, &mut saving).await
     }
 
-    /// The living process that has the lease of a session.
+    /// The living process that has the lease of a session; `None` if there is none.
     pub(crate) async fn lease_owner(&self, info: &SessionInfo) -> Result<Option<LeaseOwner>, RuntimeError> {
         let held = self.with_lease_owners(vec![info.clone()]).await?.pop();
         Ok(held.and_then(|(_, owner)| owner))
     }
 
-    /// The sessions with their lease owners. A dead process owns no lease.
+    /// The sessions with their lease owners. A dead process does not count as an owner.
     async fn with_lease_owners(
         &self,
         infos: Vec<SessionInfo>,
@@ -369,9 +369,9 @@ impl SessionReader {
         })
     }
 
-    /// The overview of a session without a row, from all of its events. It is stored for the next reader.
+    /// Builds the overview of a session without a row from all of its events, and stores it for the next reader.
     ///
-    /// An earlier version of this program has recorded such a session, or the row is damaged.
+    /// Such a session was recorded by an earlier version of this program, or its row is damaged.
     async fn overview(
         &self,
         key: &SessionKey,
@@ -396,7 +396,8 @@ impl SessionReader {
             && let Err(error) = self.journal.append_batch(key, total, info.epoch, alone).await
         {
             tracing::debug!(session = %key, %error, "the row of a session was not stored");
-            // A process is writing the session, and stores the row itself. Other errors would affect all sessions.
+            // These errors concern this session only: another process is writing it and stores the row itself, or it was
+            // deleted. Any other error would affect all sessions.
             if !matches!(
                 error,
                 JournalError::StaleEpoch { .. }
@@ -410,9 +411,10 @@ impl SessionReader {
     }
 }
 
-/// Whether this may be an event of this kind, by the beginning of its text. Most events are not parsed for that.
+/// Whether this may be an event of this kind. Looks only at the beginning of its text, so that most events are not
+/// parsed.
 pub(crate) fn is_of_kind(recorded: &RecordedEvent, kind: &str) -> bool {
-    /// The longest beginning that has the name of the event: the version and the time stand before it.
+    /// The longest prefix that contains the name of the event, which stands after the version and the time.
     const BEGINNING: usize = 96;
     let name = format!("\"{kind}\"");
     let body: &[u8] = &recorded.body;

@@ -46,7 +46,7 @@ const RELEASES: [Release; 3] = [
 ];
 
 impl Release {
-    /// The release of this base; the default release if none is named.
+    /// The release of this base; the default release without a base.
     ///
     /// # Errors
     /// `BadRequest` for an unknown base; the error lists the known ones.

@@ -1,4 +1,4 @@
-//! The image, built by the engine from `docker/Dockerfile`.
+//! Lets the engine build the image from `docker/Dockerfile`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::docker::tar::TarWriter;
 /// The default base image (specification 9.3).
 const BASE: &str = "ubuntu:24.04";
 
-/// Where machines keep their trusted certificates.
+/// The paths at which machines store their trusted certificates.
 const TRUSTED: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
@@ -65,8 +65,8 @@ enum BuildMessage {
 
 /// Builds the image from a base that the engine has.
 ///
-/// A thread sends the request and stays until the engine has ended the build, also if this future is dropped. A cleanup
-/// before that end could miss what the build creates later.
+/// A thread sends the request and stays until the engine has ended the build, also if this future is dropped. A
+/// cleanup before that end could miss containers and images that the build creates later.
 pub(crate) async fn build(
     build_dir: &Arc<BuildDir>,
     options: &ImageOptions,
@@ -86,7 +86,7 @@ pub(crate) async fn build(
     build_dir.clear_up(move || {
         let tell = |line| drop(sender.send(BuildMessage::Line(line)));
         let built = in_runtime(run_build(&options, &number, deadline, &given_up, tell));
-        // Nobody may want to know any more.
+        // The receiver may have been dropped with the future.
         drop(sender.send(BuildMessage::Ended(built)));
     });
     while let Some(word) = receiver.recv().await {
@@ -151,7 +151,7 @@ fn proxy((name, value): &(OsString, OsString)) -> Option<(&str, &str)> {
 /// The build context for the engine.
 fn context(packages: ImagePackages) -> Vec<u8> {
     let name = packages.name();
-    // Without any, the base's own are what `pip` trusts.
+    // If this machine has none, the build uses the certificates of the base image.
     let trusted = TRUSTED.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
     TarWriter::default()
         .file("Dockerfile", package_lists::DOCKERFILE.as_bytes())
@@ -162,7 +162,7 @@ fn context(packages: ImagePackages) -> Vec<u8> {
         .finish()
 }
 
-/// Runs work in a Tokio runtime of the thread, because the caller's may have ended.
+/// Runs work in a Tokio runtime of this thread, because the caller's runtime may have ended.
 fn in_runtime(work: impl Future<Output = Result<(), ImageError>>) -> Result<(), ImageError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ImageError::io("start a runtime", &error))?.block_on(work)

@@ -11,7 +11,8 @@ use crate::docker::image::build_process::{BuildProcess, HostProgram};
 use crate::docker::image::error::ImageError;
 use crate::docker::image::options::ImageOptions;
 
-/// The settings of the image beside its files, as instructions of a Dockerfile: the same as in `docker/Dockerfile`.
+/// The settings of the image, in addition to its files, as instructions of a Dockerfile. They are the same as in
+/// `docker/Dockerfile`.
 pub(crate) const CHANGES: [&str; 5] = [
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "ENV PYTHONUNBUFFERED=1 NODE_ENV=production",
@@ -40,7 +41,7 @@ pub(crate) fn mmdebstrap(options: &ImageOptions) -> Result<HostProgram, ImageErr
     HostProgram::find("mmdebstrap", "mmdebstrap", &options.environment)
 }
 
-/// Starts it; its output is the archive. Wheels must have been downloaded before.
+/// Starts `mmdebstrap`, whose output is the archive. Wheels must have been downloaded before.
 pub(crate) fn start(
     build_dir: &Arc<BuildDir>,
     mmdebstrap: &HostProgram,
@@ -54,13 +55,13 @@ pub(crate) fn start(
 
 fn arguments(options: &ImageOptions, release: &Release) -> Vec<OsString> {
     let mut arguments = vec![
-        // With apt, for images that are made of this one.
+        // Includes apt, for images that are built on this one.
         "--variant=apt".to_owned(),
         "--format=tar".to_owned(),
         format!("--components={}", release.components),
         "--aptopt=APT::Install-Recommends \"false\"".to_owned(),
         "--aptopt=Acquire::Retries \"3\"".to_owned(),
-        // What is half written when the machine fails is thrown away with the folder.
+        // No flush is needed: if the machine crashes, the directory is discarded.
         "--dpkgopt=force-unsafe-io".to_owned(),
         format!("--include={}", package_lists::all_packages(options).join(",")),
         format!("--customize-hook={FINISH}"),

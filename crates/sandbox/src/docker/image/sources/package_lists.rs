@@ -43,7 +43,7 @@ pub(crate) fn check(options: &ImageOptions) -> Result<(), ImageError> {
     let is_name = |text: &str| {
         text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
             && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c))
-            // To apt that is the wish to remove it.
+            // For apt, a trailing `-` means to remove the package.
             && !text.ends_with('-')
     };
     match options.add.iter().find(|text| !is_name(text)) {

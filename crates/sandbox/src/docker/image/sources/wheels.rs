@@ -1,4 +1,5 @@
-//! Downloads wheels, for what the distribution does not package, with this machine's `pip` for the image's Python.
+//! Downloads wheels for packages that the distribution does not have. Uses this machine's `pip`, for the Python
+//! version of the image.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::docker::image::progress::ProgressReporter;
 /// The directory into which they are unpacked.
 pub(crate) const FOLDER: &str = "python";
 
-/// Platforms of the C library that every release has.
+/// Wheel platforms that the C library of every release supports.
 const PLATFORMS: [&str; 3] = ["manylinux2014", "manylinux_2_17", "manylinux_2_28"];
 
 /// Downloads the wheels of the list, if any, and checks their digests.
@@ -62,7 +63,7 @@ pub(crate) async fn fetch(
     let output = process.take_output();
     let (finished, ()) = tokio::join!(process.finish(progress), read(output, progress));
     finished?;
-    // Programs with the path of this machine's Python in them.
+    // These programs contain the path of this machine's Python, so they are removed.
     match std::fs::remove_dir_all(build_dir.path().join(FOLDER).join("bin")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(ImageError::io("remove what wheels brought of programs", &error))
@@ -76,7 +77,7 @@ async fn read(output: Option<tokio::process::ChildStdout>, progress: &ProgressRe
     use tokio::io::AsyncBufReadExt as _;
     let Some(output) = output else { return };
     let mut lines = tokio::io::BufReader::new(output).lines();
-    // Something that is no text ends the telling; the program's end is told by its status.
+    // Output that is not text ends the reports. The program's exit status shows its result.
     while let Ok(Some(line)) = lines.next_line().await {
         progress.line(&line);
     }
