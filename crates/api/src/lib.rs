@@ -35,12 +35,12 @@ pub use common::id::{
 };
 pub use common::input::Patch;
 pub use common::list_query::{
-    AgentListQuery, ById, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery,
-    ModelListQuery, PageQuery, SessionListQuery, SkillListQuery, TimeRange, VaultListQuery,
-    agent_version_query, no_query,
+    AgentListQuery, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery, ModelListQuery,
+    SessionListQuery, SkillListQuery, VaultListQuery, agent_version_query, no_query,
 };
 pub use common::metadata::{Metadata, MetadataPatch, patch_metadata};
 pub use common::page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};
+pub use common::query::{ById, PageQuery, TimeRange};
 pub use common::request_error::RequestError;
 pub use common::time::{Time, TimeError};
 pub use file::{FileMetadata, FileScope};

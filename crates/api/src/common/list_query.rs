@@ -1,33 +1,11 @@
 //! The queries of lists and streams.
 
 use crate::common::page::Order;
-use crate::common::query::{Query, by_name};
+use crate::common::query::{ById, PageQuery, Query, TimeRange, by_name};
 use crate::sessions::session::{STATUSES, SessionStatus};
-use crate::{EVENT_TYPES, RequestError, Time};
+use crate::{EVENT_TYPES, RequestError};
 
 const MAX_IDS: usize = 100;
-
-/// Bounds on a point in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TimeRange {
-    /// After this time.
-    pub gt: Option<Time>,
-    /// At or after this time.
-    pub gte: Option<Time>,
-    /// Before this time.
-    pub lt: Option<Time>,
-    /// At or before this time.
-    pub lte: Option<Time>,
-}
-
-/// The parameters of a list that has no others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageQuery {
-    /// How many elements a page has.
-    pub limit: usize,
-    /// Where the page begins.
-    pub page: Option<String>,
-}
 
 /// The parameters of `GET /v1/agents`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,15 +90,6 @@ pub struct FileListQuery {
     pub scope_id: Option<String>,
 }
 
-/// Which page of a list, by the id of an element.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ById {
-    /// After this element.
-    pub after_id: Option<String>,
-    /// Before this element.
-    pub before_id: Option<String>,
-}
-
 /// The parameters of `GET /v1/models`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelListQuery {
@@ -139,17 +108,6 @@ pub struct SkillListQuery {
     pub page: PageQuery,
     /// Skills from this source; nothing for all.
     pub source: Option<String>,
-}
-
-impl TimeRange {
-    /// Whether `time` is within the bounds.
-    #[must_use]
-    pub fn contains(&self, time: Time) -> bool {
-        self.gt.is_none_or(|bound| time > bound)
-            && self.gte.is_none_or(|bound| time >= bound)
-            && self.lt.is_none_or(|bound| time < bound)
-            && self.lte.is_none_or(|bound| time <= bound)
-    }
 }
 
 /// Refuses all parameters, for a route that has none.

@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use crate::common::list_query::{ById, PageQuery, TimeRange};
 use crate::common::page::Order;
 use crate::{RequestError, Time};
 
@@ -12,6 +11,37 @@ pub(super) struct Query {
     known: Vec<&'static str>,
     /// Names without the `[]` of arrays, and values.
     pub(super) pairs: Vec<(String, String)>,
+}
+
+/// Bounds on a point in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TimeRange {
+    /// After this time.
+    pub gt: Option<Time>,
+    /// At or after this time.
+    pub gte: Option<Time>,
+    /// Before this time.
+    pub lt: Option<Time>,
+    /// At or before this time.
+    pub lte: Option<Time>,
+}
+
+/// The parameters of a list that has no others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageQuery {
+    /// How many elements a page has.
+    pub limit: usize,
+    /// Where the page begins.
+    pub page: Option<String>,
+}
+
+/// Which page of a list, by the id of an element.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ById {
+    /// After this element.
+    pub after_id: Option<String>,
+    /// Before this element.
+    pub before_id: Option<String>,
 }
 
 impl Query {
@@ -165,4 +195,15 @@ pub(super) fn by_name<T: Copy>(
         let text = text.escape_debug();
         RequestError::new(parameter, format!("`{text}` is not allowed; give one of {}", names.join(", ")))
     })
+}
+
+impl TimeRange {
+    /// Whether `time` is within the bounds.
+    #[must_use]
+    pub fn contains(&self, time: Time) -> bool {
+        self.gt.is_none_or(|bound| time > bound)
+            && self.gte.is_none_or(|bound| time >= bound)
+            && self.lt.is_none_or(|bound| time < bound)
+            && self.lte.is_none_or(|bound| time <= bound)
+    }
 }
