@@ -86,7 +86,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         print!("{}: {}", files[0].name, String::from_utf8_lossy(&piece?));
     }
     let other = runtime.open(SessionSpec::new(tenant)).await?;
-    other.artifacts().register("north", session.artifact_of(&files[0]).await?).await?;
+    other.artifacts().register("north", session.store_file(&files[0]).await?).await?;
     assert_eq!(other.artifacts().resolve("file://north").await?.size, 9);
 
     runtime.shutdown(SystemClock.deadline(Duration::from_secs(10))).await?;

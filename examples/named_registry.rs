@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let runtime = Runtime::spawn(RuntimeOptions::from(config).model("silent", silent)).await?;
     let (acme, other) = (TenantId::new("acme")?, TenantId::new("other")?);
-    let key = CatalogKey::of_tenant(acme.clone(), CatalogName::new("office")?);
+    let key = CatalogKey::for_tenant(acme.clone(), CatalogName::new("office")?);
     let soon = || SystemClock.deadline(Duration::from_secs(10));
     runtime.registry().register(key.clone(), CatalogSpec::of([Scope::named(&own)]), soon()).await?;
 

@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut messages = vec![Message::user(vec![Block::text("How many lines has sales.csv?")])];
     let answer = loop {
         // Anew each time: the instructions of the skills that are loaded by now are among it.
-        let told = composer.compose(&workbench.standing());
+        let told = composer.compose(&workbench.loaded_skills());
         let (system, tools) = (told.instructions.join("\n\n"), build_tools_param(&told.tools));
         let response = call_the_service(&system, &tools, &messages)?;
         let processed = process_response(&response, &workbench).await;

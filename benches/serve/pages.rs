@@ -35,7 +35,7 @@ pub(crate) async fn measure() -> Result<()> {
             ("middle-descending", EventOrder::Descending, Some(length / 2)),
             ("last-descending", EventOrder::Descending, Some(10)),
         ] {
-            let from = from.map(|seq| EventCursor { seq, place: 0 });
+            let from = from.map(|seq| EventCursor { seq, index: 0 });
             let query = EventQuery { order, from, limit: LIMIT };
             let mut times = Times::default();
             for _ in 0..TIMES {

@@ -42,7 +42,7 @@ pub(crate) async fn in_jails(program: &'static str, (warm_up, rounds): (usize, u
     let runtime = Runtime::spawn(RuntimeOptions::from(config).model("caller", model).pool(pool)).await?;
     let mut times = Times::default();
     for round in 0..warm_up + rounds {
-        while runtime.pools().iter().any(|pool| pool.ready == 0 || pool.under_way > 0) {
+        while runtime.pools().iter().any(|pool| pool.ready == 0 || pool.running_starts > 0) {
             SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(1))).await;
         }
         let session = runtime.open(SessionSpec::new(TenantId::new("acme")?).without_skills()).await?;

@@ -125,7 +125,7 @@ impl CommandRuntime {
     /// The outputs that the skills of a session declare. Prints a warning and returns none if they cannot be read.
     pub(crate) async fn outputs(&self, session: SessionId, terminal: &Terminal) -> Vec<ExpectedOutput> {
         self.runtime.outputs(&self.tenant, session).await.unwrap_or_else(|error| {
-            terminal.warning(&format!("what the skills say that they make was not looked at: {error}"));
+            terminal.warning(&format!("the declared outputs of the skills could not be read: {error}"));
             Vec::new()
         })
     }
@@ -158,7 +158,7 @@ impl CommandRuntime {
     pub(crate) fn decide_hint(&self, session: SessionId, call: &CallId) -> String {
         let call = shell_word(call.as_str());
         let deciding = format!("conjure sessions decide{} {session} {call}", self.selection_options);
-        format!("`{deciding} --allow` runs it and goes on, `--deny` in its place goes on without")
+        format!("`{deciding} --allow` runs it and continues, `--deny` in its place continues without it")
     }
 
     /// Shuts the runtime down: sandboxes first, the journal last. Fails if this does not finish in time.

@@ -256,7 +256,7 @@ fn a_recording_that_is_not_whole_is_no_success() {
     let record = inner.join("record.yaml");
     let done = play(&turns, &["--record", record.to_str().unwrap()]).code(1);
     assert_eq!(done.stdout, "All is well\n");
-    done.says("error: the recording is not whole").says("record.yaml");
+    done.says("error: the recording is incomplete").says("record.yaml");
 }
 
 #[test]

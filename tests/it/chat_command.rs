@@ -305,7 +305,7 @@ fn a_chat_goes_on_with_a_session() {
     let script = three_turns();
     let done = fixture.piped(script.path(), &[], "Hi\n").finish().code(0);
     let id = session_of(&done.stderr);
-    let done = done.says(&format!("`conjure chat --resume {id}` goes on with this session"));
+    let done = done.says(&format!("`conjure chat --resume {id}` continues this session"));
     assert_eq!(done.stdout, "Hello.\nHow can I help?\n");
     let resume = |options: &[&str]| {
         let resume = fixture.command(&["chat", "--resume", &id[..14]]).args(options);
@@ -315,7 +315,7 @@ fn a_chat_goes_on_with_a_session() {
     assert_eq!(done.stdout, "Let me look.\nThere is one.\n");
     insta::assert_snapshot!("resumed", fixture.settled(&done.stderr));
 
-    resume(&[]).code(2).says("hint: `--script FILE` plays a script: its own goes on");
+    resume(&[]).code(2).says("hint: `--script FILE` plays a script: its own continues");
     resume(&["--workspace", "."]).code(2).says("cannot be used with");
     let unknown = fixture.command(&["chat", "--resume", "sesn_ffffffffffffffffffffffffffffffff"]);
     unknown.finish().code(2).says("there is no session");

@@ -127,7 +127,7 @@ fn what_was_produced_is_listed_and_kept_and_the_input_is_not() {
     assert!(listed[1].contains("stay with the session"), "{said}");
     let folder = path.iter().find_map(|part| part.to_str().filter(|name| name.starts_with("ses_"))).unwrap();
     let session: conjure::SessionId = folder.parse().unwrap();
-    let goes_on = format!("`conjure sessions resume {session}` goes on with this session");
+    let goes_on = format!("`conjure sessions resume {session}` continues this session");
     assert_eq!(listed[2], goes_on);
 }
 

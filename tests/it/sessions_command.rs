@@ -266,7 +266,7 @@ fn a_run_that_is_killed_in_a_tool_call_goes_on_and_repeats_nothing() {
 
     let shown = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);
     assert!(shown.stdout.contains("under way"), "{}", shown.stdout);
-    let done = resume().finish().code(0).says("what was under way goes on");
+    let done = resume().finish().code(0).says("what was under way continues");
     assert!(done.stdout.contains("outcome unknown"), "{}", done.stdout);
     assert_eq!(std::fs::read_to_string(workspace.path().join("effects")).unwrap(), "done\n");
     let shown = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);

@@ -115,7 +115,7 @@ async fn a_disk_that_is_used_up_takes_no_artifact_however_it_is_given() {
     leave(&runtime, 0).await;
     let artifacts = session.artifacts();
     assert_eq!(exceeded(artifacts.register("small", content(1, 1)).await).quota, Quota::DiskBytes);
-    assert_eq!(exceeded(session.artifact_of(file).await).quota, Quota::DiskBytes);
+    assert_eq!(exceeded(session.store_file(file).await).quota, Quota::DiskBytes);
     // A URL is nothing before it is fetched.
     artifacts.register("url", RegistrationSource::url("https://example.com/data.json")).await.unwrap();
     // A session that is opened with one is refused by the same error, and nothing is left of it.
@@ -131,6 +131,6 @@ async fn a_disk_that_is_used_up_takes_no_artifact_however_it_is_given() {
     runtime.set_tenant(&tenant("acme"), TenantPolicy::new().inodes(inodes)).unwrap();
     assert_eq!(exceeded(artifacts.register("small", content(1, 1)).await).quota, Quota::Inodes);
     leave(&runtime, 4 * MIB).await;
-    session.artifact_of(file).await.unwrap();
+    session.store_file(file).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
 }

@@ -51,7 +51,7 @@ async fn quotas_of_zero_are_none_ever_and_say_so() {
     };
     assert_eq!((exceeded.quota, exceeded.limit), (Quota::Tokens(conjure::tenant::Period::Total), 0));
     let session = runtime.open(spec("sandboxes")).await.unwrap();
-    assert!(ask(&session, "$ echo here").await.contains("it may have none"));
+    assert!(ask(&session, "$ echo here").await.contains("the tenant's limit is zero"));
     let session = runtime.open(spec("calls")).await.unwrap();
     let (stop, _) = say(&session, "hello").await;
     let TurnStop::ModelFailed(error) = stop else { panic!("{stop}") };

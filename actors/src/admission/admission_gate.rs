@@ -25,11 +25,11 @@ const LONGEST_HOLD: Duration = Duration::from_secs(3_600);
 
 /// The error of a request that was not admitted. Nothing was started, and the same request may be sent again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} of the tenant `{tenant}` are {admitted}, and {waiting} more wait: {}", advice(*retry_after))]
+#[error("{resource} of the tenant `{tenant}` are {admitted}, and {waiting} more wait: {}", advice(*retry_after))]
 #[non_exhaustive]
 pub struct Overloaded {
     /// The requested resource, by the name that was given to [`AdmissionGate::new`].
-    pub what: &'static str,
+    pub resource: &'static str,
     /// The tenant of the request.
     pub tenant: TenantId,
     /// How many requests of the tenant are admitted.
@@ -44,7 +44,7 @@ pub struct Overloaded {
 fn advice(retry_after: Option<Duration>) -> String {
     match retry_after {
         Some(after) => format!("try again in {} ms", after.as_millis()),
-        None => "it may have none".to_owned(),
+        None => "the tenant's limit is zero".to_owned(),
     }
 }
 
@@ -52,8 +52,8 @@ fn advice(retry_after: Option<Duration>) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionLoad {
-    /// How many requests it admits at a time.
-    pub capacity: u32,
+    /// The maximum number of requests that are admitted at a time.
+    pub limit: u32,
     /// How many are admitted now.
     pub admitted: u32,
     /// How many wait now.
@@ -85,7 +85,7 @@ pub struct AdmissionGate {
 }
 
 struct Inner {
-    what: &'static str,
+    resource: &'static str,
     state: Mutex<GateState>,
 }
 
@@ -94,7 +94,7 @@ struct GateState {
     /// The waiting requests. Each gets its permit through its sender.
     waiting: HashMap<Ticket, oneshot::Sender<Permit>>,
     /// The moving average of how long an admission lasts; `None` if none has ended yet.
-    usual_hold: Option<Duration>,
+    mean_hold: Option<Duration>,
     reported: ReportedLoad,
 }
 
@@ -106,12 +106,12 @@ struct ReportedLoad {
 }
 
 /// The permit of an admitted request. Dropping it admits the next one.
-#[must_use = "dropping it gives the place back at once"]
+#[must_use = "dropping it releases the permit"]
 pub struct Permit {
     gate: Arc<Inner>,
     requester: Requester,
     /// The time at which the age of the permit reaches the longest measured duration.
-    aged: Deadline,
+    max_age_at: Deadline,
 }
 
 /// A waiting request. Dropping this removes it from the queue.
@@ -123,18 +123,18 @@ struct WaitGuard<'a> {
 }
 
 impl AdmissionGate {
-    /// A gate that admits `capacity` requests at a time. Messages and metrics call its resource `what`, such as "the
-    /// sandboxes". Each tenant has `default_share` until it gets a share of its own.
+    /// A gate that admits `capacity` requests at a time. `resource` is the name of its resource in messages
+    /// and metrics, such as "the sandboxes". Each tenant has `default_share` until it gets a share of its own.
     #[must_use]
-    pub fn new(what: &'static str, capacity: u32, default_share: Share) -> Self {
+    pub fn new(resource: &'static str, capacity: u32, default_share: Share) -> Self {
         let scheduler = FairScheduler::new(capacity, default_share);
         let state = Mutex::new(GateState {
             scheduler,
             waiting: HashMap::new(),
-            usual_hold: None,
+            mean_hold: None,
             reported: ReportedLoad::default(),
         });
-        Self { inner: Arc::new(Inner { what, state }) }
+        Self { inner: Arc::new(Inner { resource, state }) }
     }
 
     /// Waits until one more request of this tenant is admitted. Cancel safe: dropping the future leaves the queue.
@@ -227,18 +227,18 @@ impl AdmissionGate {
     pub fn load(&self) -> AdmissionLoad {
         let state = self.inner.lock();
         AdmissionLoad {
-            capacity: state.scheduler.capacity(),
+            limit: state.scheduler.capacity(),
             admitted: state.scheduler.admitted(),
             waiting: state.scheduler.waiting(),
         }
     }
 
-    /// The load by this tenant's requests. The capacity is the limit of its share.
+    /// The load by this tenant's requests. The limit is that of its share.
     #[must_use]
     pub fn tenant_load(&self, tenant: &TenantId) -> AdmissionLoad {
         let (state, requester) = (self.inner.lock(), tenant.into());
         let (admitted, waiting) = state.scheduler.load(&requester);
-        AdmissionLoad { capacity: state.scheduler.share(&requester).admitted, admitted, waiting }
+        AdmissionLoad { limit: state.scheduler.share(&requester).admitted, admitted, waiting }
     }
 }
 
@@ -252,12 +252,14 @@ impl Inner {
     fn report(&self, state: &mut GateState) {
         let GateState { scheduler, reported, .. } = state;
         let admitted = usize::try_from(scheduler.admitted()).unwrap_or(usize::MAX);
-        reported.admitted.set(admitted, || gauge!(names::ADMISSION_ADMITTED, "gate" => self.what));
-        reported.waiting.set(scheduler.waiting(), || gauge!(names::ADMISSION_WAITING, "gate" => self.what));
+        reported.admitted.set(admitted, || gauge!(names::ADMISSION_ADMITTED, "gate" => self.resource));
+        reported
+            .waiting
+            .set(scheduler.waiting(), || gauge!(names::ADMISSION_WAITING, "gate" => self.resource));
     }
 
     fn count_refusal(&self) {
-        counter!(names::ADMISSION_REFUSED, "gate" => self.what).increment(1);
+        counter!(names::ADMISSION_REFUSED, "gate" => self.resource).increment(1);
     }
 
     fn overloaded(&self, state: &GateState, tenant: &TenantId) -> Overloaded {
@@ -266,9 +268,9 @@ impl Inner {
         let share = state.scheduler.share(&requester);
         let slots = share.admitted.min(state.scheduler.capacity()).max(1);
         let rounds = (u32::try_from(waiting).unwrap_or(u32::MAX) / slots).saturating_add(1);
-        let wait = state.usual_hold.unwrap_or(FIRST_GUESS).saturating_mul(rounds);
+        let wait = state.mean_hold.unwrap_or(FIRST_GUESS).saturating_mul(rounds);
         Overloaded {
-            what: self.what,
+            resource: self.resource,
             tenant: tenant.clone(),
             admitted,
             waiting,
@@ -302,7 +304,7 @@ impl Inner {
 
 impl Permit {
     fn new(gate: &Arc<Inner>, requester: Requester) -> Self {
-        Self { gate: Arc::clone(gate), requester, aged: SystemClock.deadline(LONGEST_HOLD) }
+        Self { gate: Arc::clone(gate), requester, max_age_at: SystemClock.deadline(LONGEST_HOLD) }
     }
 
     /// The tenant of the permit; `None` if it belongs to background work.
@@ -314,14 +316,12 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let held = LONGEST_HOLD.saturating_sub(SystemClock.remaining(self.aged));
+        let held = LONGEST_HOLD.saturating_sub(SystemClock.remaining(self.max_age_at));
         let mut state = self.gate.lock();
         // Each new duration counts one eighth. So the average follows a change within a dozen admissions, and no single
         // duration changes it much.
-        state.usual_hold = Some(
-            state
-                .usual_hold
-                .map_or(held, |usual_hold| (usual_hold.saturating_mul(7).saturating_add(held)) / 8),
+        state.mean_hold = Some(
+            state.mean_hold.map_or(held, |mean_hold| (mean_hold.saturating_mul(7).saturating_add(held)) / 8),
         );
         state.scheduler.release(&self.requester);
         self.gate.admit_all(state);
@@ -342,12 +342,18 @@ impl Drop for WaitGuard<'_> {
 
 impl fmt::Debug for AdmissionGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("what", &self.inner.what).field("load", &self.load()).finish()
+        f.debug_struct("AdmissionGate")
+            .field("resource", &self.inner.resource)
+            .field("load", &self.load())
+            .finish()
     }
 }
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("what", &self.gate.what).field("party", &self.requester).finish()
+        f.debug_struct("Permit")
+            .field("resource", &self.gate.resource)
+            .field("requester", &self.requester)
+            .finish()
     }
 }

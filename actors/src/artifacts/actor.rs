@@ -60,7 +60,7 @@ impl Worker for ArtifactRegistryActor {
     ) -> Result<Flow, Failure> {
         self.jobs.retain(|job| !job.is_finished());
         if self.jobs.len() >= MAX_REQUESTS {
-            request.reject(SessionError::overloaded("what works with the session's artifacts"));
+            request.reject(SessionError::overloaded("the session's artifact registry"));
             return Ok(Flow::Continue);
         }
         let deps = self.deps.clone();
@@ -90,7 +90,7 @@ impl Worker for ArtifactRegistryActor {
                     let ArtifactServices { resolver, quota, .. } = &deps.services;
                     let (store, max) = (resolver.store().clone(), resolver.options().max_file_size);
                     // An unknown size counts as the largest allowed one.
-                    let _room = quota.reserve(content.size.map_or(max, |size| size.min(max))).await?;
+                    let _reservation = quota.reserve(content.size.map_or(max, |size| size.min(max))).await?;
                     let stored = content.store(&store, max).await?;
                     Ok(RegistrationSource::stored(&store, stored.digest, file.content_type))
                 };
@@ -195,7 +195,7 @@ impl RegistryDeps {
         // Nothing cancels this token: dropping the future ends the work.
         let cancel = CancellationToken::new();
         let opened = services.ingestor.open(registration, services.resolver.store(), &cancel).await?;
-        let _room = match opened.is_stored() {
+        let _reservation = match opened.is_stored() {
             true => Some(services.quota.reserve(opened.size()).await?),
             false => None,
         };

@@ -75,6 +75,6 @@ impl LazyRegistry {
 
 impl fmt::Debug for LazyRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegistryPlace").finish_non_exhaustive()
+        f.debug_struct("LazyRegistry").finish_non_exhaustive()
     }
 }

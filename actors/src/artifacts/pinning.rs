@@ -113,6 +113,6 @@ impl Drop for PinGuard {
 
 impl fmt::Debug for ContentPinning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeping").field("session", &self.entry.key).finish_non_exhaustive()
+        f.debug_struct("ContentPinning").field("session", &self.entry.key).finish_non_exhaustive()
     }
 }

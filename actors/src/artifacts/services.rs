@@ -37,7 +37,7 @@ pub trait StoreQuota: Send + Sync {
 }
 
 /// Reserved disk space. It is released when this is dropped: after the content was stored, or after it failed.
-#[must_use = "dropping it gives the room back"]
+#[must_use = "dropping it releases the reserved space"]
 pub struct SpaceReservation(
     #[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Any + Send>>,
 );
@@ -56,7 +56,7 @@ impl SpaceReservation {
 
 impl fmt::Debug for SpaceReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetAside").finish_non_exhaustive()
+        f.debug_struct("SpaceReservation").finish_non_exhaustive()
     }
 }
 
@@ -108,7 +108,7 @@ impl ArtifactServices {
 
 impl fmt::Debug for ArtifactServices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArtifactParts").field("options", self.options()).finish_non_exhaustive()
+        f.debug_struct("ArtifactServices").field("options", self.options()).finish_non_exhaustive()
     }
 }
 

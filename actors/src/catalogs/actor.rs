@@ -24,7 +24,7 @@ use crate::supervision::{Context, Failure, Flow, Reply, Worker};
 
 /// The maximum number of loads in a row. A load is repeated if directories were found that were not watched before.
 #[cfg(target_os = "linux")]
-const MAX_RELOADS: usize = 3;
+const MAX_LOADS: usize = 3;
 
 pub(crate) type Loaded = Result<Reload, RegistryError>;
 
@@ -219,7 +219,7 @@ impl CatalogActor {
             self.tasks.remove(key);
             return;
         }
-        let is_due = task.load == LoadState::LoadingStale || !is_current;
+        let needs_reload = task.load == LoadState::LoadingStale || !is_current;
         task.load = LoadState::Idle;
         let replies = std::mem::take(&mut task.waiting);
         match result {
@@ -234,11 +234,11 @@ impl CatalogActor {
             }
             None => {
                 for reply in replies {
-                    reply.send(Err(RegistryError::BrokeOff(key.clone())));
+                    reply.send(Err(RegistryError::LoadPanicked(key.clone())));
                 }
             }
         }
-        if is_due {
+        if needs_reload {
             self.load(key, context);
         }
     }
@@ -257,7 +257,7 @@ impl Worker for CatalogActor {
             CatalogMessage::Unregister { key, reply } => reply.send(self.unregister(&key)),
             CatalogMessage::Reload { key, reply } => self.reload(key, reply, context),
             #[cfg(target_os = "linux")]
-            CatalogMessage::ChangedCatalogs(ChangedCatalogs::Of(keys)) => {
+            CatalogMessage::ChangedCatalogs(ChangedCatalogs::Some(keys)) => {
                 keys.iter().for_each(|key| self.load(key, context));
             }
             #[cfg(target_os = "linux")]
@@ -283,11 +283,12 @@ impl Worker for CatalogActor {
 /// were watched. In that case the catalog is loaded again.
 #[cfg(target_os = "linux")]
 fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher>) -> LoadResult {
-    let watch =
-        || watcher.map(|watcher| watcher.watch(key, watch_paths(&entry.spec.scopes, entry.spec.bounds)));
+    let watch = || {
+        watcher.map(|watcher| watcher.set_watches(key, watch_paths(&entry.spec.scopes, entry.spec.bounds)))
+    };
     let mut coverage = watch();
     let mut first: Option<Reload> = None;
-    for _ in 0..MAX_RELOADS {
+    for _ in 0..MAX_LOADS {
         let reload = entry.load();
         // The report contains the changes of all loads. Its catalog is that of the last load.
         let reload = match first.take() {
@@ -365,7 +366,7 @@ fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<
             let changed = match debounced(&watching, options).await {
                 Ok(changed) => changed,
                 Err(error) => {
-                    tracing::error!(%error, "files are not watched any more");
+                    tracing::error!(%error, "file watching stopped");
                     return;
                 }
             };
@@ -388,7 +389,7 @@ async fn debounced(watcher: &Watcher, options: RegistryOptions) -> std::io::Resu
         tokio::select! {
             biased;
             () = SystemClock.sleep_until(quiet) => return Ok(changed),
-            more = watcher.changed() => changed = changed.and(more?),
+            more = watcher.changed() => changed = changed.union(more?),
         }
     }
 }

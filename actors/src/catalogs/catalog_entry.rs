@@ -102,6 +102,6 @@ impl CatalogEntry {
 
 impl fmt::Debug for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("scopes", &self.spec.scopes).finish_non_exhaustive()
+        f.debug_struct("CatalogEntry").field("scopes", &self.spec.scopes).finish_non_exhaustive()
     }
 }

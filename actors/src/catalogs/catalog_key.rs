@@ -49,7 +49,7 @@ pub struct CatalogKey {
 impl CatalogKey {
     /// The key of a catalog of the embedder.
     #[must_use]
-    pub const fn of_host(name: CatalogName) -> Self {
+    pub const fn for_embedder(name: CatalogName) -> Self {
         Self { tenant: None, name }
     }
 
@@ -58,7 +58,7 @@ impl CatalogKey {
     ///
     /// [`LinkPolicy::WithinScope`]: conjure_skill::LinkPolicy::WithinScope
     #[must_use]
-    pub const fn of_tenant(tenant: TenantId, name: CatalogName) -> Self {
+    pub const fn for_tenant(tenant: TenantId, name: CatalogName) -> Self {
         Self { tenant: Some(tenant), name }
     }
 

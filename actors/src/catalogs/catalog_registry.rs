@@ -63,7 +63,7 @@ impl CatalogRegistry {
     /// reported as diagnostics. If the deadline passes before the load ends, the catalog stays registered.
     ///
     /// # Errors
-    /// [`RegistryError::Call`], [`RegistryError::BrokeOff`].
+    /// [`RegistryError::Call`], [`RegistryError::LoadPanicked`].
     pub async fn register(
         &self,
         key: CatalogKey,
@@ -85,7 +85,7 @@ impl CatalogRegistry {
     /// call.
     ///
     /// # Errors
-    /// [`RegistryError::NotFound`], [`RegistryError::Call`], [`RegistryError::BrokeOff`].
+    /// [`RegistryError::NotFound`], [`RegistryError::Call`], [`RegistryError::LoadPanicked`].
     pub async fn reload(&self, key: CatalogKey, deadline: Deadline) -> Result<Reload, RegistryError> {
         self.address.call(deadline, |reply| CatalogMessage::Reload { key, reply }).await?
     }
@@ -130,6 +130,6 @@ impl CatalogRegistry {
 
 impl fmt::Debug for CatalogRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("catalogs", &self.keys()).finish_non_exhaustive()
+        f.debug_struct("CatalogRegistry").field("catalogs", &self.keys()).finish_non_exhaustive()
     }
 }

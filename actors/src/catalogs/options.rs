@@ -38,8 +38,8 @@ pub enum RegistryError {
     #[error("there is no catalog `{0}`; register it first")]
     NotFound(CatalogKey),
     /// The load panicked, which is a defect. The last snapshot stays published.
-    #[error("the loading of catalog `{0}` broke off")]
-    BrokeOff(CatalogKey),
+    #[error("loading catalog `{0}` panicked; this is a defect")]
+    LoadPanicked(CatalogKey),
     /// The registry did not answer. It may still carry out the request.
     #[error("the registry did not answer: {0}")]
     Call(#[from] CallError),

@@ -31,7 +31,7 @@ pub(crate) fn watch_paths(scopes: &[Scope], bounds: DiscoveryLimits) -> WatchPat
         // If the path contains links, the directories above the real path matter, too.
         if let Ok(real) = fs::canonicalize(&scope.path) {
             add_ancestors(&mut watch_paths, &real);
-            add_folders(&mut watch_paths, real, bounds);
+            add_directories(&mut watch_paths, real, bounds);
         }
     }
     watch_paths
@@ -43,9 +43,9 @@ fn add_ancestors(watch_paths: &mut WatchPaths, path: &Path) {
     let absolute = std::path::absolute(path);
     let mut path = absolute.as_deref().unwrap_or(path);
     while let (Some(above), Some(name)) = (path.parent(), path.file_name()) {
-        let place =
+        let interest =
             watch_paths.entry(above.to_owned()).or_insert_with(|| WatchInterest::Names(BTreeSet::new()));
-        if let WatchInterest::Names(names) = place {
+        if let WatchInterest::Names(names) = interest {
             names.insert(name.to_owned());
         }
         path = above;
@@ -54,17 +54,17 @@ fn add_ancestors(watch_paths: &mut WatchPaths, path: &Path) {
 
 /// Adds a directory and those below it, level by level, within the limits of the search. Directories below a skill's
 /// directory are not watched.
-fn add_folders(watch_paths: &mut WatchPaths, root: PathBuf, bounds: DiscoveryLimits) {
+fn add_directories(watch_paths: &mut WatchPaths, root: PathBuf, bounds: DiscoveryLimits) {
     let mut pending = VecDeque::from([(root, 0)]);
     let mut seen = BTreeSet::new();
-    while let Some((folder, depth)) = pending.pop_front() {
-        if seen.len() >= bounds.directories || !folder.is_dir() || !seen.insert(folder.clone()) {
+    while let Some((directory, depth)) = pending.pop_front() {
+        if seen.len() >= bounds.directories || !directory.is_dir() || !seen.insert(directory.clone()) {
             continue;
         }
-        let is_skill = ["SKILL.md", "skill.md"].iter().any(|name| folder.join(name).is_file());
+        let is_skill = ["SKILL.md", "skill.md"].iter().any(|name| directory.join(name).is_file());
         if !is_skill && depth < bounds.depth {
             // A directory that cannot be listed is watched too, because it may become readable.
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
                 if SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
                     continue;
                 }
@@ -80,6 +80,6 @@ fn add_folders(watch_paths: &mut WatchPaths, root: PathBuf, bounds: DiscoveryLim
                 }
             }
         }
-        watch_paths.insert(folder, WatchInterest::Everything);
+        watch_paths.insert(directory, WatchInterest::Everything);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Watcher {
 #[derive(Default)]
 struct WatchTable {
     /// The catalogs for which a directory is watched, by the watch descriptor of the directory.
-    folders: HashMap<i32, BTreeMap<CatalogKey, WatchInterest>>,
+    directories: HashMap<i32, BTreeMap<CatalogKey, WatchInterest>>,
 }
 
 /// The result of watching a catalog's directories.
@@ -48,7 +48,7 @@ pub(crate) enum CoverageChange {
 /// The catalogs whose files may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChangedCatalogs {
-    Of(BTreeSet<CatalogKey>),
+    Some(BTreeSet<CatalogKey>),
     /// All of them, because events were lost.
     All,
 }
@@ -57,7 +57,7 @@ impl Watcher {
     /// A watcher that watches nothing yet. It must be created within a Tokio runtime.
     #[expect(
         deprecated,
-        reason = "what is unsound with others is not with an `OwnedFd`, and the way around is unsafe"
+        reason = "`AsyncFd::new` is unsound only for types without I/O safety; the replacement is unsafe"
     )]
     pub(crate) fn new(max_watches: usize) -> std::io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
@@ -70,7 +70,7 @@ impl Watcher {
 
     /// Watches exactly these directories for a catalog. Missing ones are skipped, because the directories above them
     /// are watched as well. Blocks.
-    pub(crate) fn watch(&self, key: &CatalogKey, watch_paths: WatchPaths) -> CoverageChange {
+    pub(crate) fn set_watches(&self, key: &CatalogKey, watch_paths: WatchPaths) -> CoverageChange {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVED_FROM
@@ -83,14 +83,14 @@ impl Watcher {
         let mut watched = self.watched();
         let (mut kept, mut coverage) = (BTreeMap::new(), CoverageChange::Same);
         for (path, interest) in watch_paths {
-            if watched.folders.len() >= self.max_watches {
+            if watched.directories.len() >= self.max_watches {
                 coverage = CoverageChange::Partial;
                 break;
             }
             match inotify::add_watch(&self.events, &path, flags) {
                 // Two paths may lead to one directory.
                 Ok(number) => {
-                    let interests = watched.folders.entry(number).or_default();
+                    let interests = watched.directories.entry(number).or_default();
                     if interests.get(key).is_none_or(|before| !before.covers(&interest))
                         && coverage == CoverageChange::Same
                     {
@@ -103,7 +103,7 @@ impl Watcher {
                 }
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
                 Err(error) => {
-                    tracing::debug!(path = %path.display(), %error, "a folder of skills cannot be watched");
+                    tracing::debug!(path = %path.display(), %error, "a directory of skills cannot be watched");
                     coverage = CoverageChange::Partial;
                     if error == Errno::NOSPC || error == Errno::NOMEM {
                         break;
@@ -128,7 +128,7 @@ impl Watcher {
             let changed = self.read(&mut buffer)?;
             ready.clear_ready();
             match changed {
-                ChangedCatalogs::Of(keys) if keys.is_empty() => {}
+                ChangedCatalogs::Some(keys) if keys.is_empty() => {}
                 changed => return Ok(changed),
             }
         }
@@ -153,23 +153,25 @@ impl Watcher {
                 continue;
             }
             let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned());
-            let interests = watched.folders.get(&number).into_iter().flatten();
+            let interests = watched.directories.get(&number).into_iter().flatten();
             keys.extend(
-                interests.filter(|(_, interest)| interest.has(name.as_deref())).map(|(key, _)| key.clone()),
+                interests
+                    .filter(|(_, interest)| interest.matches(name.as_deref()))
+                    .map(|(key, _)| key.clone()),
             );
             if flags.contains(ReadFlags::IGNORED) {
                 // The directory is gone, and its watch descriptor may be used again.
-                watched.folders.remove(&number);
+                watched.directories.remove(&number);
             }
         }
-        Ok(if is_lossy { ChangedCatalogs::All } else { ChangedCatalogs::Of(keys) })
+        Ok(if is_lossy { ChangedCatalogs::All } else { ChangedCatalogs::Some(keys) })
     }
 }
 
 impl WatchTable {
     /// Keeps only these watches of a catalog, and removes watches that no catalog needs.
     fn update(&mut self, events: &AsyncFd<OwnedFd>, key: &CatalogKey, kept: &BTreeMap<i32, WatchInterest>) {
-        self.folders.retain(|number, interests| {
+        self.directories.retain(|number, interests| {
             match kept.get(number) {
                 Some(interest) => drop(interests.insert(key.clone(), interest.clone())),
                 None => drop(interests.remove(key)),
@@ -185,7 +187,7 @@ impl WatchTable {
 
 impl WatchInterest {
     /// Whether a change of the entry with this name matters. `None` stands for the directory itself.
-    fn has(&self, name: Option<&OsStr>) -> bool {
+    fn matches(&self, name: Option<&OsStr>) -> bool {
         match (self, name) {
             (Self::Everything, _) | (Self::Names(_), None) => true,
             (Self::Names(names), Some(name)) => names.contains(name),
@@ -211,11 +213,11 @@ impl WatchInterest {
 
 impl ChangedCatalogs {
     /// The union of both sets.
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Of(mut keys), Self::Of(others)) => {
+            (Self::Some(mut keys), Self::Some(others)) => {
                 keys.extend(others);
-                Self::Of(keys)
+                Self::Some(keys)
             }
             _ => Self::All,
         }

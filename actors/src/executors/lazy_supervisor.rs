@@ -24,9 +24,9 @@ pub(crate) struct LazySupervisor {
     intensity: Intensity,
     attempts: NonZeroU32,
     child_scope: ChildScope,
-    made: OnceLock<(Arc<ChildSpec>, Supervisor)>,
+    supervisor: OnceLock<(Arc<ChildSpec>, Supervisor)>,
     /// Held by the caller that starts the supervisor.
-    opening: tokio::sync::Mutex<()>,
+    start_lock: tokio::sync::Mutex<()>,
 }
 
 /// The supervisor of a session's sandbox, and its spec.
@@ -47,13 +47,13 @@ impl LazySupervisor {
             intensity,
             attempts,
             child_scope,
-            made: OnceLock::new(),
-            opening: tokio::sync::Mutex::default(),
+            supervisor: OnceLock::new(),
+            start_lock: tokio::sync::Mutex::default(),
         }
     }
 
-    fn made(&self) -> &(Arc<ChildSpec>, Supervisor) {
-        self.made.get_or_init(|| {
+    fn get_or_create(&self) -> &(Arc<ChildSpec>, Supervisor) {
+        self.supervisor.get_or_init(|| {
             let (spec, supervisor) = supervisor(self.id.clone(), self.intensity, self.attempts);
             (Arc::new(spec), supervisor)
         })
@@ -64,15 +64,15 @@ impl SupervisorRef {
     pub(super) fn supervisor(&self) -> &Supervisor {
         match self {
             Self::InTree(supervisor) => supervisor,
-            Self::Lazy(lazy) => &lazy.made().1,
+            Self::Lazy(lazy) => &lazy.get_or_create().1,
         }
     }
 
     /// Returns when the supervisor runs. Starts it if it is lazy and does not run.
     pub(super) async fn ensure_running(&self, deadline: Deadline) -> Result<(), StartError> {
         let Self::Lazy(lazy) = self else { return Ok(()) };
-        let (spec, supervisor) = lazy.made();
-        let _one = lazy.opening.lock().await;
+        let (spec, supervisor) = lazy.get_or_create();
+        let _one = lazy.start_lock.lock().await;
         if supervisor.is_running() {
             return Ok(());
         }

@@ -202,7 +202,7 @@ async fn bounded(work: impl Future<Output = Result<(), SandboxError>>) -> Result
         biased;
         done = work => done,
         () = SystemClock.sleep_until(SystemClock.deadline(ABANDON_TIMEOUT)) => {
-            Err(SandboxError::new(SandboxErrorKind::TimedOut, "the executor did not say how it went"))
+            Err(SandboxError::new(SandboxErrorKind::TimedOut, "the executor did not answer in time"))
         }
     }
 }

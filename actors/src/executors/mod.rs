@@ -22,11 +22,12 @@
 //! State: all in memory. A crash of the process ends the sandbox; the revived session tells the model so
 //! ([`ExecutorsSpec::resumed`]).
 
-mod actor;
+mod call_error;
 mod lazy_supervisor;
 mod live_sandbox;
 mod notice;
 mod options;
+mod sandbox_actor;
 mod sandbox_slot;
 mod source;
 mod spec;

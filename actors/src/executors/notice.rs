@@ -6,7 +6,7 @@ use std::path::Path;
 use conjure_sandbox::{Boundary, HostAccess, Isolation, SandboxError};
 
 /// The maximum length of a reason in the notice, in characters.
-const REASON: usize = 400;
+const MAX_REASON_CHARS: usize = 400;
 
 /// Why the sandbox was replaced, and what was lost with the former one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ enum FilesLost {
 impl ModelNotice {
     pub(crate) fn lost(reason: &SandboxError, isolation: Isolation) -> Self {
         Self {
-            reason: NoticeReason::Lost(reason.to_string().chars().take(REASON).collect()),
+            reason: NoticeReason::Lost(reason.to_string().chars().take(MAX_REASON_CHARS).collect()),
             files: FilesLost::of(isolation),
         }
     }
@@ -67,8 +67,7 @@ impl ModelNotice {
             }
         };
         format!(
-            "[{}. This ran in a new sandbox. Gone with the one before: everything that ran in it, also in the \
-             background{files}.]",
+            "[{}. This ran in a new sandbox. Lost with the previous sandbox: all its processes{files}.]",
             self.reason
         )
     }
@@ -89,10 +88,8 @@ impl fmt::Display for NoticeReason {
             Self::Lost(reason) => {
                 write!(f, "Before this call the sandbox ended: {reason}")
             }
-            Self::Revived => f.write_str("The conversation was taken up again"),
-            Self::StoppedIdle => {
-                f.write_str("The sandbox was put away, as nothing was called in it for a while")
-            }
+            Self::Revived => f.write_str("The session was resumed"),
+            Self::StoppedIdle => f.write_str("The sandbox was stopped because it was idle"),
         }
     }
 }
@@ -113,15 +110,14 @@ mod tests {
         assert_eq!(
             lost.text(Path::new("/workspace"), HostAccess::Mounted),
             "[Before this call the sandbox ended: the sandbox was lost: the guest ended (killed by signal 9). This ran in a \
-             new sandbox. Gone with the one before: everything that ran in it, also in the background, and all files \
-             that were not in `/workspace`, such as those in `/tmp`. Still there: `/workspace` as it was left, and the \
-             skills.]"
+             new sandbox. Lost with the previous sandbox: all its processes, and all files that were not in `/workspace`, \
+             such as those in `/tmp`. Still there: `/workspace` as it was left, and the skills.]"
         );
         let resumed = ModelNotice::revived(Isolation::NONE);
         assert_eq!(
             resumed.text(Path::new("/home/me/project"), HostAccess::Mounted),
-            "[The conversation was taken up again. This ran in a new sandbox. Gone with the one before: everything that ran \
-             in it, also in the background. Still there: all files, those in `/home/me/project` as they were left.]"
+            "[The session was resumed. This ran in a new sandbox. Lost with the previous sandbox: all its processes. Still \
+             there: all files, those in `/home/me/project` as they were left.]"
         );
     }
 
@@ -130,10 +126,9 @@ mod tests {
         let resumed = ModelNotice::revived(Isolation::FULL);
         assert_eq!(
             resumed.text(Path::new("/workspace"), HostAccess::Copied),
-            "[The conversation was taken up again. This ran in a new sandbox. Gone with the one before: everything that ran \
-             in it, also in the background, all files that were not in `/workspace`, such as those in `/tmp`, and what was \
-             changed in `/workspace` since it was last copied to the host. Still there: `/workspace` as it was then, and \
-             the skills.]"
+            "[The session was resumed. This ran in a new sandbox. Lost with the previous sandbox: all its processes, all \
+             files that were not in `/workspace`, such as those in `/tmp`, and what was changed in `/workspace` since it \
+             was last copied to the host. Still there: `/workspace` as it was then, and the skills.]"
         );
     }
 

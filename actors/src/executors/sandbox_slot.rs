@@ -37,7 +37,7 @@ pub(crate) struct SandboxLifecycle {
     /// Tasks that remove the leftovers of former sandboxes.
     cleanups: TaskTracker,
     /// The lifecycles of the session's other sandboxes, which are closed with this one.
-    further: Mutex<Vec<Arc<SandboxLifecycle>>>,
+    others: Mutex<Vec<Arc<SandboxLifecycle>>>,
 }
 
 impl SandboxLifecycle {
@@ -45,21 +45,21 @@ impl SandboxLifecycle {
     /// is created afterwards.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
-        let further = lock(&self.further).clone();
-        for other in &further {
+        let others = lock(&self.others).clone();
+        for other in &others {
             other.closed.cancel();
         }
-        for one in std::iter::once(self).chain(further.iter().map(|other| &**other)) {
+        for one in std::iter::once(self).chain(others.iter().map(|other| &**other)) {
             drop(one.exclusive.lock().await);
             one.wait_cleanups().await;
         }
     }
 
     /// Creates the lifecycle of another sandbox of the same session.
-    pub(crate) fn further(&self) -> Arc<Self> {
-        let further = Arc::new(Self { closed: self.closed.child_token(), ..Self::default() });
-        lock(&self.further).push(Arc::clone(&further));
-        further
+    pub(crate) fn new_sibling(&self) -> Arc<Self> {
+        let sibling = Arc::new(Self { closed: self.closed.child_token(), ..Self::default() });
+        lock(&self.others).push(Arc::clone(&sibling));
+        sibling
     }
 
     /// Removes leftovers of a sandbox in the background, while the next one runs.
@@ -157,7 +157,7 @@ impl SandboxSlot {
 
     /// Removes an idle sandbox that is being stopped.
     pub(super) fn clear_idle(&self, sandbox: &Arc<LiveSandbox>) {
-        let reason = SandboxError::new(SandboxErrorKind::Lost, "the sandbox was put away, as nobody used it");
+        let reason = SandboxError::new(SandboxErrorKind::Lost, "the sandbox was stopped because it was idle");
         self.remove(sandbox, reason, ModelNotice::stopped_idle(sandbox.executor.isolation()));
     }
 
@@ -229,6 +229,6 @@ impl fmt::Debug for SandboxSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sandbox = self.sandbox.borrow();
         let executor = sandbox.as_ref().map(|sandbox| &sandbox.executor);
-        f.debug_struct("Berth").field("sandbox", &executor).finish_non_exhaustive()
+        f.debug_struct("SandboxSlot").field("sandbox", &executor).finish_non_exhaustive()
     }
 }

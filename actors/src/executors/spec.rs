@@ -77,7 +77,7 @@ impl SupervisedExecutorBuilder {
     ///
     /// # Errors
     /// If the id is not valid.
-    pub fn supervise_further(
+    pub fn supervise_additional(
         &self,
         id: &str,
         source: Arc<dyn ExecutorSource>,
@@ -85,7 +85,7 @@ impl SupervisedExecutorBuilder {
         let id = ChildId::new(id)?;
         let supervisor =
             SupervisorRef::Lazy(LazySupervisor::new(id, &self.options, self.child_scope.clone()));
-        let lifecycle = self.lifecycle.further();
+        let lifecycle = self.lifecycle.new_sibling();
         supervise(source, supervisor, PriorSandbox::None, self.options, lifecycle, self.metrics.clone())
     }
 
@@ -94,7 +94,7 @@ impl SupervisedExecutorBuilder {
     ///
     /// # Errors
     /// None that a caller could cause.
-    pub fn supervise_apart(
+    pub fn supervise_detached(
         &self,
         id: ChildId,
         source: Arc<dyn ExecutorSource>,

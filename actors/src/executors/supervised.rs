@@ -16,17 +16,16 @@ use conjure_sandbox::{ContentDir, ContentItem};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 
-use super::actor::{ExecutorActor, ExecutorDeps};
+use super::call_error::{resume_error, start_error};
 use super::lazy_supervisor::SupervisorRef;
 use super::live_sandbox::UseGuard;
 use super::options::ExecutorOptions;
+use super::sandbox_actor::{SandboxActor, SandboxDeps};
 use super::sandbox_slot::SandboxSlot;
 use super::source::ExecutorSource;
 use super::supervised_process::SupervisedProcess;
 use super::usage::IdlePolicy;
-use crate::supervision::{
-    ChildId, ChildSpec, Exit, RequestError, Restart, StartError, StartFailure, Supervisor, WorkerSpec,
-};
+use crate::supervision::{ChildId, ChildSpec, RequestError, Restart, StartError, Supervisor, WorkerSpec};
 
 /// How long a session waits for the end of its sandbox.
 const CLEANUP: Duration = Duration::from_secs(30);
@@ -149,7 +148,7 @@ impl Inner {
     }
 
     fn child(&self) -> ChildSpec {
-        let deps = ExecutorDeps {
+        let deps = SandboxDeps {
             source: Arc::clone(&self.source),
             slot: Arc::clone(&self.slot),
             start_timeout: self.options.start_timeout,
@@ -159,7 +158,7 @@ impl Inner {
                 unused_after: self.options.unused_after,
             },
         };
-        let start = move |context| ExecutorActor::start(deps.clone(), context);
+        let start = move |context| SandboxActor::start(deps.clone(), context);
         WorkerSpec::new(self.id.clone(), start)
             .restart(Restart::TRANSIENT)
             .backoff(self.options.backoff)
@@ -178,49 +177,6 @@ impl Inner {
     async fn closed(&self) -> SandboxError {
         self.slot.lifecycle.closed.cancelled().await;
         SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
-    }
-}
-
-/// The error of a call whose sandbox did not resume.
-fn resume_error(error: &SandboxError) -> SandboxError {
-    let kind = match error.kind() {
-        kind @ (SandboxErrorKind::TimedOut | SandboxErrorKind::Cancelled) => kind,
-        // Other kinds would look like errors about the call's own file or command.
-        _ => SandboxErrorKind::Unavailable,
-    };
-    SandboxError::new(
-        kind,
-        format!("the sandbox was paused, and could not be resumed: {error}; nothing was done"),
-    )
-}
-
-/// The error of a call for which no sandbox could be started, with the text of the failed start.
-fn start_error(error: &StartError) -> SandboxError {
-    let exit = match error {
-        StartError::Failed(exit) => Some(exit),
-        StartError::Quarantined { exit, .. } => exit.as_ref(),
-        _ => None,
-    };
-    let unavailable = |reason| SandboxError::new(SandboxErrorKind::Unavailable, reason);
-    let error = match exit {
-        Some(Exit::StartFailed(StartFailure::Failed(cause))) => {
-            let cause = cause.error();
-            cause.downcast_ref::<SandboxError>().cloned().unwrap_or_else(|| unavailable(cause.to_string()))
-        }
-        Some(Exit::StartFailed(failure)) => unavailable(failure.to_string()),
-        Some(exit) => unavailable(format!("it ends each time; the last time it {exit}")),
-        None => unavailable(error.to_string()),
-    };
-    let reported = format!("the sandbox could not be started: {error}");
-    match error.kind() {
-        SandboxErrorKind::EngineUnavailable
-        | SandboxErrorKind::ImageNotFound
-        | SandboxErrorKind::NotEnforced
-        | SandboxErrorKind::NoSpace
-        | SandboxErrorKind::Exhausted
-        | SandboxErrorKind::Overloaded => error.with_message(reported),
-        // Other kinds would look like errors about the call's own file or command.
-        _ => unavailable(reported),
     }
 }
 
@@ -446,7 +402,7 @@ impl fmt::Debug for SupervisedExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SupervisedExecutor")
             .field("source", &self.inner.source)
-            .field("berth", &self.inner.slot)
+            .field("slot", &self.inner.slot)
             .finish_non_exhaustive()
     }
 }

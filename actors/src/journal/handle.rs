@@ -133,6 +133,6 @@ impl JournalHandle {
 
 impl fmt::Debug for JournalHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JournalAccess").field("is_open", &self.is_open()).finish_non_exhaustive()
+        f.debug_struct("JournalHandle").field("is_open", &self.is_open()).finish_non_exhaustive()
     }
 }

@@ -42,7 +42,7 @@ impl Drop for GaugeShare {
 
 impl fmt::Debug for GaugeShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Level").field(&self.share).finish()
+        f.debug_tuple("GaugeShare").field(&self.share).finish()
     }
 }
 

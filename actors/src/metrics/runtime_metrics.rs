@@ -132,7 +132,7 @@ impl GaugeGuard {
 
 impl fmt::Debug for GaugeGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counted").finish_non_exhaustive()
+        f.debug_struct("GaugeGuard").finish_non_exhaustive()
     }
 }
 

@@ -94,7 +94,7 @@ impl<M: PoolItemFactory> PoolActor<M> {
         self.waiting = None;
         self.waiting = (missing > 0).then(|| {
             let size = self.shared.options.size;
-            context.waiting_for(format!("{missing} of {size} spares"))
+            context.waiting_for(format!("{missing} of {size} warm sandboxes"))
         });
     }
 
@@ -104,7 +104,7 @@ impl<M: PoolItemFactory> PoolActor<M> {
         *lock(&ready_items.failure) = Some(error.to_string());
         if error.kind() == SandboxErrorKind::Unsupported {
             tracing::warn!(pool = %name, %error, "there are no warm sandboxes");
-            self.machine.impossible();
+            self.machine.disable();
         } else {
             tracing::warn!(pool = %name, %error, "a warm sandbox cannot be created; it is tried again");
             self.machine.failed(self.now(), random());
@@ -132,7 +132,7 @@ impl<M: PoolItemFactory> Worker for PoolActor<M> {
                     self.shared.ready_items.metrics.count(PoolEvent::Died);
                     tracing::warn!(pool = %self.shared.name, "a warm sandbox ended while it waited; it is replaced");
                 }
-                self.machine.gone(self.now(), id, end, random());
+                self.machine.item_ended(self.now(), id, end, random());
             }
             PoolMessage::Due => {}
         }
@@ -154,7 +154,7 @@ async fn run_item<M: PoolItemFactory>(
     let starting = shared.ready_items.metrics.start();
     let making = AssertUnwindSafe(start_item(shared, shutdown)).catch_unwind();
     let made = making.await.unwrap_or_else(|_| {
-        let message = "the making of a spare panicked";
+        let message = "creating a warm sandbox panicked";
         Some(Err(SandboxError::new(SandboxErrorKind::Unavailable, message)))
     });
     let Some(made) = made else { return };
@@ -197,7 +197,7 @@ async fn start_item<M: PoolItemFactory>(
     // Refills wait until no tenant waits. This wait has no deadline, and ends with the actor.
     let _permit = shutdown.run_until_cancelled(shared.start_gate.admit_background()).await?;
     let deadline = SystemClock.deadline(shared.options.start_timeout);
-    let making = shared.source.make(deadline);
+    let making = shared.source.create(deadline);
     tokio::pin!(making);
     if let Some(made) = shutdown.run_until_cancelled(&mut making).await {
         return Some(made);

@@ -114,8 +114,8 @@ impl<M: PoolItemFactory> Pool<M> {
             size: options.size,
             ready: ready_items.len(),
             starting: metrics.starting(),
-            starts_at_once: load.capacity,
-            under_way: load.admitted,
+            starts_at_once: load.limit,
+            running_starts: load.admitted,
             waiting: load.waiting,
             hits: metrics.count_of(PoolEvent::Hit),
             misses: metrics.count_of(PoolEvent::Miss),
@@ -155,7 +155,7 @@ pub struct PoolStats {
     /// How many starts may run at a time, including those for sessions that found no item.
     pub starts_at_once: u32,
     /// How many starts run.
-    pub under_way: u32,
+    pub running_starts: u32,
     /// How many starts wait for admission.
     pub waiting: usize,
     /// Sessions that got an item.

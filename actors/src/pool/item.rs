@@ -28,5 +28,5 @@ pub trait PoolItemFactory: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// Why it cannot be created; `Unsupported` if it never can. Nothing is left of it then.
-    fn make(&self, deadline: Deadline) -> BoxFuture<'_, Result<Self::Item, SandboxError>>;
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Self::Item, SandboxError>>;
 }

@@ -87,13 +87,13 @@ impl PoolMachine {
     }
 
     /// An item could not be started, and none ever can be.
-    pub(super) fn impossible(&mut self) {
+    pub(super) fn disable(&mut self) {
         self.starting = self.starting.saturating_sub(1);
         self.is_possible = false;
     }
 
-    /// A ready item is gone. A retired item is unknown and changes nothing.
-    pub(super) fn gone(&mut self, now: Duration, id: ItemId, end: ItemEnd, random: u64) {
+    /// A ready item ended. A retired item is unknown and changes nothing.
+    pub(super) fn item_ended(&mut self, now: Duration, id: ItemId, end: ItemEnd, random: u64) {
         if self.ready.remove(&id).is_none() {
             return;
         }
@@ -184,7 +184,7 @@ mod tests {
             pool.next_actions(SECOND * 2),
             PoolActions { wake: Some(SECOND * 601), ..PoolActions::default() }
         );
-        pool.gone(SECOND * 3, 1, ItemEnd::Claimed, 0);
+        pool.item_ended(SECOND * 3, 1, ItemEnd::Claimed, 0);
         assert_eq!(pool.next_actions(SECOND * 3).start, 1);
     }
 
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(pool.next_actions(now).start, 1);
         pool.ready(now, 1);
         assert_eq!(pool.next_actions(now).start, 1);
-        pool.gone(now, 1, ItemEnd::Claimed, 0);
+        pool.item_ended(now, 1, ItemEnd::Claimed, 0);
         assert_eq!(pool.next_actions(now).start, 3);
     }
 
@@ -220,7 +220,7 @@ mod tests {
         let mut pool = PoolMachine::new(policy(1, 1));
         pool.next_actions(Duration::ZERO);
         pool.ready(Duration::ZERO, 1);
-        pool.gone(SECOND, 1, ItemEnd::Died, 0);
+        pool.item_ended(SECOND, 1, ItemEnd::Died, 0);
         let next_actions = pool.next_actions(SECOND);
         assert_eq!((next_actions.start, next_actions.wake), (0, Some(SECOND + SECOND / 2)));
         assert_eq!(pool.next_actions(SECOND * 2).start, 1);
@@ -233,7 +233,12 @@ mod tests {
         (1..=8).for_each(|id| pool.ready(SECOND, id));
         // As when an engine ends, one after the other.
         for id in 1..=8_u64 {
-            pool.gone(SECOND * 2 + SECOND / 100 * u32::try_from(id).unwrap(), id, ItemEnd::Died, u64::MAX);
+            pool.item_ended(
+                SECOND * 2 + SECOND / 100 * u32::try_from(id).unwrap(),
+                id,
+                ItemEnd::Died,
+                u64::MAX,
+            );
         }
         let now = SECOND * 2 + SECOND / 100 * 8;
         let again = pool.next_actions(now).wake.unwrap();
@@ -253,8 +258,8 @@ mod tests {
         pool.ready(SECOND * 9, 8);
         let next_actions = pool.next_actions(SECOND * 601);
         assert_eq!(next_actions, PoolActions { start: 1, retire: vec![7], wake: Some(SECOND * 609) });
-        pool.impossible();
-        pool.gone(SECOND * 602, 8, ItemEnd::Claimed, 0);
+        pool.disable();
+        pool.item_ended(SECOND * 602, 8, ItemEnd::Claimed, 0);
         assert_eq!(pool.next_actions(SECOND * 602), PoolActions::default());
     }
 
@@ -312,13 +317,13 @@ mod tests {
                     Happens::Taken(which) if !ready.is_empty() => {
                         let id = *ready.iter().nth(which.index(ready.len())).unwrap();
                         ready.remove(&id);
-                        pool.gone(now, id, ItemEnd::Claimed, 0);
+                        pool.item_ended(now, id, ItemEnd::Claimed, 0);
                         failed = None;
                     }
                     Happens::Died(which, random) if !ready.is_empty() => {
                         let id = *ready.iter().nth(which.index(ready.len())).unwrap();
                         ready.remove(&id);
-                        pool.gone(now, id, ItemEnd::Died, random);
+                        pool.item_ended(now, id, ItemEnd::Died, random);
                         failed = Some(now);
                     }
                     Happens::Passes(millis) => now += Duration::from_millis(millis),

@@ -49,7 +49,7 @@ pub enum TreeError {
         reason: String,
     },
     /// The runtime is draining and accepts no new sessions.
-    #[error("the runtime is being emptied and opens no sessions")]
+    #[error("the runtime is draining and opens no sessions")]
     Draining,
     /// The runtime did not stop in time and was killed.
     #[error(transparent)]

@@ -45,11 +45,15 @@ pub struct TreeOptions {
 impl TreeOptions {
     /// Options without a limit of sessions, and 30 seconds to start.
     #[must_use]
-    pub fn new(journal: Arc<OpenJournal>, outfit: Arc<dyn SessionFactory>, owner: LeaseOwner) -> Self {
+    pub fn new(
+        journal: Arc<OpenJournal>,
+        session_factory: Arc<dyn SessionFactory>,
+        owner: LeaseOwner,
+    ) -> Self {
         Self {
             journal,
             journal_timeout: Duration::from_secs(10),
-            session_factory: outfit,
+            session_factory,
             sessions: SessionOptions::new(owner),
             registry: RegistryOptions::default(),
             partitions: NonZeroUsize::MIN.saturating_add(7),
@@ -64,7 +68,7 @@ impl TreeOptions {
 
 impl fmt::Debug for TreeOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeOptions").field("sessions", &self.sessions).finish_non_exhaustive()
+        f.debug_struct("TreeOptions").field("sessions", &self.sessions).finish_non_exhaustive()
     }
 }
 

@@ -265,8 +265,8 @@ impl SessionRuntime {
     }
 
     /// Sets the limits of a tenant from now on; `None`: the default limits. Requests that waited for them continue.
-    pub fn set_limits(&self, tenant: &TenantId, terms: Option<TenantLimits>) {
-        self.inner.services.accounts.set(tenant, terms);
+    pub fn set_limits(&self, tenant: &TenantId, limits: Option<TenantLimits>) {
+        self.inner.services.accounts.set(tenant, limits);
         for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {
             session.wake();
         }
@@ -449,6 +449,6 @@ fn to_tree_error(error: JournalCallError) -> TreeError {
 
 impl fmt::Debug for SessionRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime").field("health", &self.health()).finish_non_exhaustive()
+        f.debug_struct("SessionRuntime").field("health", &self.health()).finish_non_exhaustive()
     }
 }

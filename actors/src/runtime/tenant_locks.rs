@@ -17,7 +17,7 @@ pub(super) struct TenantLocks {
 impl TenantLocks {
     /// The tenant's lock; `None` if it was not acquired before the deadline.
     pub(super) async fn lock(&self, tenant: &TenantId, deadline: Deadline) -> Option<OwnedMutexGuard<()>> {
-        let lock = self.of(tenant);
+        let lock = self.get_or_create(tenant);
         tokio::select! {
             biased;
             locked = lock.lock_owned() => Some(locked),
@@ -25,7 +25,7 @@ impl TenantLocks {
         }
     }
 
-    fn of(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<()>> {
+    fn get_or_create(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<()>> {
         // Each change leaves the map consistent, so it can be used after a panic.
         let mut locked = lock(&self.locked);
         if let Some(lock) = locked.get(tenant).and_then(Weak::upgrade) {

@@ -79,23 +79,23 @@ impl TenantSupervisors {
     }
 
     /// Stops the idle supervisors, and returns how many. The next use of a tenant starts its supervisor again.
-    async fn end_idle(&self, deadline: Deadline) -> Result<u64, TreeError> {
+    async fn stop_idle(&self, deadline: Deadline) -> Result<u64, TreeError> {
         let idle = self.supervisors.iter().filter(|known| is_idle(known.key(), known.value()));
         let idle: Vec<TenantId> = idle.map(|known| known.key().clone()).collect();
-        let mut ended = 0;
+        let mut stopped = 0;
         for tenant in idle {
             // Because of this lock, a caller that does not find the supervisor any more starts it only after the stop.
             let _one = self.lock(&tenant, deadline).await?;
             if self.supervisors.remove_if(&tenant, is_idle).is_some() {
                 let id = ChildId::new(tenant.as_str())?;
                 match self.partitions.terminate_child(&id, deadline).await {
-                    Ok(()) | Err(RequestError::NotFound(_)) => ended += 1,
+                    Ok(()) | Err(RequestError::NotFound(_)) => stopped += 1,
                     // It continues to run, and the next start finds it.
                     Err(error) => return Err(TreeError::Tenant(StartError::Request(error))),
                 }
             }
         }
-        Ok(ended)
+        Ok(stopped)
     }
 
     /// Stops the tenant's supervisor with all its sessions in order, and forgets it.
@@ -136,14 +136,17 @@ fn is_idle(_: &TenantId, supervisor: &Arc<Supervisor>) -> bool {
 }
 
 /// Stops the supervisors of tenants without a live session and without handles, and submits their pending charges.
-pub(crate) struct StopIdleTenants(Weak<TenantSupervisors>, TenantAccounts);
+pub(crate) struct StopIdleTenants {
+    tenants: Weak<TenantSupervisors>,
+    accounts: TenantAccounts,
+}
 
 impl StopIdleTenants {
     pub(crate) fn task(
         tenants: &Arc<TenantSupervisors>,
         accounts: &TenantAccounts,
     ) -> Arc<dyn MaintenanceTask> {
-        Arc::new(Self(Arc::downgrade(tenants), accounts.clone()))
+        Arc::new(Self { tenants: Arc::downgrade(tenants), accounts: accounts.clone() })
     }
 }
 
@@ -159,9 +162,9 @@ impl MaintenanceTask for StopIdleTenants {
     /// Returns how many supervisors were stopped.
     fn run(&self, deadline: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
         Box::pin(async move {
-            self.1.flush_pending();
-            let Some(tenants) = self.0.upgrade() else { return Ok(0) };
-            Ok(tenants.end_idle(deadline).await?)
+            self.accounts.flush_pending();
+            let Some(tenants) = self.tenants.upgrade() else { return Ok(0) };
+            Ok(tenants.stop_idle(deadline).await?)
         })
     }
 }

@@ -52,9 +52,9 @@ pub(crate) struct SessionActor {
     /// Requests that wait for the task's end. Those that remain when the actor stops are returned to their senders.
     pending: VecDeque<ReturnableRequest>,
     /// Tasks that list, open or store files, or forward requests about artifacts.
-    listings: Vec<Job>,
+    file_jobs: Vec<Job>,
     /// The timer for the deadline of a tool result that the turn waits for.
-    overdue: Option<Job>,
+    result_timer: Option<Job>,
     /// Set if the files of the last turn were still unrecorded when the actor started.
     has_unrecorded_files: bool,
     _counted: GaugeGuard,
@@ -235,7 +235,7 @@ impl SessionActor {
             self.pending.push_back(ReturnableRequest::requeue(message, back));
             return;
         }
-        reject(message, SessionError::overloaded("what waits for the running turn"));
+        reject(message, SessionError::overloaded("the queue of requests that wait for the running turn"));
     }
 
     /// Returns all waiting requests to their senders, which send them to the next incarnation. A waiting request to
@@ -260,7 +260,7 @@ impl SessionActor {
 
     /// Stops the actor, because another process has the session or may have it soon. The actor writes nothing more.
     fn stop_on_lease_loss(&mut self, why: &LeaseLoss) -> Flow {
-        tracing::warn!(session = %self.entry.key, %why, "a session is given up");
+        tracing::warn!(session = %self.entry.key, %why, "the session's lease was lost; its actor stops");
         self.owner = ConversationOwner::None;
         // Another process uses the workspace, or may use it soon. The sandbox must be gone before that.
         self.copy_out_deadline = match why {
@@ -283,7 +283,7 @@ impl Worker for SessionActor {
     ) -> Result<Flow, Failure> {
         match message {
             ActorMessage::Request(request) => Ok(self.receive(request, context)),
-            ActorMessage::Attached => Ok(self.continue_turn(context)),
+            ActorMessage::ContinueWork => Ok(self.continue_turn(context)),
             ActorMessage::Retry => {
                 self.retry.start();
                 Ok(self.continue_turn(context))

@@ -53,9 +53,7 @@ pub enum SessionError {
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
     /// The tenant has a disk quota, and its disk usage cannot be measured. Nothing was done.
-    #[error(
-        "the tenant `{tenant}` gets no more of the disk, since its data folder cannot be measured: {reason}"
-    )]
+    #[error("the tenant `{tenant}` cannot store more, because its disk usage cannot be measured: {reason}")]
     UsageUnknown {
         /// The tenant.
         tenant: TenantId,
@@ -63,7 +61,7 @@ pub enum SessionError {
         reason: &'static str,
     },
     /// The runtime is draining and accepts no new work.
-    #[error("the runtime is being emptied and begins no turns")]
+    #[error("the runtime is draining and starts no turns")]
     Draining,
     /// The runtime has stopped or is about to.
     #[error("the runtime is shutting down")]
@@ -147,7 +145,8 @@ impl SessionError {
         }
     }
 
-    /// How long to wait before another attempt, if a queue was full.
+    /// How long to wait before another attempt, if a queue was full. `None` for every other error, also for a used-up
+    /// quota.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {

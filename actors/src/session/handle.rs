@@ -96,7 +96,7 @@ impl Session {
     /// When the session cannot be started.
     pub async fn attach(&self) -> Result<(), SessionError> {
         let address = self.entry.revive(self.call_deadline()).await?;
-        match address.send(ActorMessage::Attached) {
+        match address.send(ActorMessage::ContinueWork) {
             // If the actor has just ended, the next message starts it.
             Ok(()) | Err(SendError::NotRunning(_) | SendError::DeadlinePassed(_)) => Ok(()),
             Err(SendError::Full(_)) => Err(SessionError::overloaded("the session's queue of messages")),
@@ -268,9 +268,9 @@ impl Session {
     /// [`Rejection::TurnRunning`](conjure_conversation::Rejection::TurnRunning) if the change concerns the instructions or
     /// the tools, and a turn runs or waits for an action.
     pub async fn update(&self, change: ProfileChange) -> Result<(), SessionError> {
-        let (makes_parts, change) = (change.changes_requests(), Box::new(change));
+        let (needs_restart, change) = (change.changes_requests(), Box::new(change));
         self.request(|reply| SessionRequest::Update { change, reply }).await?;
-        if makes_parts { self.attach().await } else { Ok(()) }
+        if needs_restart { self.attach().await } else { Ok(()) }
     }
 
     /// Uses the model of this name from the next turn on. Returns when the change is recorded. A revived session keeps
@@ -333,7 +333,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::open_file`]; [`SessionError::Artifact`] when the file cannot be stored,
     /// [`SessionError::Quota`] when it does not fit in the tenant's disk quota.
-    pub async fn artifact_of(&self, file: &SessionFile) -> Result<RegistrationSource, SessionError> {
+    pub async fn store_file(&self, file: &SessionFile) -> Result<RegistrationSource, SessionError> {
         let file = Box::new(file.clone());
         self.request(|reply| SessionRequest::StoreFile { file, reply }).await
     }

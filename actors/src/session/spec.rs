@@ -50,7 +50,7 @@ pub struct SessionComponents {
 
 impl fmt::Debug for SessionComponents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionParts").field("executor", &self.executor).finish_non_exhaustive()
+        f.debug_struct("SessionComponents").field("executor", &self.executor).finish_non_exhaustive()
     }
 }
 
@@ -174,6 +174,6 @@ pub struct SessionServices {
 
 impl fmt::Debug for SessionServices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setting").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("SessionServices").field("options", &self.options).finish_non_exhaustive()
     }
 }

@@ -154,7 +154,7 @@ impl Subscription {
                     };
                     let events = self.read(limit).await?;
                     if events.is_empty() {
-                        let reason = format!("the event {} is not there", self.next);
+                        let reason = format!("the event {} is missing in the journal", self.next);
                         return Err(SessionError::Journal { reason });
                     }
                     self.page = events.into();
@@ -204,7 +204,8 @@ impl Subscription {
                 let next = from + page.len() as u64;
                 let (events, _) = JournalEventLog::page(&self.journal, &self.key, next, limit).await?;
                 if events.is_empty() {
-                    return Err(SessionError::Journal { reason: format!("the event {next} is not there") });
+                    let reason = format!("the event {next} is missing in the journal");
+                    return Err(SessionError::Journal { reason });
                 }
                 page.extend(events);
             }

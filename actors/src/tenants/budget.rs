@@ -215,9 +215,9 @@ impl Budget {
     }
 
     /// The cost of an aborted call.
-    pub(super) fn part(&self, used: &EstimatedUsage) -> Spend {
-        let micros = self.price.map_or(0, |price| price.of(0, used.more_output));
-        self.amount(&used.said).plus(Spend { tokens: used.more_output, micros })
+    pub(super) fn aborted_amount(&self, used: &EstimatedUsage) -> Spend {
+        let micros = self.price.map_or(0, |price| price.of(0, used.unreported_output));
+        self.amount(&used.reported).plus(Spend { tokens: used.unreported_output, micros })
     }
 
     /// The estimated number of tokens of this many bytes.

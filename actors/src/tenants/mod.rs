@@ -14,6 +14,7 @@ mod pending_charges;
 mod quota;
 
 mod budgeted_model;
+mod charges;
 mod reservation;
 mod tenant_account;
 mod tenant_accounts;

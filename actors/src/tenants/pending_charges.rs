@@ -80,10 +80,7 @@ impl Drop for PendingCharges {
         self.flush(&|_| None);
         let lost = self.open.iter().filter(|charge| charge.answer.is_none()).count();
         if lost > 0 {
-            tracing::warn!(
-                lost,
-                "what model calls that were broken off have used is not charged: no journal took it"
-            );
+            tracing::warn!(lost, "usage of aborted model calls is not charged: no journal accepted it");
         }
     }
 }
@@ -104,7 +101,7 @@ pub(crate) const fn is_undone(error: &JournalError) -> bool {
 
 impl fmt::Debug for PendingCharges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Debts").field("open", &self.open.len()).finish()
+        f.debug_struct("PendingCharges").field("open", &self.open.len()).finish()
     }
 }
 

@@ -10,15 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SessionId, TenantId, Timestamp, lock};
-use conjure_conversation::{Event, Usage};
+use conjure_conversation::Usage;
 use conjure_journal::{CounterIncrement, JournalFuture};
 use tokio::sync::watch;
 
 use super::account_registry::AccountRef;
-use super::budget::{Allowance, BudgetResource, Period, Spend};
+use super::budget::{Allowance, Period, Spend};
 use super::budget_state::{BudgetState, ShortfallReason};
 use super::counter_names::counter_name;
-use super::partial_usage::EstimatedUsage;
 use super::pending_charges::{PendingCharges, is_undone};
 use super::quota::{Quota, QuotaExceeded, Spent, TenantLimits, TenantStatus};
 use crate::journal::{JournalCallError, JournalHandle};
@@ -28,9 +27,9 @@ const RESERVATION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The account of a tenant in this process.
 pub(crate) struct TenantAccount {
-    account_ref: AccountRef<TenantAccount>,
+    pub(super) account_ref: AccountRef<TenantAccount>,
     journal: JournalHandle,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     state: Mutex<AccountState>,
     /// Held while the tenant's sessions are counted and one more is recorded.
     record_lock: Arc<tokio::sync::Mutex<()>>,
@@ -38,13 +37,13 @@ pub(crate) struct TenantAccount {
     changed: watch::Sender<u64>,
 }
 
-struct AccountState {
+pub(super) struct AccountState {
     /// The tenant's limits.
-    limits: Arc<TenantLimits>,
+    pub(super) limits: Arc<TenantLimits>,
     /// The live sessions, and how many holders each has: during a restart a session has two.
     live: HashMap<SessionId, u32>,
-    budget: BudgetState,
-    pending: PendingCharges,
+    pub(super) budget: BudgetState,
+    pub(super) pending: PendingCharges,
 }
 
 /// Whether to wait for the reservations of others.
@@ -198,7 +197,7 @@ impl TenantAccount {
     }
 
     /// A function that submits charges if a journal is open.
-    fn charge_fn(&self) -> impl Fn(Vec<CounterIncrement>) -> Option<JournalFuture<()>> {
+    pub(super) fn charge_fn(&self) -> impl Fn(Vec<CounterIncrement>) -> Option<JournalFuture<()>> {
         let journal = self.journal.open();
         move |charges| Some(journal.as_ref()?.increment_counters(self.tenant(), charges))
     }
@@ -236,60 +235,6 @@ impl TenantAccount {
         self.journal.call(|journal| journal.counters(self.tenant(), names)).await
     }
 
-    /// The charges for events of a session: the usage of their responses and summaries.
-    pub(crate) fn charges(&self, session: SessionId, events: &[Event]) -> (Spend, Vec<CounterIncrement>) {
-        let state = self.lock();
-        let used = events.iter().filter_map(|event| event.kind.usage());
-        let amounts = used.map(|usage| state.limits.budget.amount(usage));
-        let amount = amounts.fold(Spend::default(), Spend::plus);
-        // The periods are those for which the reservation was made.
-        let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
-        drop(state);
-        (amount, charges_for(amount, at))
-    }
-
-    /// Charges a call that ended without a response and that the service may bill.
-    pub(super) fn charge_aborted(self: &Arc<Self>, session: SessionId, used: &EstimatedUsage) {
-        let state = self.lock();
-        let amount = state.limits.budget.part(used);
-        let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
-        drop(state);
-        self.add_pending_charge(session, amount, charges_for(amount, at));
-    }
-
-    /// Charges a response that arrived and that nothing records.
-    pub(super) fn charge_arrived(self: &Arc<Self>, session: SessionId, usage: &Usage) {
-        let state = self.lock();
-        let amount = state.limits.budget.amount(usage);
-        let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
-        drop(state);
-        self.add_pending_charge(session, amount, charges_for(amount, at));
-    }
-
-    /// Adds a charge that no event carries.
-    pub(crate) fn add_pending_charge(
-        self: &Arc<Self>,
-        session: SessionId,
-        amount: Spend,
-        charges: Vec<CounterIncrement>,
-    ) {
-        let charge_fn = self.charge_fn();
-        let mut state = self.lock();
-        // A concurrent read may or may not have seen the charge.
-        state.budget.settle(session, Spend::default());
-        state.budget.charge(session, amount);
-        let owes = !charges.is_empty();
-        if owes {
-            state.pending.add(charges, &charge_fn);
-        }
-        drop(state);
-        if owes {
-            // The account outlives its sessions until the journal has its charges.
-            self.account_ref.hold(self);
-        }
-        self.notify();
-    }
-
     /// Lets the account end with its sessions, unless charges are pending.
     pub(super) fn release_if_settled(&self) {
         self.account_ref.release_if_settled(Self::flush_pending);
@@ -308,12 +253,6 @@ impl TenantAccount {
         state.pending.oldest_unacknowledged().is_none()
     }
 
-    /// Events were recorded and charged.
-    pub(crate) fn on_charged(&self, session: SessionId, amount: Spend) {
-        self.lock().budget.charge(session, amount);
-        self.notify();
-    }
-
     pub(super) fn settle(&self, session: SessionId, usage: &Usage) {
         let mut state = self.lock();
         let amount = state.limits.budget.amount(usage);
@@ -328,7 +267,7 @@ impl TenantAccount {
         }
     }
 
-    fn notify(&self) {
+    pub(super) fn notify(&self) {
         self.changed.send_modify(|changed| *changed = changed.wrapping_add(1));
     }
 
@@ -371,22 +310,10 @@ impl TenantAccount {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, AccountState> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, AccountState> {
         // A poisoned lock is safe, because every change leaves the state consistent.
         lock(&self.state)
     }
-}
-
-/// The counter increments of this amount, in the periods of that time.
-fn charges_for(amount: Spend, at: Timestamp) -> Vec<CounterIncrement> {
-    let goods = [BudgetResource::Tokens, BudgetResource::Cost]
-        .into_iter()
-        .filter(|resource| amount.of(*resource) > 0);
-    let charges = goods.flat_map(|resource| {
-        [Period::Total, Period::Day, Period::Month]
-            .map(|period| CounterIncrement::new(counter_name(resource, period, at), amount.of(resource)))
-    });
-    charges.collect()
 }
 
 /// Counts a session as live until it is dropped.
@@ -423,12 +350,12 @@ impl Drop for LogGuard {
 
 impl fmt::Debug for LogGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Holder").field(&self.session).finish()
+        f.debug_tuple("LogGuard").field(&self.session).finish()
     }
 }
 
 impl fmt::Debug for TenantAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account").field("tenant", self.tenant()).finish_non_exhaustive()
+        f.debug_struct("TenantAccount").field("tenant", self.tenant()).finish_non_exhaustive()
     }
 }

@@ -183,6 +183,6 @@ fn failed(error: JournalCallError) -> TreeError {
 
 impl fmt::Debug for TenantAccounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenancy").finish_non_exhaustive()
+        f.debug_struct("TenantAccounts").finish_non_exhaustive()
     }
 }

@@ -56,7 +56,7 @@ async fn a_session_that_goes_on_tells_it_with_the_first_result(kind: Kind) {
     let bed = Bed::with(kind, |_| {}, |spec| spec.resumed()).await;
     let toolbox = toolbox(&bed);
     let text = call(&toolbox, "echo well").await.text();
-    assert!(text.starts_with("[The conversation was taken up again.") && text.ends_with("well\n"), "{text}");
+    assert!(text.starts_with("[The session was resumed.") && text.ends_with("well\n"), "{text}");
     assert_eq!(call(&toolbox, "echo well").await.text(), "well\n");
     bed.end().await;
 }

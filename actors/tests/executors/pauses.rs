@@ -129,7 +129,7 @@ async fn a_paused_one_is_put_away_in_its_time(kind: Kind) {
     until("its processes are gone", || bearing(bed.mark()).is_empty()).await;
     assert_eq!(bed.sh("test -e count && echo kept").await, "kept\n");
     assert_eq!(*bed.source.calls.borrow(), made + 1);
-    assert!(bed.executor.take_model_notice().unwrap().contains("put away"));
+    assert!(bed.executor.take_model_notice().unwrap().contains("because it was idle"));
     bed.end().await;
 }
 

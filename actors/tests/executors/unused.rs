@@ -34,7 +34,7 @@ async fn one_that_nobody_uses_is_put_away_and_the_next_call_has_another(kind: Ki
     assert_eq!(bed.sh("cat file").await, "kept\n");
     assert_eq!(*bed.source.calls.borrow(), 2);
     let notice = bed.executor.take_model_notice().unwrap();
-    assert!(notice.contains("put away") && notice.contains("Still there"), "{notice}");
+    assert!(notice.contains("because it was idle") && notice.contains("Still there"), "{notice}");
     bed.end().await;
 }
 

@@ -56,7 +56,7 @@ async fn who_asks_too_much_is_told_when_to_come_back() {
     gate.set_share(&tenant, Some(Share { admitted: 0, ..Share::default() }));
     let never = gate.admit(&tenant, Deadline::NEVER).await.unwrap_err();
     assert_eq!(never.retry_after, None);
-    assert!(never.to_string().ends_with("it may have none"), "{never}");
+    assert!(never.to_string().ends_with("the tenant's limit is zero"), "{never}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -342,7 +342,7 @@ fn answer_when_open(gate: &Arc<Semaphore>, log: &Log, reply: Reply<&'static str>
     let (gate, log) = (Arc::clone(gate), log.clone());
     run(move |_| async move {
         gate.acquire().await?.forget();
-        log.push(if reply.is_wanted() { "wanted" } else { "skipped" });
+        log.push(if reply.is_caller_waiting() { "wanted" } else { "skipped" });
         reply.send("answer");
         Ok(Flow::Continue)
     })

@@ -255,7 +255,7 @@ async fn trap_work_for_a_call_that_timed_out_can_be_ended() {
     let theirs = log.clone();
     let call = addresses[0].call::<()>(within(SECOND), |mut reply| {
         run(move |_| async move {
-            assert!(reply.is_wanted());
+            assert!(reply.is_caller_waiting());
             reply.abandoned().await;
             theirs.push("abandoned");
             Ok(Flow::Continue)

@@ -102,7 +102,7 @@ impl Maker {
 impl PoolItemFactory for Maker {
     type Item = Made;
 
-    fn make(&self, _: Deadline) -> BoxFuture<'_, Result<Made, SandboxError>> {
+    fn create(&self, _: Deadline) -> BoxFuture<'_, Result<Made, SandboxError>> {
         Box::pin(async {
             let _starting = self.starting();
             let passed = FAR - SystemClock.remaining(self.epoch);

@@ -53,7 +53,7 @@ async fn what_never_can_be_made_is_not_tried_again() {
     pass(HOUR).await;
     assert_eq!(bed.maker.seen().calls.len(), 2);
     assert_eq!(claim(&bed.pool).await, None);
-    assert!(bed.shown().contains("4 of 4 spares"), "{}", bed.shown());
+    assert!(bed.shown().contains("4 of 4 warm sandboxes"), "{}", bed.shown());
     bed.end().await;
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn described(catalog: &Catalog) -> Vec<String> {
 }
 
 pub(crate) fn key(name: &str) -> CatalogKey {
-    CatalogKey::of_host(CatalogName::new(name).unwrap())
+    CatalogKey::for_embedder(CatalogName::new(name).unwrap())
 }
 
 pub(crate) fn soon() -> Deadline {

@@ -41,7 +41,7 @@ async fn a_catalog_is_registered_listed_and_loaded_again() {
 async fn catalogs_of_tenants_are_found_by_themselves_alone() {
     let bed = Bed::new().await;
     let name = || CatalogName::new("main").unwrap();
-    let of = |tenant: &str| CatalogKey::of_tenant(TenantId::new(tenant).unwrap(), name());
+    let of = |tenant: &str| CatalogKey::for_tenant(TenantId::new(tenant).unwrap(), name());
     let (one, two) = (bed.around.path().join("one"), bed.around.path().join("two"));
     write(&one, "pdf", "of one");
     write(&two, "pdf", "of two");
@@ -49,7 +49,7 @@ async fn catalogs_of_tenants_are_found_by_themselves_alone() {
     bed.register_as(&of("two"), &two).await;
     assert_eq!(bed.registry.get(&of("one"), "pdf").unwrap().description(), "of one");
     assert_eq!(bed.registry.get(&of("two"), "pdf").unwrap().description(), "of two");
-    assert!(bed.registry.catalog(&CatalogKey::of_host(name())).is_none());
+    assert!(bed.registry.catalog(&CatalogKey::for_embedder(name())).is_none());
     assert!(bed.registry.catalog(&of("three")).is_none());
     // Nor by a link, which whoever writes in the folder may have made.
     write(&two, "crm", "of two");

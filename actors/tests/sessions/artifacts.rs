@@ -327,12 +327,12 @@ async fn a_produced_file_becomes_another_sessions_artifact_but_no_other_tenants(
     assert_eq!(files[0].digest, Some(Digest::of_bytes(b"region,total\n")));
 
     let other = host.open().await;
-    let source = session.artifact_of(&files[0]).await.unwrap();
+    let source = session.store_file(&files[0]).await.unwrap();
     other.artifacts().register("report", source.clone()).await.unwrap();
     std::fs::remove_file(workspace.join("report.csv")).unwrap();
     assert_eq!(read(&other, "file://report").await, b"region,total\n");
     assert!(matches!(
-        session.artifact_of(&files[0]).await,
+        session.store_file(&files[0]).await,
         Err(SessionError::Output(_) | SessionError::Artifact(_))
     ));
     host.shutdown().await;

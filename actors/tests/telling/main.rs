@@ -104,7 +104,7 @@ fn line_13_every_transition_is_an_event_with_tenant_session_and_incarnation() {
         ("2", "running"),
         ("2", "stopping"),
         ("2", "shutdown"),
-        ("2", "an actor is forgotten"),
+        ("2", "a child was removed"),
     ];
     assert_eq!(story, expected);
 }

@@ -12,7 +12,7 @@ use conjure_toolbox::{Approver, CallerIdentity};
 use futures_util::future::BoxFuture;
 
 /// Tools that only read what the model may read anyway.
-const READING: [&str; 9] = [
+const READ_ONLY_TOOLS: [&str; 9] = [
     "view",
     "read",
     "glob",
@@ -78,7 +78,7 @@ impl Approver for EditorModes {
         caller: Option<&'a CallerIdentity>,
     ) -> BoxFuture<'a, Authorization> {
         let mode = caller.map_or(Mode::Ask, |caller| self.of(caller.session));
-        let asks = mode == Mode::Ask && !READING.contains(&call.name.as_str());
+        let asks = mode == Mode::Ask && !READ_ONLY_TOOLS.contains(&call.name.as_str());
         Box::pin(async move {
             if asks {
                 Authorization::Ask { reason: format!("the model wants to run `{}`", call.name) }

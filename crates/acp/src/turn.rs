@@ -52,14 +52,14 @@ impl TurnFollower {
             match event {
                 None => return Err(failed("the session ended before its turn")),
                 Some(Err(error)) => return Err(failed(error)),
-                Some(Ok(TurnEvent::Update(update))) => self.tell(update).await?,
+                Some(Ok(TurnEvent::Update(update))) => self.send_update(update).await?,
                 Some(Ok(TurnEvent::Ended { stop, .. })) => return self.stop_reason(stop),
                 Some(Ok(_)) => return Ok(StopReason::Cancelled),
             }
         }
     }
 
-    async fn tell(&mut self, update: Update) -> Result<(), Error> {
+    async fn send_update(&mut self, update: Update) -> Result<(), Error> {
         match update {
             Update::Preview(ModelEvent::TextDelta { text, .. }) => self.send(updates::message(text)),
             Update::Preview(ModelEvent::ThinkingDelta { text, .. }) => self.send(updates::thought(text)),

@@ -52,6 +52,8 @@ pub use content::stop_reason::{AfterResponse, StopReason};
 pub use driver::conversation::{Conversation, ConversationObserver, SubmitError};
 pub use driver::inbox::{InboxMessage, InboxMessageKind, Receipt};
 pub use driver::run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
+pub use driver::tool_batch::execute_tool_calls;
+pub use driver::tool_cancellation::CANCEL_GRACE;
 pub use driver::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};
 pub use events::call_outcome::{CallOutcome, Decision, ResultFrom};
 pub use events::event::{EVENT_FORMAT, Event, EventKind};
@@ -68,6 +70,7 @@ pub use session::artifact::{
     ARTIFACT_LIMIT, Artifact, ArtifactContent, ArtifactName, ArtifactNameError, ArtifactSource,
     ContentTypeOrigin, FetchedArtifact, UploadedArtifact,
 };
+pub use session::grant::{Grant, GrantScope};
 pub use session::hosted::{HostedFiles, HostedSkill, HostedSource, HostedSupport, LATEST};
 pub use session::pinned_skill::PinnedSkill;
 pub use session::profile_change::ProfileChange;
@@ -75,7 +78,7 @@ pub use session::queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use session::session_file::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
 pub use session::session_overview::{OverviewStatus, SessionOverview, TextHead};
 pub use session::session_profile::{SecretNames, SessionProfile, SkillActivation, SkillDelivery};
-pub use session::session_view::{Grant, GrantScope, SessionView};
+pub use session::session_view::SessionView;
 pub use session_event::{
     EvaluatedPermission, EventId, EventIdError, EventProjection, RequiredAction, RequiredNeed,
     SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, merge_events,
@@ -91,7 +94,6 @@ pub use tools::input_request::{
     INPUT_ROUNDS, InputAnswer, InputAnswers, InputForm, InputQuestion, InputRequest, ProvidedInput,
 };
 pub use tools::tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
-pub use tools::tool_batch::{CANCEL_GRACE, execute_tool_calls};
 pub use tools::tool_progress::{ProgressSink, ToolProgress};
 pub use tools::tool_runner::{
     Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunOutcome, ToolRunner,

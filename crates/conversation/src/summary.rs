@@ -96,7 +96,7 @@ impl<M: Model> Summarizer for ModelSummarizer<M> {
 /// The prompt for a summary.
 pub const SUMMARY_PROMPT: &str = "\
 Do not go on with the task now. The conversation up to here is about to be removed from your context, and a summary of it will stand \
-in its place. Write that summary, for yourself: whoever goes on will know nothing else of it. Say
+in its place. Write that summary, for yourself: the model that continues will know nothing else of it. Say
 
 1. what the user asked for, all of it, in the user's own words where the wording matters, and what the user said about how to do it;
 2. what was done and found out, with the exact names, paths, numbers, identifiers and commands that may be needed again;

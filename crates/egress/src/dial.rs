@@ -34,7 +34,7 @@ pub(crate) async fn dial(
         let head_start = clock.sleep_until(clock.deadline(ATTEMPT_DELAY));
         tokio::select! {
             Some(attempted) = attempts.next() => match attempted {
-                Ok(made) => return Ok(made),
+                Ok(connected) => return Ok(connected),
                 Err(error) => last = error,
             },
             () = head_start, if waiting.len() > 0 => {}

@@ -212,7 +212,7 @@ impl RefusalReason {
             }
             Self::PortNotListed { .. } => "use such a port, or add `HOST:PORT` to the list of allowed hosts",
             Self::NotPublic { .. } | Self::OwnAddress { .. } => {
-                "only public addresses are reached; whoever runs this may allow single ranges besides"
+                "only public addresses are allowed; the operator can allow single ranges"
             }
             Self::InvalidTarget { .. } => "ask for `HOST:PORT`",
             Self::ResolveFailed { .. } => "check the spelling of the name",

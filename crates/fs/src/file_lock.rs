@@ -37,9 +37,9 @@ impl FileLock {
     /// # Errors
     /// Those of the system.
     pub fn mark_temporary_dir(dir: &Path) -> std::io::Result<Self> {
-        let draft = dir.join("data-dir.new");
-        let lock = Self::try_exclusive(Self::open(&draft)?)?.ok_or(std::io::ErrorKind::WouldBlock)?;
-        std::fs::rename(&draft, dir.join(TEMPORARY_DIR_LOCK))?;
+        let staging = dir.join("data-dir.new");
+        let lock = Self::try_exclusive(Self::open(&staging)?)?.ok_or(std::io::ErrorKind::WouldBlock)?;
+        std::fs::rename(&staging, dir.join(TEMPORARY_DIR_LOCK))?;
         Ok(lock)
     }
 

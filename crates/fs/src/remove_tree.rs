@@ -27,7 +27,7 @@ const PASSES: u32 = 1 << 20;
 
 /// How often a removal is restarted when new entries appear in the empty top directory. This happens when two
 /// processes remove the same directory.
-const RIVALS: u32 = 16;
+const MAX_RESTARTS: u32 = 16;
 
 /// How many names are tried for a directory that is moved up.
 const ATTEMPTS: u32 = 1 << 20;
@@ -138,7 +138,7 @@ impl TreeRemoval {
         }
         (self.prepare)(top.as_fd());
         let mut removal = TreeRemover { top, next: 0, steps: 0, first_failure: None };
-        for _ in 0..RIVALS {
+        for _ in 0..MAX_RESTARTS {
             removal.empty();
             if let Some((name, errno)) = removal.first_failure {
                 return Err(RemoveError::new(OsStr::from_bytes(name.to_bytes()), errno));

@@ -5,6 +5,7 @@
 //! know how tools run or where a sandbox has its files; the embedder tells it by [`SkillLocations`].
 
 mod active_skills;
+mod agent_toolset;
 mod artifact_section;
 mod available_skills;
 mod builtin_tools;
@@ -14,10 +15,10 @@ mod session_skills;
 mod skill_locations;
 mod skill_tools;
 mod system_prompt;
-mod toolset;
 mod xml;
 
 pub use active_skills::MAX_FILES_LISTED;
+pub use agent_toolset::{toolset_definition, toolset_definitions};
 pub use artifact_section::{
     ArtifactAccess, ArtifactPrompt, ContainerFiles, MAX_ARTIFACTS_LISTED, MAX_ASSETS_LISTED, UrlReferences,
 };
@@ -33,5 +34,4 @@ pub use session_skills::{SessionSkill, SessionSkills};
 pub use skill_locations::SkillLocations;
 pub use skill_tools::{SkillTool, SkillToolOptions, skill_tool_definitions};
 pub use system_prompt::{build_system_prompt, discovery_instructions, environment_instructions, generate};
-pub use toolset::{toolset_definition, toolset_definitions};
 pub use xml::escape;

@@ -78,13 +78,13 @@ fn find(
     if let Err(error) = output.pattern().expand(values) {
         return OutputMatch::Unknown(error.to_string());
     }
-    let is_one = |path: &Path| output.pattern().matches(values, &prefix.join(path)).unwrap_or(false);
+    let is_match = |path: &Path| output.pattern().matches(values, &prefix.join(path)).unwrap_or(false);
     let found: Vec<PathBuf> =
-        files.files.iter().filter(|file| is_one(&file.path)).map(|file| file.path.clone()).collect();
+        files.files.iter().filter(|file| is_match(&file.path)).map(|file| file.path.clone()).collect();
     match found.is_empty() {
         false => OutputMatch::Files(found),
         true if files.complete => OutputMatch::Missing,
-        true => OutputMatch::Unknown("the workspace holds too much to be looked at whole".to_owned()),
+        true => OutputMatch::Unknown("the workspace has too many files to check all of them".to_owned()),
     }
 }
 

@@ -33,13 +33,13 @@ pub struct Workbench {
     prompting: PromptOptions,
     toolbox: Toolbox,
     /// The skills that the calls loaded. No conversation records them.
-    standing: Mutex<SessionView>,
+    loaded_skills: Mutex<SessionView>,
     executor: Arc<dyn Executor>,
     redactor: Redactor,
     // These are the last fields, because fields are dropped in order. Dropping them removes folders, and the sandbox must
     // have ended by then.
     context: Option<SessionContext>,
-    held: Option<Box<dyn Any + Send + Sync>>,
+    resource: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Workbench {
@@ -101,8 +101,8 @@ impl Workbench {
     }
 
     /// Keeps this value, the owner of the sandbox's directories, until the sandbox has ended.
-    pub(crate) fn holding(mut self, held: impl Any + Send + Sync) -> Self {
-        self.held = Some(Box::new(held));
+    pub(crate) fn with_resource(mut self, resource: impl Any + Send + Sync) -> Self {
+        self.resource = Some(Box::new(resource));
         self
     }
 
@@ -124,17 +124,17 @@ impl Workbench {
             Some(tools) => toolbox.with_skills(tools),
             None => toolbox,
         };
-        let (toolbox, standing) = (toolbox.build()?, Mutex::default());
+        let (toolbox, loaded_skills) = (toolbox.build()?, Mutex::default());
         Ok(Self {
             skills,
             session_skills,
             prompting,
             toolbox,
-            standing,
+            loaded_skills,
             executor,
             redactor,
             context,
-            held: None,
+            resource: None,
         })
     }
 
@@ -199,8 +199,8 @@ impl Workbench {
     /// An embedder with its own client passes it to [`Workbench::composer`] before each request. A conversation of
     /// [`run_loop`](crate::run_loop) has its own.
     #[must_use]
-    pub fn standing(&self) -> SessionView {
-        lock(&self.standing).clone()
+    pub fn loaded_skills(&self) -> SessionView {
+        lock(&self.loaded_skills).clone()
     }
 
     /// The composer of the system prompt and the tools. It combines this base prompt, the workspace, the skills, the
@@ -219,10 +219,10 @@ impl Workbench {
     /// Runs the calls of one response without a driver. Each tool has its own timeout, and the calls cannot be cancelled.
     /// A skill that they load is active from the next response on.
     pub(crate) async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ToolResult> {
-        let context = CallContext { view: self.standing(), ..CallContext::default() };
+        let context = CallContext { view: self.loaded_skills(), ..CallContext::default() };
         let results = execute_tool_calls(&self.toolbox, calls, context).await;
         if let Some(active) = results.iter().rev().find_map(|result| result.active_skills.clone()) {
-            *lock(&self.standing) = SessionView::with_active_skills(active);
+            *lock(&self.loaded_skills) = SessionView::with_active_skills(active);
         }
         results
     }

@@ -38,7 +38,7 @@ pub trait Connector: Send + Sync + fmt::Debug {
     /// its layout only after the creation.
     fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
         let _ = context;
-        let message = "this kind of sandbox does not say where things lie before it is made";
+        let message = "this kind of sandbox has no layout before its creation";
         Err(SandboxError::new(SandboxErrorKind::Unsupported, message))
     }
 
@@ -72,7 +72,7 @@ pub struct StartedSandbox {
 impl fmt::Debug for StartedSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The greeting contains the environment, which may contain secrets, so it is left out.
-        f.debug_struct("Connection")
+        f.debug_struct("StartedSandbox")
             .field("layout", &self.layout)
             .field("proxy", &self.proxy)
             .field("guard", &self.guard)

@@ -61,7 +61,7 @@ pub enum ItemContent {
         /// Its content.
         digest: Digest,
         /// Whether it is executable.
-        variant: FileMode,
+        mode: FileMode,
     },
     /// A directory with its files.
     Tree(Arc<Tree>),
@@ -70,14 +70,14 @@ pub enum ItemContent {
 impl ContentItem {
     /// An item that is a file with this content.
     pub fn file(
-        shelf: ContentDir,
+        dir: ContentDir,
         name: impl Into<String>,
         store: &Store,
         digest: Digest,
-        variant: FileMode,
+        mode: FileMode,
     ) -> Self {
-        let content = ItemContent::File { digest, variant };
-        Self { dir: shelf, name: name.into(), store: store.clone(), content }
+        let content = ItemContent::File { digest, mode };
+        Self { dir, name: name.into(), store: store.clone(), content }
     }
 
     /// An artifact with this content.
@@ -86,14 +86,9 @@ impl ContentItem {
     }
 
     /// An item that is a directory with these files.
-    pub fn tree(
-        shelf: ContentDir,
-        name: impl Into<String>,
-        store: &Store,
-        tree: impl Into<Arc<Tree>>,
-    ) -> Self {
+    pub fn tree(dir: ContentDir, name: impl Into<String>, store: &Store, tree: impl Into<Arc<Tree>>) -> Self {
         let content = ItemContent::Tree(tree.into());
-        Self { dir: shelf, name: name.into(), store: store.clone(), content }
+        Self { dir, name: name.into(), store: store.clone(), content }
     }
 
     /// The path of the item in a sandbox with a file system of its own.
@@ -127,7 +122,7 @@ pub trait ContentInstaller: Send + Sync + fmt::Debug {
     /// As for [`crate::Executor::remove_content`]. After a refused commit, any error.
     fn remove(
         &self,
-        shelf: ContentDir,
+        dir: ContentDir,
         name: String,
         consent: CommitToken,
     ) -> BoxFuture<'static, Result<(), SandboxError>>;

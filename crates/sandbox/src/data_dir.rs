@@ -146,8 +146,8 @@ impl DataDir {
     /// # Errors
     /// `NoSpace` and other errors of the system.
     pub fn workspace(&self) -> Result<OwnedWorkspace, SandboxError> {
-        let place = self.inner.workspaces.create_for(DirPurpose::Workspace)?;
-        Ok(OwnedWorkspace { path: place.workspace(), place, data: self.clone() })
+        let dir = self.inner.workspaces.create_for(DirPurpose::Workspace)?;
+        Ok(OwnedWorkspace { path: dir.workspace(), dir, data: self.clone() })
     }
 
     /// Opens the named workspace of one session, and creates it if it is missing. It stays until
@@ -156,11 +156,11 @@ impl DataDir {
     /// # Errors
     /// `BadRequest` for an invalid name; `NoSpace` and other errors of the system.
     pub fn named_workspace(&self, name: &str) -> Result<PathBuf, SandboxError> {
-        let place = self.named_workspace_dir(name)?;
-        let path = place.join("workspace");
+        let dir = self.named_workspace_dir(name)?;
+        let path = dir.join("workspace");
         // The directory around the workspace denies access to other users: commands can change the permissions of the
         // workspace itself.
-        for folder in [&place, &path] {
+        for folder in [&dir, &path] {
             match DirBuilder::new().mode(0o700).create(folder) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                     return Err(unusable("make", folder, &error));
@@ -182,10 +182,10 @@ impl DataDir {
     /// # Errors
     /// `BadRequest` for an invalid name. An error of the system when an entry cannot be removed.
     pub fn remove_workspace(&self, name: &str) -> Result<bool, SandboxError> {
-        let place = self.named_workspace_dir(name)?;
-        match dir_id(&place) {
-            Ok(id) => remove_tree(&place, id).map(|()| true),
-            Err(_) if !place.exists() => Ok(false),
+        let dir = self.named_workspace_dir(name)?;
+        match dir_id(&dir) {
+            Ok(id) => remove_tree(&dir, id).map(|()| true),
+            Err(_) if !dir.exists() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -300,11 +300,11 @@ impl DataDir {
     /// Removes what dead processes left, as opening the directory does. Once a day it also removes content that is
     /// unused for a month and not linked anywhere. It logs what it cannot remove. Blocks.
     pub fn sweep(&self) {
-        for places in [&self.inner.sandboxes, &self.inner.workspaces] {
-            match places.sweep() {
+        for dirs in [&self.inner.sandboxes, &self.inner.workspaces] {
+            match dirs.sweep() {
                 Ok(swept) => {
                     if swept.removed > 0 {
-                        let path = places.path().display();
+                        let path = dirs.path().display();
                         tracing::info!(%path, removed = swept.removed, "removed leftovers of dead processes");
                     }
                     swept.failures.iter().for_each(|error| {
@@ -384,7 +384,7 @@ impl Drop for Inner {
 #[derive(Debug)]
 pub struct OwnedWorkspace {
     path: PathBuf,
-    place: SandboxDir,
+    dir: SandboxDir,
     data: DataDir,
 }
 
@@ -400,8 +400,8 @@ impl OwnedWorkspace {
     /// # Errors
     /// When the mark cannot be written. Then the directory stays until the data directory is opened again.
     pub fn keep(self) -> Result<PathBuf, SandboxError> {
-        let Self { path, place, data } = self;
-        let kept = place.keep();
+        let Self { path, dir, data } = self;
+        let kept = dir.keep();
         if let Some(temporary) = &data.inner.temporary {
             temporary.is_kept.store(true, Ordering::Release);
         }

@@ -43,7 +43,7 @@ pub(crate) enum ContentIdentity {
 impl ContentIdentity {
     pub(crate) fn from_content(content: &ItemContent) -> Self {
         match content {
-            ItemContent::File { digest, variant } => Self::File(*digest, *variant),
+            ItemContent::File { digest, mode } => Self::File(*digest, *mode),
             ItemContent::Tree(tree) => Self::Tree(*tree.digest()),
         }
     }

@@ -108,7 +108,7 @@ impl Sandbox {
     ) -> Result<Self, SandboxError> {
         context.check()?;
         connector.isolation().require(&context.floor)?;
-        let made = async {
+        let connecting = async {
             let mut connection = connector.connect(context).await?;
             if let Some(proxy) = &connection.proxy {
                 proxy.add_to_environment(&mut connection.hello);
@@ -137,7 +137,7 @@ impl Sandbox {
         };
         let (connection, decoder, isolation) = tokio::select! {
             biased;
-            made = made => made?,
+            connecting = connecting => connecting?,
             () = clock.sleep_until(deadline) => {
                 return Err(SandboxError::new(SandboxErrorKind::TimedOut, "the sandbox was not ready in time"));
             }

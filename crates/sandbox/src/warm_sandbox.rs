@@ -113,12 +113,13 @@ impl WarmSandbox {
         deadline: Deadline,
     ) -> Result<Self, SandboxError> {
         let data = data.clone();
-        let made = tokio::task::spawn_blocking(move || data.workspace()).await;
-        let made = made.map_err(|error| unavailable("a spare's workspace cannot be made", error))??;
-        let workspace = made.path().to_owned();
+        let owned = tokio::task::spawn_blocking(move || data.workspace()).await;
+        let owned = owned
+            .map_err(|error| unavailable("the workspace of a warm sandbox cannot be created", error))??;
+        let workspace = owned.path().to_owned();
         let context = spec.context(workspace.clone());
         let open =
-            Sandbox::open_with_guard(connector, &context, Arc::clone(&clock), deadline, Box::new(made));
+            Sandbox::open_with_guard(connector, &context, Arc::clone(&clock), deadline, Box::new(owned));
         let sandbox = open.await?;
         if sandbox.host_access() != HostAccess::Mounted || sandbox.workspace_listener().is_none() {
             sandbox.cleanup().await;
@@ -173,33 +174,33 @@ impl WarmSandbox {
     ) -> Result<Sandbox, SandboxError> {
         let Self { sandbox, spec, workspace: from } = self;
         let options = CallOptions::until(deadline);
-        let provided = async {
+        let prepared = async {
             context.check()?;
             if !spec.serves(context) {
-                let message = "the session needs what a sandbox must be made with";
+                let message = "the session needs settings that must be fixed when a sandbox is created";
                 return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
             }
-            let (wanted, data) = (context.clone(), data.clone());
-            let looked =
-                tokio::task::spawn_blocking(move || ClaimContent::from_context(&wanted, &data)).await;
-            let looked =
-                looked.map_err(|error| unavailable("a session's folders cannot be looked at", error));
-            let ClaimContent { workspace, items, layout } = looked??;
+            let (context, data) = (context.clone(), data.clone());
+            let content =
+                tokio::task::spawn_blocking(move || ClaimContent::from_context(&context, &data)).await;
+            let content =
+                content.map_err(|error| unavailable("a session's folders cannot be inspected", error));
+            let ClaimContent { workspace, items, layout } = content??;
             for item in items {
                 sandbox.install_content(item, options.clone()).await?;
             }
             Ok((workspace, layout))
         };
-        let (workspace, layout) = match provided.await {
-            Ok(provided) => provided,
+        let (workspace, layout) = match prepared.await {
+            Ok(prepared) => prepared,
             Err(error) => {
                 // The sandbox is removed before the error is returned.
                 sandbox.cleanup().await;
                 return Err(error);
             }
         };
-        let wanted = InterestGuard::default();
-        let is_wanted = Arc::clone(&wanted.0);
+        let interest = InterestGuard::default();
+        let is_wanted = Arc::clone(&interest.0);
         // The thread cannot be interrupted, and owns the sandbox until it ends. It may start late.
         let moving = tokio::task::spawn_blocking(move || {
             let moved = swap_workspace(&from, &workspace, &is_wanted, || {
@@ -207,7 +208,7 @@ impl WarmSandbox {
             });
             (sandbox, moved)
         });
-        let moved = moving.await.map_err(|error| unavailable("a workspace cannot be handed over", error));
+        let moved = moving.await.map_err(|error| unavailable("a workspace cannot be swapped", error));
         let (mut sandbox, moved) = moved?;
         let given = match moved {
             Ok(SessionFiles::Some) => match sandbox.workspace_listener() {
@@ -259,7 +260,7 @@ impl Drop for InterestGuard {
 
 impl fmt::Debug for WarmSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spare")
+        f.debug_struct("WarmSandbox")
             .field("spec", &self.spec)
             .field("workspace", &self.workspace)
             .field("failure", &self.failure())

@@ -226,8 +226,8 @@ impl Inner {
 
     /// The names of the frozen links of this digest.
     fn frozen_link_names(&self, digest: &Digest) -> Result<Vec<String>, StoreError> {
-        let wanted = content_name(digest);
-        let (shard, rest) = wanted.split_at(2);
+        let name = content_name(digest);
+        let (shard, rest) = name.split_at(2);
         let rest = rest.trim_start_matches('/');
         let failed = |errno| self.frozen_error(errno, "list", shard);
         let folder = match rustix::fs::openat(self.dirs.frozen_dir(), shard, READ_DIR, Mode::empty()) {

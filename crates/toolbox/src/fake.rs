@@ -46,10 +46,10 @@ struct State {
     commands: BTreeMap<String, FakeCommand>,
     ran: Vec<Command>,
     running: usize,
-    /// What the shelf of artifacts does not take.
+    /// The artifacts that cannot be installed, by name, with the error.
     refused: BTreeMap<String, SandboxError>,
-    /// What was put there and taken off, in order.
-    shelved: Vec<String>,
+    /// The content that was installed and removed, in order.
+    content_changes: Vec<String>,
 }
 
 impl Default for FakeExecutor {
@@ -101,10 +101,10 @@ impl FakeExecutor {
         };
     }
 
-    /// What was put onto the shelf (`+ NAME`) and taken off (`- NAME`), in order.
+    /// The content that was installed (`+ NAME`) and removed (`- NAME`), in order.
     #[must_use]
     pub fn installed_content(&self) -> Vec<String> {
-        self.state().shelved.clone()
+        self.state().content_changes.clone()
     }
 
     /// Sets the behaviour of a command.
@@ -298,7 +298,7 @@ impl Executor for FakeExecutor {
                 }
                 None => {}
             }
-            state.shelved.push(format!("+ {name}"));
+            state.content_changes.push(format!("+ {name}"));
             state.files.insert(key, content);
             Ok(path)
         })
@@ -306,14 +306,14 @@ impl Executor for FakeExecutor {
 
     fn remove_content<'a>(
         &'a self,
-        shelf: ContentDir,
+        dir: ContentDir,
         name: &'a str,
         _: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {
         Box::pin(async move {
             let mut state = self.state();
-            if state.files.remove(&format!("{}/{name}", shelf.path())).is_some() {
-                state.shelved.push(format!("- {name}"));
+            if state.files.remove(&format!("{}/{name}", dir.path())).is_some() {
+                state.content_changes.push(format!("- {name}"));
             }
             Ok(())
         })

@@ -5,11 +5,13 @@
 //!
 //! A toolbox holds no conversation state. After a crash, the event log shows the calls that were running as started and not finished.
 
+mod agent_toolset;
 mod approver;
 mod artifacts;
 mod builtin;
 mod current_tools_composer;
 mod definition_check;
+mod grant;
 mod limits;
 mod probe;
 mod skills;
@@ -18,7 +20,6 @@ mod tool;
 mod tool_input;
 mod tool_source;
 mod toolbox;
-mod toolset;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod fake;

@@ -19,13 +19,13 @@ use conjure_sandbox::Executor;
 pub use builder::{ToolboxBuilder, environment_secrets};
 pub(crate) use finalize::fits_limits;
 
+use crate::agent_toolset::Toolset;
 use crate::approver::Approver;
 use crate::artifacts::ArtifactTools;
 use crate::limits::OutputLimits;
 use crate::skills::SkillTools;
 use crate::tool::{CallerIdentity, Tool};
 use crate::tool_source::{SourcedTools, ToolSource};
-use crate::toolset::Toolset;
 
 /// The tools of a session, and the rules for their calls. Every call gets exactly one result, also when it fails. A panic of an
 /// embedder's tool is not caught here; the driver catches it.

@@ -1,6 +1,6 @@
 //! The options of `conjure chat`.
 
-use crate::cli::args::shared::open::OpenArgs;
+use crate::cli::args::shared::new_session::NewSessionArgs;
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
@@ -27,5 +27,5 @@ pub(crate) struct ChatArgs {
     ])]
     pub(crate) resume: Option<String>,
     #[command(flatten)]
-    pub(crate) open: OpenArgs,
+    pub(crate) new_session: NewSessionArgs,
 }

@@ -36,6 +36,6 @@ pub(crate) use sessions::{
 pub(crate) use shared::format::Format;
 pub(crate) use shared::keys::KeysCommand;
 pub(crate) use shared::mcp_servers::McpServerArgs;
-pub(crate) use shared::open::OpenArgs;
+pub(crate) use shared::new_session::NewSessionArgs;
 pub(crate) use shared::values::{Attachment, InputArg, Variable, parse_attachment};
 pub(crate) use skills::{CheckArgs, SkillsCommand, ValidateArgs};

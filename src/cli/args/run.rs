@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::args::shared::open::OpenArgs;
+use crate::cli::args::shared::new_session::NewSessionArgs;
 use crate::cli::args::shared::values::parse_seconds;
 
 const RUN_EXAMPLES: &str = "\
@@ -29,7 +29,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: String,
     #[command(flatten)]
-    pub(crate) open: OpenArgs,
+    pub(crate) new_session: NewSessionArgs,
     /// A file to copy into the model's workspace; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,

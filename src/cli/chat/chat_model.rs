@@ -57,7 +57,7 @@ impl ChatModel {
     ) -> Result<(), CliError> {
         if self.recording == RecordingState::Recorded {
             return Err(CliError::usage("`/model`: `--record` records one model alone")
-                .with_hint("leave, and go on without `--record`"));
+                .with_hint("leave, and continue without `--record`"));
         }
         let model = self.find(name, config, environment).await?;
         session.set_model(name).await?;

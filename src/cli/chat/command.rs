@@ -8,7 +8,7 @@ use conjure::{Config, ProcessEnv, SessionEvent, SessionEventKind, Skill};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::{ReplyReader, TerminalApprover};
-use crate::cli::args::{ChatArgs, ContinueArgs, OpenArgs};
+use crate::cli::args::{ChatArgs, ContinueArgs, NewSessionArgs};
 use crate::cli::chat::chat_display::ChatDisplay;
 use crate::cli::chat::chat_model::{ChatModel, NamedModel, RecordingState};
 use crate::cli::chat::conversation::{ChatConversation, ConversationEnd};
@@ -74,12 +74,12 @@ async fn converse(
 ) -> Result<ExitStatus, CliError> {
     let kind = InputKind::of_process();
     let mut signals = Signals::catch()?;
-    let data_config = with_data_dir(&args.open.data_args, config)?;
+    let data_config = with_data_dir(&args.new_session.data_args, config)?;
     let mut slot = None;
     let preparation = async {
         match args.resume {
-            Some(id) => resume(id, args.open, config, environment, terminal).await,
-            None => open(&args.open, config, environment, terminal, &mut slot).await,
+            Some(id) => resume(id, args.new_session, config, environment, terminal).await,
+            None => open(&args.new_session, config, environment, terminal, &mut slot).await,
         }
     };
     let prepared = tokio::select! {
@@ -163,7 +163,7 @@ fn approver(
 
 /// Opens a session.
 async fn open(
-    args: &OpenArgs,
+    args: &NewSessionArgs,
     config: &Config,
     environment: &ProcessEnv,
     terminal: &Arc<Terminal>,
@@ -194,12 +194,12 @@ async fn open(
 /// Resumes a session.
 async fn resume(
     id: String,
-    args: OpenArgs,
+    args: NewSessionArgs,
     config: &Config,
     environment: &ProcessEnv,
     terminal: &Arc<Terminal>,
 ) -> Result<ChatStart, CliError> {
-    let OpenArgs { model, script, env, input, mcp, rules, tool_timeout, record, data_args, .. } = args;
+    let NewSessionArgs { model, script, env, input, mcp, rules, tool_timeout, record, data_args, .. } = args;
     let args = ContinueArgs {
         model,
         script,

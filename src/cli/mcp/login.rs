@@ -60,7 +60,7 @@ async fn sign_in(
         port: args.port,
     };
     let failed = |error: conjure_mcp::LoginError| {
-        CliError::internal(format!("nobody is signed in at `{}`: {error}", printable(&args.server)))
+        CliError::internal(format!("sign-in failed at `{}`: {error}", printable(&args.server)))
     };
     let mut signals = Signals::catch()?;
     let runtime = runtime(&args.data_args, config, environment).await?;
@@ -111,7 +111,7 @@ async fn sign_out(
         terminal.note(&format!("signed out of `{}`", printable(&args.server)));
         return Ok(ExitStatus::Success);
     }
-    terminal.warning(&format!("nobody was signed in at `{}`", printable(&args.server)));
+    terminal.warning(&format!("not signed in at `{}`", printable(&args.server)));
     Ok(ExitStatus::Failed)
 }
 
@@ -124,7 +124,7 @@ fn address(server: &str, config: &Config) -> Result<String, CliError> {
     match config.mcp_servers().get(server).map(|server| &server.transport) {
         Some(McpTransport::Http(http)) => Ok(http.url.clone()),
         Some(McpTransport::Stdio(_)) => Err(CliError::usage(format!(
-            "the MCP server `{shown}` is a program, and nobody signs in at a program"
+            "the MCP server `{shown}` is a program, and a program needs no sign-in"
         ))
         .with_hint("give it its token as a variable: `env` in its table of the configuration")),
         None => {

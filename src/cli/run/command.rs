@@ -41,7 +41,7 @@ async fn answer(
 ) -> Result<ExitStatus, CliError> {
     let mut signals = Signals::catch()?;
     let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
-    let config = merge_args(&args.open, config, &environment, terminal).await?;
+    let config = merge_args(&args.new_session, config, &environment, terminal).await?;
     let mut opened = None;
     let prepared = tokio::select! {
         prepared = prepare(args, &config, environment, terminal, &mut opened) => prepared.map_err(Err),

@@ -285,7 +285,7 @@ impl CommandSession {
         if let Some(out) = &out {
             tokio::select! {
                 () = output_copy::copy_outputs(&session, &made, out, terminal) => {}
-                _ = signals.next() => terminal.warning("what the run produced was not copied whole"),
+                _ = signals.next() => terminal.warning("some outputs were not copied"),
             }
         }
         let expected = if is_abandoned { Vec::new() } else { host.outputs(session.id(), terminal).await };
@@ -323,7 +323,7 @@ impl CommandSession {
         }
         if host.persistence == Persistence::Persistent {
             let resuming = closing.resume_command;
-            terminal.styled(Style::Dim, &format!("`{resuming}` goes on with this session"));
+            terminal.styled(Style::Dim, &format!("`{resuming}` continues this session"));
         }
         unwritten
     }
@@ -357,7 +357,7 @@ pub(crate) fn finish_recording(
     terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
     let Some(Err(error)) = recorder.map(Recorder::finish) else { return told };
-    let lost = format!("the recording is not whole: {error}");
+    let lost = format!("the recording is incomplete: {error}");
     if matches!(told, Ok(ExitStatus::Success)) {
         return Err(CliError::internal(lost));
     }
@@ -421,7 +421,7 @@ async fn print_result(
     let teller = Arc::clone(terminal);
     let told = tokio::task::spawn_blocking(move || ending.print(as_events, &teller));
     tokio::select! {
-        told = told => told.unwrap_or_else(|error| Err(CliError::internal(format!("the answer was lost: {error}")))),
+        told = told => told.unwrap_or_else(|error| Err(CliError::internal(format!("the response could not be printed: {error}")))),
         // The first signal determines the exit status.
         exit = signals.next() => Ok(signal.unwrap_or(exit)),
     }

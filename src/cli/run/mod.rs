@@ -16,7 +16,7 @@ pub(crate) use command_session::{
     finish_recording, print_isolation,
 };
 pub(crate) use follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
-pub(crate) use model_change::{ModelChange, RecordedModel};
+pub(crate) use model_change::{ModelChange, RecordedModelProxy};
 pub(crate) use outputs::{
     OutputTarget, hosted_file_ids, hosted_line, human_size, list_outputs, open_out_folder, sort_by_events,
     split_newest,

@@ -12,11 +12,11 @@ use conjure::{Model, Request, Session, SessionError};
 /// The change to another model, as soon as no turn is in progress.
 pub(crate) struct ModelChange {
     name: String,
-    recorded: Arc<RecordedModel>,
+    recorded: Arc<RecordedModelProxy>,
 }
 
 /// The model of the session's recorded name. The new model answers in its place until the change is made.
-pub(crate) struct RecordedModel {
+pub(crate) struct RecordedModelProxy {
     new: Arc<dyn Model>,
     /// The recorded model itself; `None` if it cannot be created.
     own: Option<Arc<dyn Model>>,
@@ -25,7 +25,7 @@ pub(crate) struct RecordedModel {
 
 impl ModelChange {
     /// A change to the model with this name.
-    pub(crate) const fn new(name: String, recorded: Arc<RecordedModel>) -> Self {
+    pub(crate) const fn new(name: String, recorded: Arc<RecordedModelProxy>) -> Self {
         Self { name, recorded }
     }
 
@@ -37,7 +37,7 @@ impl ModelChange {
     }
 }
 
-impl RecordedModel {
+impl RecordedModelProxy {
     pub(crate) const fn new(new: Arc<dyn Model>, own: Option<Arc<dyn Model>>) -> Self {
         Self { new, own, is_changed: AtomicBool::new(false) }
     }
@@ -50,7 +50,7 @@ impl RecordedModel {
     }
 }
 
-impl Model for RecordedModel {
+impl Model for RecordedModelProxy {
     fn stream(&self, request: Request) -> ModelStream {
         self.current().stream(request)
     }

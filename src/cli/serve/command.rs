@@ -94,7 +94,7 @@ async fn run(
             let stop = async {
                 tokio::select! {
                     signal = signals.next() => exit = signal,
-                    () = reloader.at_each(hangups, &notifier, terminal) => {}
+                    () = reloader.reload_on_signal(hangups, &notifier, terminal) => {}
                 }
                 notifier.stopping();
             };

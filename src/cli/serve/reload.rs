@@ -45,13 +45,18 @@ pub(super) struct Reloader {
 impl Reloader {
     /// Reloads the configuration at each signal. It never returns. If the configuration cannot be used, prints the error and changes
     /// nothing.
-    pub(super) async fn at_each(&self, mut hangups: Signal, notifier: &Notifier, terminal: &Terminal) {
+    pub(super) async fn reload_on_signal(
+        &self,
+        mut hangups: Signal,
+        notifier: &Notifier,
+        terminal: &Terminal,
+    ) {
         while hangups.recv().await.is_some() {
             notifier.reloading();
             match self.reload().await {
                 Ok(()) => terminal.note("the certificate, the models and the skills were loaded again"),
                 Err(error) => {
-                    terminal.error(&error.with_hint("the server goes on with the configuration that it had"));
+                    terminal.error(&error.with_hint("the server continues with its old configuration"));
                 }
             }
             notifier.ready();

@@ -68,7 +68,7 @@ pub(super) async fn fork(
     let _ = host.shut_down().await;
     let forked = forked.map_err(|error| match error {
         RuntimeError::Fork { reason: ForkError::TurnRunning, .. } => CliError::usage(error.to_string())
-            .with_hint(format!("`conjure sessions resume {id}` goes on with it, and to its end")),
+            .with_hint(format!("`conjure sessions resume {id}` continues it to its end")),
         RuntimeError::Fork { reason: ForkError::OutOfRange { .. } | ForkError::NoMessage, .. } => {
             CliError::usage(error.to_string())
                 .with_hint(format!("`conjure sessions export {id}` has the events with their numbers, `seq`"))
@@ -84,7 +84,7 @@ pub(super) async fn fork(
     };
     terminal.note(&format!("the session {forked} is a fork of {id}; {files}"));
     if let Some(resume) = resume {
-        terminal.note(&format!("go on with it: {resume} \"And by quarter?\""));
+        terminal.note(&format!("continue it: {resume} \"And by quarter?\""));
     }
     Ok(ExitStatus::Success)
 }

@@ -22,10 +22,10 @@ use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
 use crate::cli::run::mcp_servers;
 use crate::cli::run::{
     CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelChange, ModelRecording,
-    OutputTarget, RecordedModel, SCRIPT, SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner, add_files,
-    check_prompt, hosted_file_ids, message, no_workspace_error, open_out_folder, print_isolation, redactor,
-    run_blocking, script_from_notes, select_model, settings_from_notes, standard_input, timeout_error,
-    tool_dirs, unanswered_error, undecided_error, variables, with_recorder,
+    OutputTarget, RecordedModelProxy, SCRIPT, SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner,
+    add_files, check_prompt, hosted_file_ids, message, no_workspace_error, open_out_folder, print_isolation,
+    redactor, run_blocking, script_from_notes, select_model, settings_from_notes, standard_input,
+    timeout_error, tool_dirs, unanswered_error, undecided_error, variables, with_recorder,
 };
 use crate::cli::sessions::command::read_only_runtime;
 use crate::cli::sessions::find::find;
@@ -157,18 +157,18 @@ pub(crate) async fn prepare_resume(
     let gathered = run_blocking(move || {
         load_args(&own_request.args, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
     });
-    let LoadedArgs { model: words, own_model, recording, variables } = gathered.await?;
-    let recorded = profile.model.clone().unwrap_or_else(|| words.name.clone());
-    let is_changed = going.model.is_some() && recorded != words.name;
-    let former = Arc::new(RecordedModel::new(Arc::clone(&words.model), own_model));
+    let LoadedArgs { model: selected, own_model, recording, variables } = gathered.await?;
+    let recorded = profile.model.clone().unwrap_or_else(|| selected.name.clone());
+    let is_changed = going.model.is_some() && recorded != selected.name;
+    let former = Arc::new(RecordedModelProxy::new(Arc::clone(&selected.model), own_model));
     let options = |config: Config| {
         let recorded_model =
-            if is_changed { Arc::clone(&former) as Arc<dyn Model> } else { Arc::clone(&words.model) };
+            if is_changed { Arc::clone(&former) as Arc<dyn Model> } else { Arc::clone(&selected.model) };
         let options = RuntimeOptions::from(config)
             .model(recorded.clone(), recorded_model)
-            .model(words.name.clone(), Arc::clone(&words.model))
+            .model(selected.name.clone(), Arc::clone(&selected.model))
             .approver(rules.approver());
-        words.with_key(options, environment)
+        selected.with_key(options, environment)
     };
     let host = CommandRuntime::for_sessions(&going.data_args, options, &config, environment).await?;
     let folder = host.runtime.workspace(&host.tenant, id).await?;
@@ -206,12 +206,12 @@ pub(crate) async fn prepare_resume(
         return Err(CliError::usage(format!("nothing was under way in the session {id}"))
             .with_hint(format!("say what you want now: {} \"And by quarter?\"", host.resume_command(id))));
     }
-    let name = if is_changed { words.name.clone() } else { recorded };
+    let name = if is_changed { selected.name.clone() } else { recorded };
     let mut model_change = is_changed.then(|| ModelChange::new(name.clone(), former));
     if !goes_on && let Some(change) = model_change.take() {
         change.apply(&session).await?;
     }
-    terminal.styled(Style::Dim, &words.label);
+    terminal.styled(Style::Dim, &selected.label);
     let hosted = HostedState { skills: profile.hosted.clone(), known_files };
     let opened = CommandSession { host, session, workspace, owner, before, out, hosted };
     match (kind, goes_on) {
@@ -227,17 +227,17 @@ pub(crate) async fn prepare_resume(
     match decision {
         Some((call, decision)) => commands.push(TurnCommand::Decide(call, decision, events)),
         None if goes_on => {
-            terminal.styled(Style::Dim, "what was under way goes on");
+            terminal.styled(Style::Dim, "what was under way continues");
             commands.push(TurnCommand::Continue(events));
         }
         None => {}
     }
-    if let ResumeAction::Prompt(Prompt { text: words, max_turns, .. }) = &request.action {
-        let input = message(words, &opened.sandbox_paths(&files).await?, text.as_deref());
+    if let ResumeAction::Prompt(Prompt { text: prompt, max_turns, .. }) = &request.action {
+        let input = message(prompt, &opened.sandbox_paths(&files).await?, text.as_deref());
         let limits = max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
         commands.push(TurnCommand::Prompt(input, limits));
     }
-    let model_label = words.label;
+    let model_label = selected.label;
     Ok(ResumePlan { opened, commands, recording, summary, model_name: name, model_label, model_change })
 }
 
@@ -322,8 +322,8 @@ fn load_args(
         Some(own == script?.canonicalize().ok()?)
     };
     let calls_before = if is_own().unwrap_or(false) { calls } else { 0 };
-    let words = select_model(ModelArgs { model, script, calls_before }, record, config, environment)?;
-    let is_other = |own: &&str| args.model.is_some() && *own != words.name;
+    let selected = select_model(ModelArgs { model, script, calls_before }, record, config, environment)?;
+    let is_other = |own: &&str| args.model.is_some() && *own != selected.name;
     let own_model = profile.model.as_deref().filter(is_other).and_then(|own| {
         let own = ModelArgs { model: Some(own), script: None, calls_before: 0 };
         // If it cannot be created, for example without its key, it cannot be selected later either.
@@ -331,17 +331,17 @@ fn load_args(
     });
     let mut known = profile.environment.clone();
     known.extend(variables.clone());
-    let redactor = redactor(&known, &words, config, environment);
+    let redactor = redactor(&known, &selected, config, environment);
     let withheld = profile.secret_names.environment.iter().filter_map(|name| Some((name, known.get(name)?)));
     let inputs = args.input.iter().map(|input| (&input.name, &input.text));
     redactor
         .extend(&Redactor::new(withheld.chain(inputs).map(|(name, value)| (name.clone(), value.clone()))));
     terminal.redact(redactor.clone());
     let tools = tool_dirs(profile.workspace.as_deref(), config, environment);
-    let (mut words, recorder) = with_recorder(words, record.map(Path::new), redactor, &tools)?;
-    let price_check = words.price_check.take();
+    let (mut selected, recorder) = with_recorder(selected, record.map(Path::new), redactor, &tools)?;
+    let price_check = selected.price_check.take();
     let recording = ModelRecording { recorder, price_check };
-    Ok(LoadedArgs { model: words, own_model, recording, variables })
+    Ok(LoadedArgs { model: selected, own_model, recording, variables })
 }
 
 fn no_model_error(noted: Option<&str>) -> CliError {
@@ -350,6 +350,6 @@ fn no_model_error(noted: Option<&str>) -> CliError {
         None => "no model is named: use `--model NAME` or `--script FILE`".to_owned(),
     };
     CliError::usage(told).with_hint(
-        "`--script FILE` plays a script: its own goes on, another begins; `--model NAME` calls a model",
+        "`--script FILE` plays a script: its own continues, another begins; `--model NAME` calls a model",
     )
 }

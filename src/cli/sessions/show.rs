@@ -188,10 +188,10 @@ fn text(report: &SessionReport, host: &CommandRuntime, terminal: &Terminal) -> S
         lines.push(format!("  … and {} more", files.files.len() - MAX_FILES));
     }
     if *unnamed > 0 {
-        lines.push(format!("  … and {unnamed} whose names are not recorded, or hold what was withheld"));
+        lines.push(format!("  … and {unnamed} whose names may contain secrets"));
     }
     if !files.complete {
-        lines.push("  … and more than can be looked at".to_owned());
+        lines.push("  … too many files to list; there may be more".to_owned());
     }
     let of_service: Vec<_> = produced.iter().filter(|file| file.source == FileSource::Hosted).collect();
     if !of_service.is_empty() {

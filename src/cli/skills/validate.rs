@@ -28,7 +28,7 @@ pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<ExitS
             exit = outcome;
         }
         match args.format {
-            Format::Text => tell(path, &findings, mode, terminal),
+            Format::Text => print_findings(path, &findings, mode, terminal),
             Format::Json => report.push(json!({
                 "path": path.to_string_lossy(),
                 "valid": outcome == ExitStatus::Success,
@@ -54,7 +54,7 @@ fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
 }
 
 /// Prints the diagnostics like the reference validator: success on standard output, errors on standard error.
-fn tell(path: &Path, findings: &[Diagnostic], mode: Mode, terminal: &Terminal) {
+fn print_findings(path: &Path, findings: &[Diagnostic], mode: Mode, terminal: &Terminal) {
     let path = printable(&path.to_string_lossy());
     let (errors, others): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
         findings.iter().partition(|finding| finding.is_error());

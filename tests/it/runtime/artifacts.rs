@@ -103,7 +103,7 @@ async fn commands_find_what_a_session_was_given_also_after_a_restart_and_what_th
     assert_eq!(session.files().await.unwrap(), files);
     // A file of one session is another's artifact.
     let other = runtime.open(spec()).await.unwrap();
-    let source = session.artifact_of(&files[0]).await.unwrap();
+    let source = session.store_file(&files[0]).await.unwrap();
     other.artifacts().register("lines", source.clone()).await.unwrap();
     assert!(ask(&other, "$ cat /artifacts/lines").await.contains('2'));
     let foreign = runtime.open(conjure::SessionSpec::new(tenant("evil"))).await.unwrap();

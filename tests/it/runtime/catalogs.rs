@@ -20,7 +20,7 @@ fn write(folder: &Path, name: &str, secret: &str) {
 }
 
 async fn register(runtime: &Runtime, whose: &str, folder: &Path) {
-    let key = CatalogKey::of_tenant(tenant(whose), CatalogName::new("office").unwrap());
+    let key = CatalogKey::for_tenant(tenant(whose), CatalogName::new("office").unwrap());
     runtime.registry().register(key, CatalogSpec::of([Scope::named(folder)]), soon()).await.unwrap();
 }
 
@@ -72,7 +72,7 @@ async fn skills_are_edited_and_removed_while_sessions_work() {
     let spec = || SessionSpec::new(tenant("one")).catalog("office").skills(["invoices"]);
     let before = runtime.open(spec()).await.unwrap();
     write(&folder, "invoices", "the second");
-    let key = CatalogKey::of_tenant(tenant("one"), CatalogName::new("office").unwrap());
+    let key = CatalogKey::for_tenant(tenant("one"), CatalogName::new("office").unwrap());
     runtime.registry().reload(key.clone(), soon()).await.unwrap();
     let after = runtime.open(spec()).await.unwrap();
     let read = "$ cat /mnt/skills/invoices/secret.txt";

@@ -58,7 +58,7 @@ async fn part_a_runtime_on_a_small_disk() {
     drop(file);
     // Another skill, so that there is something to be kept.
     fixture.write_skill("parting", "Says good bye.", &format!("echo bye # {}", "x".repeat(9000)));
-    let default = CatalogKey::of_host(CatalogName::new("default").unwrap());
+    let default = CatalogKey::for_embedder(CatalogName::new("default").unwrap());
     let deadline = soon();
     while runtime.registry().get(&default, "parting").is_none() {
         assert!(!SystemClock.remaining(deadline).is_zero(), "the skill is not seen");

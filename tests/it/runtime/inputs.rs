@@ -160,7 +160,7 @@ async fn inputs_that_do_not_fit_are_reported_before_anything_is_recorded() {
     let fixture = fixture();
     let runtime = fixture.start().await;
     let refused = async |spec| match runtime.open(spec).await {
-        Err(RuntimeError::Inputs { faults }) => faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        Err(RuntimeError::Inputs { errors }) => errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
     let named = || spec().skills(["greeting"]);
@@ -184,9 +184,9 @@ async fn inputs_that_do_not_fit_are_reported_before_anything_is_recorded() {
     assert_eq!(refused(nothing).await, ["no skill of the session has an input `day`"]);
     // Of a whole catalog, the session may use what needs nothing.
     runtime.open(spec()).await.unwrap();
-    let faults = runtime.open(named()).await.unwrap_err();
-    let RuntimeError::Inputs { faults } = faults else { panic!("{faults}") };
-    assert!(faults.iter().all(|fault| matches!(fault, InputError::Skill { .. })));
+    let error = runtime.open(named()).await.unwrap_err();
+    let RuntimeError::Inputs { errors } = error else { panic!("{error}") };
+    assert!(errors.iter().all(|error| matches!(error, InputError::Skill { .. })));
     assert_eq!(runtime.session_ids(&tenant("acme")).await.unwrap().len(), 1);
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -225,9 +225,9 @@ async fn defaults_of_one_skill_are_no_business_of_others() {
         assert_eq!(runtime.profile(&tenant("acme"), session.id()).await.unwrap().inputs, [].into());
     }
     // What is given is everybody's, and has to be one thing.
-    let faults = runtime.open(spec().input("out-dir", "x").input("out_dir", "y")).await.unwrap_err();
-    let RuntimeError::Inputs { faults } = faults else { panic!("{faults}") };
-    assert!(matches!(&faults[..], [InputError::SameVariable { .. }]), "{faults:?}");
+    let error = runtime.open(spec().input("out-dir", "x").input("out_dir", "y")).await.unwrap_err();
+    let RuntimeError::Inputs { errors } = error else { panic!("{error}") };
+    assert!(matches!(&errors[..], [InputError::SameVariable { .. }]), "{errors:?}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -244,8 +244,8 @@ async fn a_default_is_no_secret_and_a_value_that_cannot_be_redacted_is_refused()
     for short in [json!("123"), json!(7), json!(["long enough", "abc"])] {
         let error = runtime.open(spec().input("pin", short)).await.unwrap_err();
         assert!(error.to_string().contains("`pin` is sensitive") && error.to_string().contains("too short"));
-        let RuntimeError::Inputs { faults } = error else { panic!("{error}") };
-        assert_eq!(faults, [InputError::TooShort { name: "pin".to_owned() }]);
+        let RuntimeError::Inputs { errors } = error else { panic!("{error}") };
+        assert_eq!(errors, [InputError::TooShort { name: "pin".to_owned() }]);
     }
     runtime.open(spec().input("pin", "1234")).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();

@@ -181,7 +181,7 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
         let (runtimes, most) = (Arc::clone(&runtimes), Arc::clone(&most));
         model_fn(move |request: Request| {
             if let Some(runtime) = runtimes.get() {
-                most.fetch_max(runtime.pools()[0].under_way, Ordering::Relaxed);
+                most.fetch_max(runtime.pools()[0].running_starts, Ordering::Relaxed);
             }
             async move { Ok(answer(&request)) }
         })
@@ -216,7 +216,7 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
     assert!(pool.hits >= 4, "{pool:?}");
     assert_eq!((pool.starts_at_once, pool.failed, pool.died, pool.retired), (2, 0, 0, 0), "{pool:?}");
     // It is full again, and no fuller, while all of them live.
-    until(&runtime, |pool| pool.ready == 4 && pool.under_way == 0).await;
+    until(&runtime, |pool| pool.ready == 4 && pool.running_starts == 0).await;
     let pool = &runtime.pools()[0];
     assert_eq!((pool.refills, pool.starting, pool.waiting), (pool.hits + 4, 0, 0), "{pool:?}");
     assert_eq!(most.load(Ordering::Relaxed), 2, "all that may be, and no more");

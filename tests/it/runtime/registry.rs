@@ -17,7 +17,7 @@ const SESSIONS: usize = 6;
 const KILLS: u32 = 9;
 
 fn default() -> CatalogKey {
-    CatalogKey::of_host(CatalogName::new("default").unwrap())
+    CatalogKey::for_embedder(CatalogName::new("default").unwrap())
 }
 
 /// Reloads until the actor that is there answers: how many are broken.

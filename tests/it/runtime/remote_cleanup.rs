@@ -285,7 +285,7 @@ async fn that_another_key_has_no_such_file_says_nothing() {
     let runtime = other().await.unwrap();
     let before = deletions(&fake);
     let error = carried(&runtime).await.unwrap_err();
-    assert!(error.contains("the key that is known now has no such file"), "{error}");
+    assert!(error.contains("the current key has no such file"), "{error}");
     assert!(deletions(&fake) > before);
     assert_eq!(notes(&fixture).len(), 1);
     runtime.shutdown(soon()).await.unwrap();

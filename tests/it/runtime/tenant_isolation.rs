@@ -79,7 +79,7 @@ async fn register(runtime: &Runtime, fixture: &Fixture, whose: &str) {
     );
     std::fs::write(folder.join("SKILL.md"), text).unwrap();
     std::fs::write(folder.join("scripts/run.sh"), format!("echo {script}\n")).unwrap();
-    let key = CatalogKey::of_tenant(tenant(whose), CatalogName::new("books").unwrap());
+    let key = CatalogKey::for_tenant(tenant(whose), CatalogName::new("books").unwrap());
     let spec = CatalogSpec::of([Scope::named(folder.parent().unwrap())]);
     runtime.registry().register(key, spec, soon()).await.unwrap();
 }

@@ -168,5 +168,5 @@ async fn an_engine_that_is_silent_is_waited_for_no_longer_than_it_must() {
     let socket = folder.path().join("silent");
     let _silent = UnixListener::bind(&socket).unwrap();
     let refused = refusal(vec![unix(&socket)]).await;
-    assert!(refused.to_string().contains("did not tell its version within"), "{refused}");
+    assert!(refused.to_string().contains("did not report its version within"), "{refused}");
 }

@@ -16,15 +16,18 @@ use crate::session::lifecycle::actor_message::ActorMessage;
 use crate::session::turn::running_task::INBOX_CAPACITY;
 use crate::supervision::Context;
 
+/// What is full when too many tasks run, for error messages.
+const REQUESTS: &str = "the list of the session's running file and artifact requests";
+
 impl SessionActor {
     pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, SessionError> {
         self.components.executor.clone().ok_or(SessionError::Unsupported { what: "no sandbox with files" })
     }
 
-    /// Whether another list or open task may start.
+    /// Whether another task for a request about files or artifacts may start.
     fn has_room(&mut self) -> bool {
-        self.listings.retain(|job| !job.is_finished());
-        self.listings.len() < INBOX_CAPACITY
+        self.file_jobs.retain(|job| !job.is_finished());
+        self.file_jobs.len() < INBOX_CAPACITY
     }
 
     /// The store of a produced file. Fails if this session did not produce the file, because its name may belong to
@@ -42,10 +45,10 @@ impl SessionActor {
             Err(error) => return request.reject(error),
         };
         if !self.has_room() {
-            return request.reject(SessionError::overloaded("what works with the session's artifacts"));
+            return request.reject(SessionError::overloaded(REQUESTS));
         }
         let registry = self.registry.clone();
-        self.listings.push(context.spawn(async move { send_to_registry(&registry, &deps, request).await }));
+        self.file_jobs.push(context.spawn(async move { send_to_registry(&registry, &deps, request).await }));
     }
 
     fn registry_deps(&self, context: &Context<ActorMessage>) -> Result<RegistryDeps, SessionError> {
@@ -70,10 +73,10 @@ impl SessionActor {
             Err(error) => return reply.send(Err(error)),
         };
         if !self.has_room() {
-            return reply.send(Err(SessionError::overloaded("what opens the session's files")));
+            return reply.send(Err(SessionError::overloaded(REQUESTS)));
         }
         let registry = self.registry.clone();
-        self.listings.push(context.spawn(async move {
+        self.file_jobs.push(context.spawn(async move {
             let opened = tokio::select! {
                 biased;
                 opened = store.open(&file) => opened.map_err(SessionError::from),
@@ -107,9 +110,9 @@ impl SessionActor {
             Err(error) => return reply.send(Err(error)),
         };
         if !self.has_room() {
-            return reply.send(Err(SessionError::overloaded("what opens the session's files")));
+            return reply.send(Err(SessionError::overloaded(REQUESTS)));
         }
-        self.listings.push(context.spawn(async move {
+        self.file_jobs.push(context.spawn(async move {
             let deadline = reply.deadline();
             let opened = tokio::select! {
                 biased;
@@ -126,9 +129,9 @@ impl SessionActor {
             Err(error) => return reply.send(Err(error)),
         };
         if !self.has_room() {
-            return reply.send(Err(SessionError::overloaded("what lists the session's files")));
+            return reply.send(Err(SessionError::overloaded(REQUESTS)));
         }
-        self.listings.push(context.spawn(async move {
+        self.file_jobs.push(context.spawn(async move {
             let workspace = executor.layout().workspace.clone();
             let options = CallOptions::until(reply.deadline());
             let listing = executor.list(&workspace.to_string_lossy(), 8, 10_000, options).await;

@@ -64,7 +64,7 @@ impl SessionActor {
             Err(other) => return Err(SessionError::Journal { reason: other.to_string() }),
         }
         drop(waiting);
-        let _waiting = context.waiting_for("the session's outfit");
+        let _waiting = context.waiting_for("the session's components");
         let profile = conversation
             .state()
             .profile()
@@ -96,7 +96,7 @@ impl SessionActor {
             || has_unrecorded_files;
         if has_work && (options.resume == Resume::AtStart || entry.is_attached()) {
             // The mailbox has room: the actor has just started.
-            let _ = context.address().send(ActorMessage::Attached);
+            let _ = context.address().send(ActorMessage::ContinueWork);
         }
         let pinning = components.artifacts.as_ref().map(|artifacts| {
             Arc::new(ContentPinning::new(Arc::clone(&artifacts.pinner), Arc::clone(entry), lease.epoch()))
@@ -112,8 +112,8 @@ impl SessionActor {
             task_count: 0,
             retry: JournalRetry::default(),
             pending: VecDeque::new(),
-            listings: Vec::new(),
-            overdue: None,
+            file_jobs: Vec::new(),
+            result_timer: None,
             has_unrecorded_files,
             _counted: services.metrics.live_session(&entry.key.tenant),
         };

@@ -23,9 +23,9 @@ use crate::supervision::{Context, Failure, Flow};
 /// Whether queued messages may start a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queued {
-    Begins,
+    MayStart,
     /// They wait until the user sends something ([`needs_user_decision`]).
-    Stays,
+    MustWait,
 }
 
 impl SessionActor {
@@ -47,12 +47,12 @@ impl SessionActor {
         self.task_count += 1;
         self.entry.observer.set_turn_activity(TurnActivity::Active);
         let number = self.task_count;
-        let (inbox, posts) = mpsc::channel(INBOX_CAPACITY);
+        let (inbox, inbox_receiver) = mpsc::channel(INBOX_CAPACITY);
         let cancel = CancellationToken::new();
         let task = ConversationTask {
             command,
             conversation,
-            inbox: posts,
+            inbox: inbox_receiver,
             cancel: cancel.clone(),
             components: Arc::clone(&self.components),
             entry: Arc::clone(&self.entry),
@@ -70,11 +70,11 @@ impl SessionActor {
         );
         let (address, stopping) = (context.address().clone(), context.stopping().clone());
         let turn_ended = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&turn_ended);
+        let turn_ended_flag = Arc::clone(&turn_ended);
         let job = context.spawn(
             async move {
                 let finished = task.run().await;
-                is_over.store(finished.outcome.has_no_turn(), Ordering::Release);
+                turn_ended_flag.store(finished.outcome.has_no_turn(), Ordering::Release);
                 let message = ActorMessage::TaskFinished { task: number, finished };
                 send_to_self(&address, &stopping, message).await;
             }
@@ -123,7 +123,7 @@ impl SessionActor {
                 tracing::warn!(session = %self.entry.key, %error, "the journal failed; the session is loaded again");
                 self.entry.observer.observe(conversation.state(), conversation.seq(), TurnActivity::Idle);
                 self.owner = ConversationOwner::Actor(conversation);
-                self.retry.scheduler(context);
+                self.retry.schedule(context);
                 self.entry.observer.set_turn_activity(TurnActivity::Idle);
                 let error = SessionError::from(error);
                 reply_all(replies, &Err(error.clone()));
@@ -163,7 +163,7 @@ impl SessionActor {
         // Messages that wait for the budget are tried again when the budget changes, or with the next message. Messages
         // that wait for the user's decision are tried again after the decision.
         if !hold_queue {
-            self.resume(Queued::Begins, context);
+            self.resume(Queued::MayStart, context);
         }
         if let ConversationOwner::Actor(_) = self.owner {
             self.entry.observer.set_turn_activity(TurnActivity::Idle);
@@ -175,7 +175,7 @@ impl SessionActor {
     pub(super) fn continue_turn(&mut self, context: &Context<ActorMessage>) -> Flow {
         let needs_decision = matches!(&self.owner, ConversationOwner::Actor(conversation)
             if conversation.is_fresh() && needs_user_decision(conversation.state()));
-        self.resume(if needs_decision { Queued::Stays } else { Queued::Begins }, context);
+        self.resume(if needs_decision { Queued::MustWait } else { Queued::MayStart }, context);
         Flow::Continue
     }
 
@@ -186,9 +186,9 @@ impl SessionActor {
         let (address, stopping) = (context.address().clone(), context.stopping().clone());
         let wait = async move {
             SystemClock.sleep_until(end).await;
-            send_to_self(&address, &stopping, ActorMessage::Attached).await;
+            send_to_self(&address, &stopping, ActorMessage::ContinueWork).await;
         };
-        self.overdue = Some(context.spawn_background(wait));
+        self.result_timer = Some(context.spawn_background(wait));
     }
 
     /// Drives an interrupted turn, or starts a queued one.
@@ -204,7 +204,7 @@ impl SessionActor {
                 None => {}
             },
             Step::Idle => {
-                let may_start = queued == Queued::Begins && conversation.state().queue().len() > 0;
+                let may_start = queued == Queued::MayStart && conversation.state().queue().len() > 0;
                 if may_start && !self.is_draining() {
                     self.spawn_task(TaskCommand::StartQueued { limits: self.limits.clone() }, context);
                 } else if std::mem::take(&mut self.has_unrecorded_files) {

@@ -13,7 +13,7 @@ use crate::supervision::Address;
 pub(crate) enum ActorMessage {
     Request(ReturnableRequest),
     /// Work may be able to continue: a handle attached, the tenant's limits changed, or a tool result is overdue.
-    Attached,
+    ContinueWork,
     /// The pause after a failure of the journal is over: the next attempt starts.
     Retry,
     TaskFinished {

@@ -22,12 +22,15 @@ use crate::tenants::LiveSessionGuard;
 /// actor ends them as well: the next incarnation starts once they are gone, and gets its own sandbox.
 pub(crate) fn session_child_spec(
     entry: &Arc<SessionEntry>,
-    present: LiveSessionGuard,
+    live_session: LiveSessionGuard,
 ) -> Result<(ChildSpec, Address<ActorMessage>), SpecError> {
     let options = &entry.services.options;
     let idle_after = entry.account.limits().idle_after.unwrap_or(options.idle_after);
-    let down =
-        Arc::new(DownGuard { entry: Arc::clone(entry), used: AtomicBool::new(false), _present: present });
+    let down = Arc::new(DownGuard {
+        entry: Arc::clone(entry),
+        used: AtomicBool::new(false),
+        _live_session: live_session,
+    });
     let start = move |context: Context<ActorMessage>| {
         let entry = Arc::clone(&down.entry);
         down.used.store(true, Ordering::Relaxed);
@@ -50,7 +53,7 @@ struct DownGuard {
     entry: Arc<SessionEntry>,
     used: AtomicBool,
     /// Counts the session as live until it is dropped.
-    _present: LiveSessionGuard,
+    _live_session: LiveSessionGuard,
 }
 
 impl Drop for DownGuard {

@@ -60,7 +60,7 @@ impl ConversationTask {
         let setup = ModelSetup { key: &self.entry.key, profile, components: &self.components };
         let made =
             AssertUnwindSafe(self.entry.services.session_factory.with_model(setup)).catch_unwind().await;
-        let made = made.map_err(|_| refused("what makes the parts of sessions panicked".to_owned()))?;
+        let made = made.map_err(|_| refused("the session factory panicked".to_owned()))?;
         let mut components = made.map_err(|failure| refused(failure.to_string()))?;
         let (account, session) = (Arc::clone(&self.entry.account), self.entry.key.session);
         components.model = Arc::new(BudgetedModel::new(components.model, account, session));

@@ -121,7 +121,7 @@ impl SessionEntry {
             let reason = if last.is_empty() { "its actor ended".to_owned() } else { last };
             self.observer.hub.close_failed(reason);
         } else if was_running {
-            self.observer.hub.close_failed("it was ended in the midst of a turn".to_owned());
+            self.observer.hub.close_failed("its actor stopped during a turn".to_owned());
         }
         self.revival.notify_incarnations();
     }
@@ -136,7 +136,7 @@ impl SessionEntry {
     pub(crate) fn wake(&self) {
         if let Some(address) = self.revival.running() {
             // An actor whose mailbox is full checks anyway.
-            let _ = address.send(ActorMessage::Attached);
+            let _ = address.send(ActorMessage::ContinueWork);
         }
     }
 
@@ -242,7 +242,8 @@ impl SessionEntry {
         if failures < self.services.options.quarantine_after {
             return Ok(());
         }
-        let last = if last.is_empty() { "its actor ended without a word".to_owned() } else { last };
+        let last =
+            if last.is_empty() { "its actor ended without a recorded reason".to_owned() } else { last };
         Err(SessionError::Quarantined { failures, last })
     }
 

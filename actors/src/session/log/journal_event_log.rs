@@ -26,7 +26,7 @@ use crate::tenants::{LogGuard, Spend, TenantAccount, is_undone};
 pub const EVENT_KIND: &str = "conversation";
 
 /// How long an append is retried while the journal is busy. A result that is not recorded would be lost.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest duration that is measured. A longer append is recorded with this duration.
 const LONGEST_APPEND: Duration = Duration::from_secs(3_600);
@@ -91,7 +91,7 @@ fn read(key: &SessionKey, recorded: &RecordedEvent) -> Result<Event, EventLogErr
         reason: format!("the event {} of the session {key} cannot be read: {reason}", recorded.seq),
     };
     if recorded.kind != EVENT_KIND {
-        return Err(failed(format!("it is of kind `{}`, which is no conversation's", recorded.kind)));
+        return Err(failed(format!("its kind is `{}`, not `{EVENT_KIND}`", recorded.kind)));
     }
     serde_json::from_slice(&recorded.body).map_err(|error| failed(error.to_string()))
 }
@@ -157,7 +157,7 @@ impl JournalEventLog {
         events: &[Event],
         row: Option<SessionRow>,
     ) -> Result<u64, EventLogError> {
-        let retry_until = SystemClock.deadline(BUSY);
+        let retry_until = SystemClock.deadline(BUSY_TIMEOUT);
         let mut pause = FIRST_PAUSE;
         let count = events.len() as u64;
         let measured_until = SystemClock.deadline(LONGEST_APPEND);

@@ -22,19 +22,19 @@ pub(crate) struct JournalRetry {
     /// How many attempts in a row were scheduled.
     tries: u32,
     /// The scheduled attempt. Dropped when it starts or when it is not needed any more.
-    due: Option<Job>,
+    scheduled: Option<Job>,
 }
 
 impl JournalRetry {
     /// Schedules an attempt after a failure of the journal, unless one is already scheduled.
-    pub(crate) fn scheduler(&mut self, context: &Context<ActorMessage>) {
-        if self.due.is_some() {
+    pub(crate) fn schedule(&mut self, context: &Context<ActorMessage>) {
+        if self.scheduled.is_some() {
             return;
         }
         let pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(16)).min(LONGEST_PAUSE);
         self.tries = self.tries.saturating_add(1);
         let (address, stopping) = (context.address().clone(), context.stopping().clone());
-        self.due = Some(context.spawn(async move {
+        self.scheduled = Some(context.spawn(async move {
             SystemClock.sleep_until(SystemClock.deadline(pause)).await;
             send_to_self(&address, &stopping, ActorMessage::Retry).await;
         }));
@@ -42,7 +42,7 @@ impl JournalRetry {
 
     /// Forgets the scheduled attempt, because it starts now.
     pub(crate) fn start(&mut self) {
-        self.due = None;
+        self.scheduled = None;
     }
 
     /// Cancels the scheduled attempt and resets the pause, because the journal works again.

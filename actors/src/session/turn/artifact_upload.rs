@@ -164,7 +164,7 @@ async fn with_deadline<T>(
     tokio::select! {
         biased;
         () = SystemClock.sleep_until(deadline) => {
-            Err(ArtifactError::TimedOut { what: "giving artifacts to the service".to_owned(), waited: TOTAL_TIMEOUT })
+            Err(ArtifactError::TimedOut { what: "uploading artifacts to the service".to_owned(), waited: TOTAL_TIMEOUT })
         }
         done = work => done,
     }
@@ -182,7 +182,7 @@ fn with_content(artifact: &Artifact, fetched: &FetchedArtifact) -> Artifact {
 fn fetch_error_text(error: &ArtifactError) -> String {
     match error.kind() {
         ArtifactErrorKind::Store | ArtifactErrorKind::Unreadable => {
-            "its content could not be kept".to_owned()
+            "its content could not be stored".to_owned()
         }
         _ => error.to_string(),
     }
@@ -192,7 +192,7 @@ fn fetch_error_text(error: &ArtifactError) -> String {
 /// service.
 fn upload_error_text(error: &ArtifactError) -> &'static str {
     match error.kind() {
-        ArtifactErrorKind::TooLarge => "it is larger than the service takes",
+        ArtifactErrorKind::TooLarge => "it exceeds the service's size limit",
         ArtifactErrorKind::UploadFailed => "the service did not take it",
         ArtifactErrorKind::TimedOut => "it took too long",
         ArtifactErrorKind::Store | ArtifactErrorKind::Unreadable => "its content could not be read",

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::artifact_upload::ArtifactUploadHook;
-use super::context_limit::compaction_for;
+use super::compaction_threshold::compaction_for;
 use super::copy_out::TurnEndHold;
 use super::copy_out::copy_out;
 use super::pre_call_hooks::PreCallHooks;
@@ -136,21 +136,23 @@ pub(crate) fn needs_user_decision(state: &SessionState) -> bool {
 
 impl ConversationTask {
     pub(crate) async fn run(mut self) -> FinishedTask {
-        let carried_out = AssertUnwindSafe(self.run_command()).catch_unwind().await;
+        let result = AssertUnwindSafe(self.run_command()).catch_unwind().await;
         let (components, must_restart) = (Arc::clone(&self.components), self.must_restart);
-        FinishedTask { outcome: self.outcome(carried_out), components, must_restart }
+        FinishedTask { outcome: self.outcome(result), components, must_restart }
     }
 
-    fn outcome(self, carried_out: std::thread::Result<Result<(), EventLogError>>) -> TaskOutcome {
-        match carried_out {
+    fn outcome(self, result: std::thread::Result<Result<(), EventLogError>>) -> TaskOutcome {
+        match result {
             Ok(Ok(())) if self.hold_queue => TaskOutcome::QueueHeld(self.conversation),
             Ok(Ok(())) => TaskOutcome::Done(self.conversation),
             // The components must fit the recorded model. The next incarnation reads it and builds them again.
             Ok(Err(EventLogError::Failed { reason })) if self.model_change == ModelChange::Unknown => {
-                TaskOutcome::Crashed(format!("it is not known whether its model was changed: {reason}"))
+                TaskOutcome::Crashed(format!(
+                    "it is unknown whether the session's model was changed: {reason}"
+                ))
             }
             Ok(Err(error)) => TaskOutcome::JournalFailed(self.conversation, error),
-            Err(_) => TaskOutcome::Crashed("the work on the conversation panicked".to_owned()),
+            Err(_) => TaskOutcome::Crashed("the conversation task panicked".to_owned()),
         }
     }
 
@@ -188,7 +190,7 @@ impl ConversationTask {
         let upload = uploads.zip(artifacts).map(|(uploads, artifacts)| {
             ArtifactUploadHook::new(&self.entry.key, uploads, &artifacts.resolver, &self.cancel)
         });
-        let hook = PreCallHooks { upload, further: self.components.pre_call_hook.clone() };
+        let hook = PreCallHooks { upload, session_hook: self.components.pre_call_hook.clone() };
         let inbox = &mut self.inbox;
         let options = TurnOptions {
             cancel: self.cancel.clone(),
@@ -267,7 +269,7 @@ impl ConversationTask {
                         submitted.map(drop)
                     }
                     Err(error) => {
-                        tracing::info!(session = %self.entry.key, %error, "queued messages keep waiting");
+                        tracing::info!(session = %self.entry.key, %error, "queued messages wait for the tenant's budget");
                         self.hold_queue = true;
                         Ok(())
                     }
@@ -393,10 +395,10 @@ impl ConversationTask {
 /// Whether a tool call of the session has started, or has a result in the history.
 pub(crate) fn has_run_tools(state: &SessionState) -> bool {
     let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
-    let is_begun =
+    let has_started =
         |open: &OpenCall| matches!(open.status, CallStatus::Started { .. } | CallStatus::Finished(_));
     state.messages().iter().any(|message| message.content.iter().any(is_result))
-        || state.open_calls().iter().any(is_begun)
+        || state.open_calls().iter().any(has_started)
 }
 
 /// Sends the same result to all waiting callers.

@@ -317,7 +317,7 @@ impl ConversationObserver for EventHub {
 
 impl fmt::Debug for EventHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("recorded", &self.recorded_events()).finish_non_exhaustive()
+        f.debug_struct("EventHub").field("recorded", &self.recorded_events()).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The task that owns the conversation while a turn runs, and its work before and after the turn.
 
 pub(super) mod artifact_upload;
-pub(super) mod context_limit;
+pub(super) mod compaction_threshold;
 pub(super) mod conversation_task;
 pub(super) mod copy_out;
 pub(super) mod event_hub;

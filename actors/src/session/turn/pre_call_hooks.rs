@@ -9,13 +9,14 @@ use super::artifact_upload::ArtifactUploadHook;
 
 /// Runs the hook of the session's components first, then the upload of artifacts.
 pub(crate) struct PreCallHooks {
-    pub(crate) further: Option<Arc<dyn PreCallHook>>,
+    /// The hook of the session's components.
+    pub(crate) session_hook: Option<Arc<dyn PreCallHook>>,
     pub(crate) upload: Option<ArtifactUploadHook>,
 }
 
 impl PreCallHook for PreCallHooks {
     fn before_model_call(&self, state: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
-        let further = self.further.as_ref().and_then(|hook| hook.before_model_call(state));
-        further.or_else(|| self.upload.as_ref()?.before_model_call(state))
+        let commands = self.session_hook.as_ref().and_then(|hook| hook.before_model_call(state));
+        commands.or_else(|| self.upload.as_ref()?.before_model_call(state))
     }
 }

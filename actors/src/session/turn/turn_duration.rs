@@ -21,20 +21,20 @@ pub(crate) struct TurnDurationEstimate {
     /// The moving average of the measured durations.
     usual: Option<Duration>,
     /// The time at which the running turn reaches the age [`LONGEST`].
-    aged: Option<Deadline>,
+    measured_until: Option<Deadline>,
 }
 
 impl TurnDurationEstimate {
     /// Starts the measurement of a turn.
     pub(crate) fn start(&mut self) {
-        self.aged = Some(SystemClock.deadline(LONGEST));
+        self.measured_until = Some(SystemClock.deadline(LONGEST));
     }
 
     /// Ends the measurement of the turn. Does nothing if its start was not observed, for example because the turn began
     /// in another process.
     pub(crate) fn finish(&mut self) {
-        let Some(aged) = self.aged.take() else { return };
-        let took = age(aged);
+        let Some(measured_until) = self.measured_until.take() else { return };
+        let took = age(measured_until);
         // The new duration weighs a quarter: sessions have few turns, and their durations differ.
         self.usual =
             Some(self.usual.map_or(took, |usual| (usual.saturating_mul(3).saturating_add(took)) / 4));
@@ -44,15 +44,15 @@ impl TurnDurationEstimate {
     /// longer than usual is expected to run as long again.
     pub(crate) fn retry_after(&self) -> Duration {
         let usual = self.usual.unwrap_or(FIRST_GUESS);
-        let ran = self.aged.map(age).unwrap_or_default();
+        let ran = self.measured_until.map(age).unwrap_or_default();
         let left = if ran < usual { usual.saturating_sub(ran) } else { ran };
         left.clamp(Duration::from_millis(1), LONGEST)
     }
 }
 
 /// The age of a turn that reaches [`LONGEST`] at this time.
-fn age(aged: Deadline) -> Duration {
-    LONGEST.saturating_sub(SystemClock.remaining(aged))
+fn age(measured_until: Deadline) -> Duration {
+    LONGEST.saturating_sub(SystemClock.remaining(measured_until))
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl<M: Send + 'static> Address<M> {
     /// Whether an incarnation accepts messages now.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.endpoint.slot.current().is_some()
+        self.endpoint.slot.running().is_some()
     }
 
     /// How many messages wait.
@@ -104,7 +104,7 @@ impl<M: Send + 'static> Address<M> {
     /// # Errors
     /// If no incarnation runs or the queue is full. The error returns the message.
     pub fn send(&self, message: M) -> Result<(), SendError<M>> {
-        match Arc::clone(&self.endpoint.gauge.room).try_acquire_owned() {
+        match Arc::clone(&self.endpoint.gauge.permits).try_acquire_owned() {
             Ok(permit) => self.deliver(message, permit),
             Err(TryAcquireError::NoPermits) => Err(SendError::Full(message)),
             // The semaphore is never closed.
@@ -117,10 +117,10 @@ impl<M: Send + 'static> Address<M> {
     /// # Errors
     /// If no incarnation runs, or there was no room before the deadline. The error returns the message.
     pub async fn send_with_deadline(&self, message: M, deadline: Deadline) -> Result<(), SendError<M>> {
-        let room = Arc::clone(&self.endpoint.gauge.room).acquire_owned();
+        let acquire = Arc::clone(&self.endpoint.gauge.permits).acquire_owned();
         tokio::select! {
             biased;
-            permit = room => match permit {
+            permit = acquire => match permit {
                 Ok(permit) => self.deliver(message, permit),
                 Err(_closed) => Err(SendError::NotRunning(message)),
             },
@@ -129,7 +129,7 @@ impl<M: Send + 'static> Address<M> {
     }
 
     fn deliver(&self, message: M, permit: OwnedSemaphorePermit) -> Result<(), SendError<M>> {
-        let Some(actor) = self.endpoint.slot.current() else { return Err(SendError::NotRunning(message)) };
+        let Some(actor) = self.endpoint.slot.running() else { return Err(SendError::NotRunning(message)) };
         match actor.send_message(Envelope::Message { message, permit }) {
             Ok(()) => Ok(()),
             Err(MessagingErr::SendErr(Envelope::Message { message, .. })) => {
@@ -188,7 +188,7 @@ impl<M: Send + 'static> Address<M> {
         let incarnation = self.endpoint.slot.incarnation()?;
         Some(MessageMonitor::of(&incarnation, move |down| {
             if let Err(error) = watcher.send(message(down)) {
-                tracing::debug!(watcher = %watcher.id(), %error, "a monitoring actor did not receive the end of another actor");
+                tracing::debug!(watcher = %watcher.id(), %error, "a monitor message was not delivered");
             }
         }))
     }

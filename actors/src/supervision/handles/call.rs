@@ -53,7 +53,7 @@ impl<R> Reply<R> {
 
     /// Whether the caller still waits. Work for a caller that is gone can be skipped.
     #[must_use]
-    pub fn is_wanted(&self) -> bool {
+    pub fn is_caller_waiting(&self) -> bool {
         !self.answer.is_closed() && !SystemClock.remaining(self.deadline).is_zero()
     }
 

@@ -43,7 +43,7 @@ impl ChildScope {
         let is_over = || RequestError::NotRunning(self.incarnation.id().clone());
         let guard = self.guard.upgrade().ok_or_else(is_over)?;
         let id = spec.id.clone();
-        let (teller, started) = oneshot::channel();
+        let (sender, started) = oneshot::channel();
         let child_scope = self.clone();
         let running = async move {
             // The guard keeps the worker's incarnation from being gone while the child runs.
@@ -52,7 +52,7 @@ impl ChildScope {
             let node = Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), Some(parent));
             let node = Arc::new(node);
             let key = parent.append_child(Arc::clone(&node));
-            child_scope.run_child(&spec, node, teller).await;
+            child_scope.run_child(&spec, node, sender).await;
             parent.remove_child(key);
         };
         drop(self.background.spawn(running));
@@ -68,19 +68,19 @@ impl ChildScope {
         &self,
         spec: &ChildSpec,
         node: Arc<Node>,
-        teller: oneshot::Sender<Result<(), StartError>>,
+        sender: oneshot::Sender<Result<(), StartError>>,
     ) {
         // The caller may have stopped waiting.
-        let tell = |started| drop(teller.send(started));
+        let notify = |started| drop(sender.send(started));
         let (root, started) = match Root::start(spec, node).await {
             Ok(begun) => begun,
-            Err(error) => return tell(Err(error)),
+            Err(error) => return notify(Err(error)),
         };
         let mut down = root.monitor();
         tokio::select! {
             biased;
-            Ok(()) = started => tell(Ok(())),
-            down = &mut down => return tell(Err(StartError::Failed(down.exit))),
+            Ok(()) = started => notify(Ok(())),
+            down = &mut down => return notify(Err(StartError::Failed(down.exit))),
             () = self.shutdown.cancelled() => {}
         }
         tokio::select! {

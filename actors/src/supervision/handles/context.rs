@@ -138,8 +138,8 @@ impl<M: Send + 'static> Context<M> {
     }
 
     /// Shows in the tree what the worker waits for, until the guard is dropped.
-    pub fn waiting_for(&self, what: impl Into<Cow<'static, str>>) -> WaitReasonGuard {
-        self.inner.incarnation.node.state().waiting_for = Some(what.into());
+    pub fn waiting_for(&self, reason: impl Into<Cow<'static, str>>) -> WaitReasonGuard {
+        self.inner.incarnation.node.state().waiting_for = Some(reason.into());
         WaitReasonGuard { incarnation: Arc::clone(&self.inner.incarnation) }
     }
 
@@ -152,7 +152,7 @@ impl<M: Send + 'static> Context<M> {
     /// Like [`Context::spawn`], for work that runs as long as the actor does. It does not keep the actor from being
     /// idle.
     pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
-        self.track(&self.inner.background, self.background(), work)
+        self.track(&self.inner.background, self.background_guard(), work)
     }
 
     fn track(
@@ -200,7 +200,7 @@ impl<M: Send + 'static> Context<M> {
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.run_joined(&self.inner.background, self.background(), work);
+        self.run_joined(&self.inner.background, self.background_guard(), work);
     }
 
     fn run_joined<F, Fut>(&self, tracker: &TaskTracker, work_guard: Option<WorkGuard>, work: F)
@@ -254,7 +254,7 @@ impl<M: Send + 'static> Context<M> {
     }
 
     /// The guard of background work, which does not keep the actor busy; `None` if the actor has ended.
-    fn background(&self) -> Option<WorkGuard> {
+    fn background_guard(&self) -> Option<WorkGuard> {
         let guard = self.inner.guard.upgrade()?;
         Some(WorkGuard { idle_timer: None, _guard: guard })
     }
@@ -281,7 +281,7 @@ impl<M: Send + 'static> fmt::Debug for Context<M> {
 }
 
 /// Shows in the tree what an actor waits for, until it is dropped.
-#[must_use = "the tree says it until this is dropped"]
+#[must_use = "dropping it clears the wait reason"]
 #[derive(Debug)]
 pub struct WaitReasonGuard {
     incarnation: Arc<Incarnation>,

@@ -12,7 +12,7 @@ use crate::supervision::tree::ActorTree;
 #[non_exhaustive]
 pub enum StartError {
     /// A child with this id exists already.
-    #[error("child `{}` is started already", .0.id())]
+    #[error("child `{}` already exists", .0.id())]
     AlreadyStarted(Child),
     /// The child with this id failed too often and is in quarantine. [`crate::supervision::Supervisor::restart_child`]
     /// starts it again. [`crate::supervision::Supervisor::terminate_child`] removes it.
@@ -33,7 +33,7 @@ pub enum StartError {
     #[error("the child {0}")]
     Failed(Exit),
     /// The child was terminated during its start.
-    #[error("the child was terminated before its start was over")]
+    #[error("the child was terminated before its start ended")]
     Terminated,
     /// There is no child of this id to restart.
     #[error("there is no child `{0}`")]
@@ -47,7 +47,7 @@ pub enum StartError {
 }
 
 fn last_exit_text(exit: Option<&Exit>) -> String {
-    exit.map_or_else(|| "it never ran".to_owned(), |exit| format!("the last time: {exit}"))
+    exit.map_or_else(|| "it never ran".to_owned(), |exit| format!("last exit: {exit}"))
 }
 
 impl StartError {
@@ -102,7 +102,7 @@ pub enum ShutdownError {
         still: Box<ActorTree>,
     },
     /// The remaining actors were killed, but still exist because they block a thread.
-    #[error("the tree was killed, and this is still there after {grace:?}:\n{still}")]
+    #[error("the tree was killed, but these actors still exist after {grace:?}:\n{still}")]
     Stuck {
         /// The actors that still exist.
         still: Box<ActorTree>,

@@ -78,10 +78,10 @@ impl Supervisor {
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, RequestError> {
         let id = || self.endpoint.id.clone();
-        let Ok(permit) = Arc::clone(&self.endpoint.gauge.room).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.endpoint.gauge.permits).try_acquire_owned() else {
             return Err(RequestError::Overloaded(id()));
         };
-        let supervisor = self.endpoint.slot.current().ok_or_else(|| RequestError::NotRunning(id()))?;
+        let supervisor = self.endpoint.slot.running().ok_or_else(|| RequestError::NotRunning(id()))?;
         let (reply, answer) = oneshot::channel();
         let request = SupervisorMessage::Request { request: request(reply), permit };
         supervisor.send_message(request).map_err(|_| RequestError::NotRunning(id()))?;
@@ -94,7 +94,7 @@ impl Supervisor {
 
     /// Whether an incarnation accepts requests.
     pub(crate) fn is_running(&self) -> bool {
-        self.endpoint.slot.current().is_some()
+        self.endpoint.slot.running().is_some()
     }
 
     /// The children, in order; empty while the supervisor does not run. Asks no actor.

@@ -25,7 +25,7 @@ pub struct Down {
 /// A future that resolves to the [`Down`] of an incarnation. It also resolves if the incarnation is already gone.
 /// Dropping it ends the monitor.
 #[derive(Debug)]
-#[must_use = "dropping a monitor ends the watch"]
+#[must_use = "dropping it ends the monitor"]
 pub struct Monitor {
     watch: MessageMonitor,
     end: oneshot::Receiver<Down>,
@@ -34,7 +34,7 @@ pub struct Monitor {
 /// A monitor that sends the [`Down`] of an incarnation to an actor, once. Dropping it ends the monitor, but a message
 /// that was sent still arrives.
 #[derive(Debug)]
-#[must_use = "dropping a watch ends it"]
+#[must_use = "dropping it ends the monitor"]
 pub struct MessageMonitor {
     incarnation: Arc<Incarnation>,
     number: Option<u64>,
@@ -42,9 +42,9 @@ pub struct MessageMonitor {
 
 impl Monitor {
     pub(crate) fn of(incarnation: &Arc<Incarnation>) -> Self {
-        let (teller, end) = oneshot::channel();
+        let (sender, end) = oneshot::channel();
         // The receiver may have been dropped.
-        let watch = MessageMonitor::of(incarnation, move |down| drop(teller.send(down)));
+        let watch = MessageMonitor::of(incarnation, move |down| drop(sender.send(down)));
         Self { watch, end }
     }
 
@@ -61,17 +61,18 @@ impl Future for Monitor {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Down> {
         // The sender is stored in the incarnation, which this monitor holds, and it sends before it is dropped. So an
         // error is not expected here.
-        let told = ready!(Pin::new(&mut self.end).poll(cx));
-        Poll::Ready(told.unwrap_or_else(|_| self.watch.down(self.watch.incarnation.exit())))
+        let received = ready!(Pin::new(&mut self.end).poll(cx));
+        Poll::Ready(received.unwrap_or_else(|_| self.watch.down(self.watch.incarnation.exit())))
     }
 }
 
 impl MessageMonitor {
-    /// Calls `tell` once with the [`Down`], when the incarnation is gone. If it is already gone, calls `tell` at once.
-    pub(crate) fn of(incarnation: &Arc<Incarnation>, tell: impl FnOnce(Down) + Send + 'static) -> Self {
+    /// Calls `notify` once with the [`Down`], when the incarnation is gone. If it is already gone, calls `notify` at
+    /// once.
+    pub(crate) fn of(incarnation: &Arc<Incarnation>, notify: impl FnOnce(Down) + Send + 'static) -> Self {
         let mut watch = Self { incarnation: Arc::clone(incarnation), number: None };
         let down = watch.down(Exit::Killed);
-        watch.number = incarnation.watch(Box::new(move |exit| tell(Down { exit, ..down })));
+        watch.number = incarnation.watch(Box::new(move |exit| notify(Down { exit, ..down })));
         watch
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Child {
     /// When the start of this incarnation succeeded; `None` before.
     pub(crate) up_since: Option<Uptime>,
     /// Set if the child runs but will be stopped: the step that follows its exit.
-    pub(crate) marked: Option<AfterExit>,
+    pub(crate) planned_stop: Option<AfterExit>,
     /// Failures since it last ran for its healthy time.
     pub(crate) failures: u32,
     /// Failed starts in a row.
@@ -111,7 +111,7 @@ impl Child {
             spawned: 0,
             start_cause: Some(start_cause),
             up_since: None,
-            marked: None,
+            planned_stop: None,
             failures: 0,
             failed_starts: 0,
             window: IntensityWindow::default(),
@@ -138,7 +138,7 @@ impl Child {
     /// Whether later siblings need not wait for this child: it runs, or it will not be started again.
     pub(crate) const fn is_settled(&self) -> bool {
         match self.phase {
-            Phase::Up => self.marked.is_none(),
+            Phase::Up => self.planned_stop.is_none(),
             Phase::Final(_)
             | Phase::Leaving {
                 stop_requested: StopRequested::No,

@@ -83,9 +83,9 @@ impl Machine {
         };
         child.stop_callers.push(request);
         let superseded = child.successor.take();
-        if child.marked.is_some() {
+        if child.planned_stop.is_some() {
             // It is stopped when its turn in the stop order comes, and is then removed.
-            child.marked = Some(AfterExit::Remove);
+            child.planned_stop = Some(AfterExit::Remove);
         } else if child.is_living() {
             self.stop_child(now, key, AfterExit::Remove);
         } else if let Phase::Leaving { .. } = child.phase {

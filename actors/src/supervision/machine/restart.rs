@@ -35,7 +35,7 @@ impl Machine {
         match restart_decision {
             RestartDecision::ChildOnly(_) => {}
             RestartDecision::Finished(_) => self.check_significant(now, key),
-            RestartDecision::Restart { due } => self.mark_group(key, due),
+            RestartDecision::Restart { due } => self.plan_group_restart(key, due),
             RestartDecision::GiveUp(cause) => self.begin_stop(now, cause),
         }
     }
@@ -53,8 +53,8 @@ impl Machine {
         let Some(child) = self.children.get_mut(&key) else {
             return RestartDecision::ChildOnly(AfterExit::Remove);
         };
-        let never_up = child.up_since.is_none();
-        match child.start_cause.filter(|_| never_up) {
+        let start_failed = child.up_since.is_none();
+        match child.start_cause.filter(|_| start_failed) {
             // A requested or initial start failed. It does not count as a restart, and its callers get the error.
             Some(StartCause::Boot) if self.phase == SupervisorPhase::Starting => {
                 return RestartDecision::GiveUp(StopCause::StartFailed(key));
@@ -68,9 +68,9 @@ impl Machine {
             None => {}
         }
         // An incarnation that ended during its start counts as a failed start, whatever its exit.
-        let exit = if never_up { ExitClass::StartFailed } else { exit };
+        let exit = if start_failed { ExitClass::StartFailed } else { exit };
         if child.policy.restart.wants(exit) {
-            if never_up {
+            if start_failed {
                 child.failed_starts += 1;
             }
             self.try_restart(now, key, random)

@@ -131,7 +131,7 @@ impl Machine {
     /// Handles the report that a child stops by itself. Its shutdown timeout applies.
     fn child_leaving(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get(&key) else { return };
-        if child.phase != Phase::Up || child.marked.is_some() {
+        if child.phase != Phase::Up || child.planned_stop.is_some() {
             return;
         }
         let timeout = child.policy.shutdown.timeout();
@@ -217,7 +217,7 @@ impl Machine {
         let Some(child) = self.children.get_mut(&key) else { return };
         child.spawned += 1;
         child.up_since = None;
-        child.marked = None;
+        child.planned_stop = None;
         let generation = Generation(child.spawned);
         self.timers.clear(key);
         self.effects.push(Effect::Spawn { key, generation });
@@ -227,7 +227,7 @@ impl Machine {
     /// Stops a running child as its shutdown policy says.
     pub(super) fn stop_child(&mut self, now: Uptime, key: ChildKey, after_exit: AfterExit) {
         let Some(child) = self.children.get_mut(&key) else { return };
-        child.marked = None;
+        child.planned_stop = None;
         let shutdown = child.policy.shutdown;
         self.timers.clear(key);
         self.enter(key, Phase::Leaving { stop_requested: StopRequested::Yes, after_exit });
@@ -294,7 +294,7 @@ impl Machine {
             return;
         }
         // It was going to be stopped, so the step that follows is known.
-        if let Some(after_exit) = child.marked.take() {
+        if let Some(after_exit) = child.planned_stop.take() {
             self.timers.clear(key);
             return self.enter(key, Phase::Leaving { stop_requested: StopRequested::Yes, after_exit });
         }
@@ -306,19 +306,19 @@ impl Machine {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timers {
     order: BTreeSet<(Uptime, ChildKey)>,
-    of: HashMap<ChildKey, Uptime>,
+    by_child: HashMap<ChildKey, Uptime>,
 }
 
 impl Timers {
     /// Sets the timer of a child, which has at most one.
     pub(crate) fn set(&mut self, key: ChildKey, at: Uptime) {
         self.clear(key);
-        self.of.insert(key, at);
+        self.by_child.insert(key, at);
         self.order.insert((at, key));
     }
 
     pub(crate) fn clear(&mut self, key: ChildKey) {
-        if let Some(at) = self.of.remove(&key) {
+        if let Some(at) = self.by_child.remove(&key) {
             self.order.remove(&(at, key));
         }
     }
@@ -340,7 +340,7 @@ impl Timers {
     /// How many children have a timer.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        assert_eq!(self.of.len(), self.order.len());
-        self.of.len()
+        assert_eq!(self.by_child.len(), self.order.len());
+        self.by_child.len()
     }
 }

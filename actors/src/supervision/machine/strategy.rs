@@ -9,7 +9,7 @@ use crate::supervision::specs::policy::Strategy;
 impl Machine {
     /// Marks the group of the failed child `key` for a restart. The group stops in reverse order. Its members are
     /// restarted at `due` or later.
-    pub(super) fn mark_group(&mut self, key: ChildKey, due: Uptime) {
+    pub(super) fn plan_group_restart(&mut self, key: ChildKey, due: Uptime) {
         let from = match self.policy.children_kind {
             ChildrenKind::Ordered { strategy: Strategy::OneForAll, .. } => ChildKey(0),
             ChildrenKind::Ordered { strategy: Strategy::RestForOne, .. } => next_key(key),
@@ -20,11 +20,11 @@ impl Machine {
         let group: Vec<ChildKey> =
             self.children.range(from..).map(|(other, _)| *other).filter(|other| *other != key).collect();
         for other in group {
-            self.mark_for_restart(other, due);
+            self.plan_restart(other, due);
         }
     }
 
-    fn mark_for_restart(&mut self, key: ChildKey, due: Uptime) {
+    fn plan_restart(&mut self, key: ChildKey, due: Uptime) {
         let Some(child) = self.children.get_mut(&key) else { return };
         match child.phase {
             Phase::Starting | Phase::Up => {
@@ -33,7 +33,7 @@ impl Machine {
                 } else {
                     AfterExit::Restart { due }
                 };
-                child.marked = Some(stronger(child.marked, after_exit));
+                child.planned_stop = Some(combine_next_steps(child.planned_stop, after_exit));
             }
             Phase::Leaving { stop_requested, after_exit: AfterExit::Restart { due: before } } => {
                 child.phase = Phase::Leaving {
@@ -49,8 +49,8 @@ impl Machine {
         }
     }
 
-    /// Starts to stop the supervisor. Children that do not run are removed; the others are stopped, or marked if they
-    /// have an order.
+    /// Starts to stop the supervisor. Children that do not run are removed; the others are stopped, or their stop is
+    /// planned if they have an order.
     pub(super) fn begin_stop(&mut self, now: Uptime, cause: StopCause) {
         if self.is_stopping() {
             return;
@@ -71,7 +71,7 @@ impl Machine {
             if is_dynamic {
                 self.stop_child(now, key, AfterExit::Remove);
             } else {
-                child.marked = Some(AfterExit::Remove);
+                child.planned_stop = Some(AfterExit::Remove);
             }
         } else if let Phase::Leaving { stop_requested, .. } = child.phase {
             child.phase = Phase::Leaving { stop_requested, after_exit: AfterExit::Remove };
@@ -87,7 +87,7 @@ impl Machine {
     /// has started or ended.
     pub(super) fn advance(&mut self, now: Uptime) {
         if !self.is_dynamic() {
-            self.stop_marked(now);
+            self.stop_next(now);
             if !self.is_stopping() {
                 self.start_next(now);
             }
@@ -119,10 +119,10 @@ impl Machine {
         first.all(|child| child.is_settled())
     }
 
-    /// Stops the last marked child, once all stopped children after it are gone.
-    fn stop_marked(&mut self, now: Uptime) {
+    /// Stops the last child whose stop is planned, once all stopped children after it are gone.
+    fn stop_next(&mut self, now: Uptime) {
         for (key, child) in self.children.iter().rev() {
-            match (child.phase, child.marked) {
+            match (child.phase, child.planned_stop) {
                 (Phase::Leaving { stop_requested: StopRequested::Yes, .. }, _) => return,
                 (_, Some(after_exit)) => {
                     let key = *key;
@@ -163,12 +163,14 @@ impl Machine {
 
     /// Whether no later sibling is stopping or will be stopped. A group starts only when all of it is gone.
     fn are_later_siblings_settled(&self, key: ChildKey) -> bool {
-        self.children.range(next_key(key)..).all(|(_, child)| child.marked.is_none() && !child.is_leaving())
+        self.children
+            .range(next_key(key)..)
+            .all(|(_, child)| child.planned_stop.is_none() && !child.is_leaving())
     }
 }
 
-/// Combines two next steps of a marked child. A removal wins; of two restarts, the later one wins.
-fn stronger(before: Option<AfterExit>, after_exit: AfterExit) -> AfterExit {
+/// Combines two next steps of a child whose stop is planned. A removal wins; of two restarts, the later one wins.
+fn combine_next_steps(before: Option<AfterExit>, after_exit: AfterExit) -> AfterExit {
     match (before, after_exit) {
         (Some(AfterExit::Restart { due: before }), AfterExit::Restart { due }) => {
             AfterExit::Restart { due: due.max(before) }

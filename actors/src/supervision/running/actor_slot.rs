@@ -13,7 +13,7 @@ pub(crate) struct ActorSlot<T> {
 }
 
 struct SlotState<T> {
-    current: Option<ActorRef<T>>,
+    running: Option<ActorRef<T>>,
     /// The last incarnation; it may be gone.
     incarnation: Option<Arc<Incarnation>>,
     incarnations: u64,
@@ -21,7 +21,7 @@ struct SlotState<T> {
 
 impl<T: Message> ActorSlot<T> {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(SlotState { current: None, incarnation: None, incarnations: 0 }) }
+        Self { state: Mutex::new(SlotState { running: None, incarnation: None, incarnations: 0 }) }
     }
 
     fn state(&self) -> MutexGuard<'_, SlotState<T>> {
@@ -37,20 +37,20 @@ impl<T: Message> ActorSlot<T> {
 
     pub(crate) fn attach(&self, actor: ActorRef<T>, incarnation: &Arc<Incarnation>) {
         let mut state = self.state();
-        state.current = Some(actor);
+        state.running = Some(actor);
         state.incarnation = Some(Arc::clone(incarnation));
     }
 
     /// Stops messages to this incarnation, unless another one has attached.
     pub(crate) fn detach(&self, incarnation: &Arc<Incarnation>) {
         let mut state = self.state();
-        if state.incarnation.as_ref().is_some_and(|current| Arc::ptr_eq(current, incarnation)) {
-            state.current = None;
+        if state.incarnation.as_ref().is_some_and(|last| Arc::ptr_eq(last, incarnation)) {
+            state.running = None;
         }
     }
 
-    pub(crate) fn current(&self) -> Option<ActorRef<T>> {
-        self.state().current.clone()
+    pub(crate) fn running(&self) -> Option<ActorRef<T>> {
+        self.state().running.clone()
     }
 
     pub(crate) fn incarnation(&self) -> Option<Arc<Incarnation>> {

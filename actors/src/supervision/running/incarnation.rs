@@ -29,7 +29,7 @@ pub(crate) struct Incarnation {
     /// Cancelled when the supervisor asks the actor to stop.
     pub(crate) stopping: CancellationToken,
     pub(crate) cell: OnceLock<ActorCell>,
-    end: Mutex<ExitState>,
+    exit_state: Mutex<ExitState>,
 }
 
 struct ExitState {
@@ -53,7 +53,7 @@ impl Incarnation {
             number,
             stopping: CancellationToken::new(),
             cell: OnceLock::new(),
-            end: Mutex::new(ExitState { recorded: None, watchers }),
+            exit_state: Mutex::new(ExitState { recorded: None, watchers }),
         }
     }
 
@@ -61,24 +61,24 @@ impl Incarnation {
         &self.node.id
     }
 
-    fn end(&self) -> MutexGuard<'_, ExitState> {
-        lock(&self.end)
+    fn exit_state(&self) -> MutexGuard<'_, ExitState> {
+        lock(&self.exit_state)
     }
 
     /// Records the exit. Only the first record counts.
     pub(crate) fn record(&self, exit: Exit) {
-        self.end().recorded.get_or_insert(exit);
+        self.exit_state().recorded.get_or_insert(exit);
     }
 
     /// The recorded exit; [`Exit::Killed`] if none is recorded.
     pub(crate) fn exit(&self) -> Exit {
-        self.end().recorded.clone().unwrap_or(Exit::Killed)
+        self.exit_state().recorded.clone().unwrap_or(Exit::Killed)
     }
 
     /// Calls `watcher` once with the exit, when the incarnation is gone. If it is already gone, calls `watcher` at once
     /// and returns `None`. The returned number is for [`Incarnation::unwatch`].
     pub(crate) fn watch(&self, watcher: Watcher) -> Option<u64> {
-        let exit = match &mut self.end().watchers {
+        let exit = match &mut self.exit_state().watchers {
             Watchers::Pending { next, list } => {
                 *next += 1;
                 list.insert(*next, watcher);
@@ -91,7 +91,7 @@ impl Incarnation {
     }
 
     pub(crate) fn unwatch(&self, number: u64) {
-        if let Watchers::Pending { list, .. } = &mut self.end().watchers {
+        if let Watchers::Pending { list, .. } = &mut self.exit_state().watchers {
             list.remove(&number);
         }
     }
@@ -103,11 +103,12 @@ impl Incarnation {
         }
     }
 
-    fn conclude(&self) -> Exit {
+    /// Returns the final exit, and calls all watchers.
+    fn finish(&self) -> Exit {
         let (exit, watchers) = {
-            let mut end = self.end();
-            let exit = end.recorded.clone().unwrap_or(Exit::Killed);
-            (exit.clone(), std::mem::replace(&mut end.watchers, Watchers::Fired(exit)))
+            let mut state = self.exit_state();
+            let exit = state.recorded.clone().unwrap_or(Exit::Killed);
+            (exit.clone(), std::mem::replace(&mut state.watchers, Watchers::Fired(exit)))
         };
         if let Watchers::Pending { list, .. } = watchers {
             for watcher in list.into_values() {
@@ -188,7 +189,7 @@ impl IncarnationGuard {
 
 impl Drop for IncarnationGuard {
     fn drop(&mut self) {
-        let exit = self.incarnation.conclude();
+        let exit = self.incarnation.finish();
         self.set_root_status(Status::Finished);
         if let Parent::None { .. } = self.parent {
             self.incarnation.node.state().last_exit = Some(exit.clone());

@@ -9,7 +9,7 @@ use crate::supervision::specs::exit::Exit;
 
 /// Emits an event about a node. This is a macro because `tracing` takes the level only as a literal.
 macro_rules! lifecycle_event {
-    ($level:ident, $node:expr, $incarnation:expr, $what:literal $(, $($fields:tt)+)?) => {{
+    ($level:ident, $node:expr, $incarnation:expr, $message:literal $(, $($fields:tt)+)?) => {{
         let node: &Node = $node;
         tracing::$level!(
             actor = %node.path,
@@ -17,7 +17,7 @@ macro_rules! lifecycle_event {
             session = node.labels.session.map(tracing::field::display),
             incarnation = $incarnation,
             $($($fields)+,)?
-            $what
+            $message
         );
     }};
 }
@@ -34,7 +34,7 @@ pub(crate) fn status_changed(node: &Node, status: Status, last_exit: Option<&Exi
             lifecycle_event!(error, node, incarnation, "an actor is quarantined", exit = exit)
         }
         Status::Waiting | Status::Starting | Status::Running | Status::Stopping | Status::Finished => {
-            lifecycle_event!(debug, node, incarnation, "an actor has another status", status = %status);
+            lifecycle_event!(debug, node, incarnation, "actor status changed", status = %status);
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn child_given_up(node: &Node, last_exit: Option<&Exit>) {
 /// A child was removed.
 pub(crate) fn child_removed(node: &Node) {
     let incarnation = node.state().incarnation;
-    lifecycle_event!(debug, node, incarnation, "an actor is forgotten");
+    lifecycle_event!(debug, node, incarnation, "a child was removed");
 }
 
 /// A supervisor starts to stop.

@@ -34,18 +34,18 @@ impl ActorLabels {
 /// The number of waiting messages, computed from the permits that they hold.
 #[derive(Debug, Clone)]
 pub(crate) struct MailboxGauge {
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) permits: Arc<Semaphore>,
     pub(crate) capacity: usize,
 }
 
 impl MailboxGauge {
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(capacity)), capacity }
+        Self { permits: Arc::new(Semaphore::new(capacity)), capacity }
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.capacity.saturating_sub(self.room.available_permits())
+        self.capacity.saturating_sub(self.permits.available_permits())
     }
 }
 

@@ -61,7 +61,7 @@ impl SupervisorActor {
         let input = {
             let mut state = self.state.lock().await;
             match request {
-                Request::Start { spec, reply } => state.admit(spec, reply),
+                Request::Start { spec, reply } => state.start_input(spec, reply),
                 Request::Restart { id, reply } => {
                     let request = state.register(PendingCaller::Start { spec: None, reply, id: id.clone() });
                     Some(Input::Restart { request, id })

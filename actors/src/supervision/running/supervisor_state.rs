@@ -34,7 +34,7 @@ pub(crate) struct SupervisorState {
     callers: HashMap<RequestId, PendingCaller>,
     last_request: u64,
     /// The specs of the initial children, until the machine has given them keys.
-    first: HashMap<ChildId, Arc<ChildSpec>>,
+    initial_specs: HashMap<ChildId, Arc<ChildSpec>>,
     timer: Option<OneShotTimer>,
     epoch: Deadline,
     jitter: JitterSource,
@@ -86,7 +86,7 @@ impl SupervisorState {
             actors: HashMap::new(),
             callers: HashMap::new(),
             last_request: 0,
-            first: HashMap::new(),
+            initial_specs: HashMap::new(),
             timer: None,
             epoch: SystemClock.deadline(Duration::ZERO),
             jitter: JitterSource { state: RandomState::new(), drawn: 0 },
@@ -97,7 +97,7 @@ impl SupervisorState {
     /// The first input of the machine.
     pub(crate) fn boot(&mut self, children: &[Arc<ChildSpec>]) -> Input {
         let policies = children.iter().map(|spec| (spec.id.clone(), spec.policy)).collect();
-        self.first = children.iter().map(|spec| (spec.id.clone(), Arc::clone(spec))).collect();
+        self.initial_specs = children.iter().map(|spec| (spec.id.clone(), Arc::clone(spec))).collect();
         Input::Boot { children: policies }
     }
 
@@ -111,14 +111,14 @@ impl SupervisorState {
 
     /// The input for a request to start a child. If the spec does not fit this supervisor, it sends the error to the
     /// caller and returns `None`.
-    pub(crate) fn admit(&mut self, spec: Arc<ChildSpec>, reply: StartReply) -> Option<Input> {
-        let admitted = match self.children_kind {
+    pub(crate) fn start_input(&mut self, spec: Arc<ChildSpec>, reply: StartReply) -> Option<Input> {
+        let checked = match self.children_kind {
             ChildrenKind::Ordered { auto_shutdown, .. } => auto_shutdown.check_child(&spec),
             ChildrenKind::Dynamic { .. } => {
                 crate::supervision::specs::policy::AutoShutdown::Never.check_child(&spec)
             }
         };
-        if let Err(error) = admitted {
+        if let Err(error) = checked {
             // The caller may have stopped waiting.
             let _ = reply.send(Err(error.into()));
             return None;
@@ -224,7 +224,7 @@ impl SupervisorState {
                 Some(PendingCaller::Start { spec, .. }) => spec.take(),
                 Some(PendingCaller::Terminate { .. }) | None => None,
             },
-            None => self.first.remove(id),
+            None => self.initial_specs.remove(id),
         };
         let Some(spec) = spec else { return };
         let parent = &self.guard.incarnation.node;

@@ -1,4 +1,4 @@
-//! Timers that are cancelled by dropping them.
+//! Timers that are cancelled by dropping them: for one point in time, and for the passivation of workers.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// A task that runs a callback at a point in time.
 #[derive(Debug)]
-#[must_use = "an alarm that is dropped does not ring"]
+#[must_use = "dropping the timer cancels it"]
 pub(crate) struct OneShotTimer {
     at: Deadline,
     _sleeper: AbortOnDropHandle<()>,

@@ -1,4 +1,4 @@
-//! The `ractor` actor around each worker.
+//! The `ractor` actor around each worker, and the passivation of idle workers.
 //!
 //! - It runs the worker's start function after the actor was linked to its supervisor.
 //! - It records the worker's exit.
@@ -145,8 +145,9 @@ impl<W: Worker> WorkerActor<W> {
         }
     }
 
-    /// Stops the worker if it was idle for its idle time, no message is on its way, and only background work runs.
-    fn check_idle(&self, myself: &ActorRef<Envelope<W::Message>>) {
+    /// Passivates the worker, which stops it, if it was idle for its idle time, no message is on its way, and only
+    /// background work runs.
+    fn passivate_if_idle(&self, myself: &ActorRef<Envelope<W::Message>>) {
         let Some(idle_timer) = self.context.idle_timer() else { return };
         if !idle_timer.has_elapsed(idle_message(myself)) {
             return;
@@ -234,7 +235,7 @@ impl<W: Worker> Actor for WorkerActor<W> {
                 Box::pin(self.receive(message, &myself)).await
             }
             Envelope::Idle => {
-                self.check_idle(&myself);
+                self.passivate_if_idle(&myself);
                 Ok(())
             }
         }

@@ -71,18 +71,18 @@ pub enum Shutdown {
 impl Default for Shutdown {
     /// Five seconds, as in OTP.
     fn default() -> Self {
-        Self::After(Self::USUAL)
+        Self::After(Self::DEFAULT_TIMEOUT)
     }
 }
 
 impl Shutdown {
     /// The default time to stop.
-    pub(crate) const USUAL: Duration = Duration::from_secs(5);
+    pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
     /// The time limit for a worker that stops by itself.
     pub(crate) const fn timeout(self) -> Option<Duration> {
         match self {
-            Self::Kill => Some(Self::USUAL),
+            Self::Kill => Some(Self::DEFAULT_TIMEOUT),
             Self::After(time) => Some(time),
             Self::Unlimited => None,
         }

@@ -6,6 +6,7 @@
 //! Compactions always make progress or stop. A summary that is not smaller than what it replaces changes nothing. After each
 //! completed attempt, and after two abandoned ones, the next attempt waits until the history has grown.
 
+mod due;
 mod policy;
 mod steps;
 

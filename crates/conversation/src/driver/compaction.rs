@@ -93,9 +93,9 @@ impl TurnDriver<'_> {
         .boxed();
         let mut writing = AssertUnwindSafe(writing).catch_unwind();
         let cancelled = self.cancel.clone().cancelled_owned();
-        let mut over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
+        let mut turn_end = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
         loop {
-            match select(&mut over, select(&mut writing, self.inbox.next())).await {
+            match select(&mut turn_end, select(&mut writing, self.inbox.next())).await {
                 Either::Left(_) => return Ok(SummaryResult::Interrupted),
                 Either::Right((Either::Right((message, _)), _)) => self.accept_inbox(message).await?,
                 Either::Right((Either::Left((written, _)), _)) => {

@@ -10,7 +10,9 @@ pub(crate) mod inbox;
 mod model_call;
 mod pre_call_hook;
 pub(crate) mod run_loop;
+pub(crate) mod tool_batch;
 mod tool_calls;
+pub(crate) mod tool_cancellation;
 mod turn;
 
 pub use turn::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};

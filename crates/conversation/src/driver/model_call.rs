@@ -107,11 +107,11 @@ impl TurnDriver<'_> {
         let started = std::panic::catch_unwind(AssertUnwindSafe(|| model.stream(request)));
         let Ok(mut answer) = started else { return Ok(client_crashed()) };
         let cancelled = self.cancel.clone().cancelled_owned();
-        let mut over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
+        let mut turn_end = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
         loop {
             let heard = AssertUnwindSafe(answer.next()).catch_unwind();
             // The turn's end is polled first: a model that never stops must not keep a turn from ending.
-            let event = match select(&mut over, select(heard, self.inbox.next())).await {
+            let event = match select(&mut turn_end, select(heard, self.inbox.next())).await {
                 Either::Left(_) => return Ok(ModelCallResult::Interrupted),
                 Either::Right((Either::Right((message, _)), _)) => {
                     self.accept_inbox(message).await?;

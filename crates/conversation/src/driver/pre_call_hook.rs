@@ -25,9 +25,9 @@ impl TurnDriver<'_> {
     ) -> Result<(), DriveError> {
         let in_a_year = self.conversation.clock().deadline(YEAR);
         let cancelled = self.cancel.clone().cancelled_owned();
-        let mut over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
+        let mut turn_end = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
         loop {
-            let command = match select(&mut over, select(work.next(), self.inbox.next())).await {
+            let command = match select(&mut turn_end, select(work.next(), self.inbox.next())).await {
                 Either::Left(_) | Either::Right((Either::Left((None, _)), _)) => break,
                 Either::Right((Either::Right((message, _)), _)) => {
                     self.accept_inbox(message).await?;

@@ -10,6 +10,7 @@ use crate::composer::Composer;
 use crate::content::message::Message;
 use crate::content::pairing::{self, PairingError};
 use crate::driver::conversation::{Conversation, ConversationObserver};
+use crate::driver::tool_cancellation::CANCEL_GRACE;
 use crate::driver::{DriveError, TurnOptions, TurnOutcome, TurnServices, run_turn};
 use crate::events::event_log::MemoryEventLog;
 use crate::machine::command::CommandKind;
@@ -17,7 +18,6 @@ use crate::model::Model;
 use crate::model::Usage;
 use crate::state::limits::Limits;
 use crate::summary::Compaction;
-use crate::tools::tool_batch::CANCEL_GRACE;
 use crate::tools::tool_runner::ToolRunner;
 
 /// Options of a loop.

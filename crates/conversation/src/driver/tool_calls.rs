@@ -9,12 +9,12 @@ use conjure_base::CallId;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 
+use super::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startable, traits};
 use super::turn::{DriveError, TurnDriver};
 use crate::machine::command::{CommandKind, StartedCall};
 use crate::machine::{Step, next};
 use crate::state::open_call::CallStatus;
 use crate::tools::tool::ToolCall;
-use crate::tools::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startable, traits};
 use crate::tools::tool_progress::ProgressSink;
 use crate::tools::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits, ToolRunOutcome};
 
@@ -59,9 +59,10 @@ impl TurnDriver<'_> {
             let mut call = ResponseCall { call: open.call, traits, awaits, is_allowed: false };
             if open.status == CallStatus::New {
                 let cancelled = self.cancel.clone().cancelled_owned();
-                let over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
+                let turn_end =
+                    select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
                 let asked = Box::pin(authorize(tools, &call.call, &view));
-                let authorization = match select(asked, over).await {
+                let authorization = match select(asked, turn_end).await {
                     Either::Left((authorization, _)) => authorization,
                     Either::Right(_) => return Ok(None),
                 };

@@ -13,6 +13,7 @@ use tracing::Instrument;
 use crate::composer::Composer;
 use crate::driver::conversation::{Conversation, SubmitError};
 use crate::driver::inbox::InboxMessage;
+use crate::driver::tool_cancellation::CANCEL_GRACE;
 use crate::events::event_log::EventLogError;
 use crate::events::turn_stop::TurnStop;
 use crate::machine::command::{CommandKind, InterruptCause, Rejection};
@@ -21,7 +22,6 @@ use crate::model::Model;
 use crate::state::open_call::PendingAction;
 use crate::state::session_state::SessionState;
 use crate::summary::Compaction;
-use crate::tools::tool_batch::CANCEL_GRACE;
 use crate::tools::tool_runner::ToolRunner;
 
 /// How long an event log may take to record a turn's end. The time counts after the deadline or the cancellation, and after the
@@ -158,10 +158,10 @@ pub async fn run_turn(
     // All other waits end at the deadline; this bounds the wait for the event log too.
     let clock = Arc::clone(clock);
     let ends = Arc::new(Mutex::new(deadline));
-    let (put_off, cancelled) = (Arc::clone(&ends), cancel.clone());
-    let patience = async move {
+    let (deadline_ref, cancelled) = (Arc::clone(&ends), cancel.clone());
+    let hard_timeout = async move {
         loop {
-            let end = *lock(&put_off);
+            let end = *lock(&deadline_ref);
             if cancelled.is_cancelled() || clock.remaining(end).is_zero() {
                 break;
             }
@@ -183,7 +183,7 @@ pub async fn run_turn(
         inbox: options.inbox.chain(stream::pending()).boxed(),
         conversation,
     };
-    match select(Box::pin(driver.run().instrument(span)), Box::pin(patience)).await {
+    match select(Box::pin(driver.run().instrument(span)), Box::pin(hard_timeout)).await {
         Either::Left((outcome, _)) => outcome,
         Either::Right(_) => {
             let reason = "it did not answer although the turn's time was up".to_owned();

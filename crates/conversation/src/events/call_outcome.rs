@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::session_view::Grant;
+use crate::session::grant::Grant;
 
 /// An approver's decision on a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

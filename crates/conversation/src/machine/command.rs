@@ -370,7 +370,7 @@ pub enum Rejection {
         asked: String,
     },
     /// No call waits for an approval or a result, or a call of the response is running.
-    #[error("no tool call waits for somebody's action")]
+    #[error("no tool call waits for an action from outside")]
     NothingAwaited,
     /// The session has an artifact of this name.
     #[error("the session has an artifact `{name}` already; unregister it first, or take another name")]

@@ -1,6 +1,7 @@
 //! The parts of a session besides its messages: settings, skills, artifacts, files, the queue.
 
 pub(crate) mod artifact;
+pub(crate) mod grant;
 pub(crate) mod hosted;
 pub(crate) mod pinned_skill;
 pub(crate) mod profile_change;

@@ -72,8 +72,8 @@ pub struct TextHead {
     /// The text.
     pub text: String,
     /// Whether the end is missing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_cut: bool,
+    #[serde(rename = "is_cut", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_truncated: bool,
 }
 
 impl TextHead {
@@ -82,7 +82,7 @@ impl TextHead {
         if let Some(end) = end {
             text.truncate(end);
         }
-        Self { text, is_cut: end.is_some() }
+        Self { text, is_truncated: end.is_some() }
     }
 }
 
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_at_a_character() {
         let head = TextHead::new("ü".repeat(MAX_TEXT_CHARS + 1));
-        assert_eq!((head.text.chars().count(), head.is_cut), (MAX_TEXT_CHARS, true));
+        assert_eq!((head.text.chars().count(), head.is_truncated), (MAX_TEXT_CHARS, true));
         let whole = TextHead::new("ü".repeat(MAX_TEXT_CHARS));
-        assert_eq!((whole.text.chars().count(), whole.is_cut), (MAX_TEXT_CHARS, false));
+        assert_eq!((whole.text.chars().count(), whole.is_truncated), (MAX_TEXT_CHARS, false));
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             turns: 2,
             queued: 1,
             last_stop: Some(TurnStop::Refused),
-            last_text: TextHead { text: "hello".to_owned(), is_cut: true },
+            last_text: TextHead { text: "hello".to_owned(), is_truncated: true },
             usage: Usage { input_tokens: 5, ..Usage::default() },
             model: Some("scripted".to_owned()),
             title: Some("A title".to_owned()),

@@ -131,11 +131,11 @@ pub(super) fn imported_events(
     message: &Message,
 ) -> Vec<(Option<CallId>, SessionEventKind)> {
     match message.role {
-        Role::Assistant => said(&message.content)
+        Role::Assistant => content_parts(&message.content)
             .into_iter()
-            .map(|said| match said {
-                Said::Words { kind, .. } => (None, kind),
-                Said::Call(ToolCall { id: call_id, name, input }) => {
+            .map(|part| match part {
+                ContentPart::Message { kind, .. } => (None, kind),
+                ContentPart::Call(ToolCall { id: call_id, name, input }) => {
                     let id = Some(call_id.clone());
                     let evaluated_permission = None;
                     (id, SessionEventKind::AgentToolUse { call_id, name, input, evaluated_permission })
@@ -144,10 +144,10 @@ pub(super) fn imported_events(
             .collect(),
         Role::User => {
             let is_result = |block: &&Block| matches!(block.kind(), BlockKind::ToolResult { .. });
-            let words: Vec<Block> =
+            let others: Vec<Block> =
                 message.content.iter().filter(|block| !is_result(block)).cloned().collect();
             let results = message.content.iter().filter_map(|block| imported_result(session, block));
-            results.chain(user_message(&words)).map(|kind| (None, kind)).collect()
+            results.chain(user_message(&others)).map(|kind| (None, kind)).collect()
         }
     }
 }
@@ -186,30 +186,30 @@ pub(super) fn tool_result(
 }
 
 /// A part of a response's content.
-pub(super) enum Said {
+pub(super) enum ContentPart {
     /// A message or thinking, and the index of its first block.
-    Words { block: usize, kind: SessionEventKind },
+    Message { block: usize, kind: SessionEventKind },
     /// A tool call.
     Call(ToolCall),
 }
 
 /// The parts of a response's content, in order. Adjacent blocks that are neither thinking nor calls form one message.
-pub(super) fn said(content: &[Block]) -> Vec<Said> {
+pub(super) fn content_parts(content: &[Block]) -> Vec<ContentPart> {
     use SessionEventKind as Kind;
-    let mut parts: Vec<Said> = Vec::new();
+    let mut parts: Vec<ContentPart> = Vec::new();
     for (place, block) in content.iter().enumerate() {
         match (block.kind(), parts.last_mut()) {
             (BlockKind::Thinking(thinking), _) => {
                 let kind = Kind::AgentThinking { thinking: thinking.clone() };
-                parts.push(Said::Words { block: place, kind });
+                parts.push(ContentPart::Message { block: place, kind });
             }
-            (BlockKind::ToolUse(call), _) => parts.push(Said::Call(call.clone())),
-            (_, Some(Said::Words { kind: Kind::AgentMessage { content }, .. })) => {
+            (BlockKind::ToolUse(call), _) => parts.push(ContentPart::Call(call.clone())),
+            (_, Some(ContentPart::Message { kind: Kind::AgentMessage { content }, .. })) => {
                 content.push(block.clone());
             }
             _ => {
                 let kind = Kind::AgentMessage { content: vec![block.clone()] };
-                parts.push(Said::Words { block: place, kind });
+                parts.push(ContentPart::Message { block: place, kind });
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use conjure_base::{CallId, SessionId, Timestamp, TurnId};
 
-use super::convert::{Said, imported_events, said, stateless_event, tool_result};
+use super::convert::{ContentPart, content_parts, imported_events, stateless_event, tool_result};
 use super::event_id::EventId;
 use super::stop_reason::{EvaluatedPermission, RequiredAction, SessionStopReason};
 use super::types::{SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind as Kind};
@@ -37,7 +37,7 @@ pub struct EventProjection {
 struct OpenCall {
     call: ToolCall,
     /// Whether the event of the call was emitted.
-    is_told: bool,
+    is_emitted: bool,
     is_running: bool,
     need: Option<ActionNeed>,
 }
@@ -119,7 +119,7 @@ impl EventProjection {
                 self.project_response(*turn, *call, response, output);
             }
             EventKind::ApprovalRequested { call, reason } => {
-                self.tell_call(call, Some(EvaluatedPermission::Ask), output);
+                self.emit_call(call, Some(EvaluatedPermission::Ask), output);
                 self.set_need(call, Some(ActionNeed::Approval { reason: reason.clone() }));
             }
             EventKind::ApprovalDecided { call, decision } => {
@@ -132,8 +132,8 @@ impl EventProjection {
             }
             EventKind::ResultRequested { call, from, deadline } => {
                 match from {
-                    ResultFrom::Client => self.tell_custom_call(call, output),
-                    _ => self.tell_call(call, Some(EvaluatedPermission::Allow), output),
+                    ResultFrom::Client => self.emit_custom_call(call, output),
+                    _ => self.emit_call(call, Some(EvaluatedPermission::Allow), output),
                 }
                 self.set_need(call, Some(ActionNeed::Result { from: *from, deadline: *deadline }));
             }
@@ -165,13 +165,13 @@ impl EventProjection {
             EventKind::ActionRequired { .. } => self.wait(output),
             EventKind::ToolStarted { call, .. } => {
                 self.resume(output);
-                self.tell_call(call, Some(EvaluatedPermission::Allow), output);
+                self.emit_call(call, Some(EvaluatedPermission::Allow), output);
                 self.set_running(call, true);
             }
             EventKind::ToolAbandoned { call } => self.set_running(call, false),
             EventKind::ToolFinished { result, outcome } => {
                 let denied = (*outcome == CallOutcome::Denied).then_some(EvaluatedPermission::Deny);
-                self.tell_call(&result.tool_use_id, denied, output);
+                self.emit_call(&result.tool_use_id, denied, output);
                 let name = self.take_call(&result.tool_use_id);
                 self.project_result(name, result, *outcome, output);
             }
@@ -209,18 +209,18 @@ impl EventProjection {
         output.push(None, end);
         self.is_waiting = false;
         self.calls.clear();
-        for said in said(&response.content) {
-            match said {
-                Said::Words { block, kind } => {
+        for part in content_parts(&response.content) {
+            match part {
+                ContentPart::Message { block, kind } => {
                     output.push(Some(EventId::block(self.session, turn, call, block)), kind);
                 }
-                Said::Call(call) => {
-                    self.calls.push(OpenCall { call, is_told: false, is_running: false, need: None });
+                ContentPart::Call(call) => {
+                    self.calls.push(OpenCall { call, is_emitted: false, is_running: false, need: None });
                 }
             }
         }
         for result in skipped_results(response) {
-            self.tell_call(&result.tool_use_id, None, output);
+            self.emit_call(&result.tool_use_id, None, output);
             let name = self.take_call(&result.tool_use_id);
             output.push(None, tool_result(self.session, name, &result, CallOutcome::Skipped));
         }
@@ -273,30 +273,30 @@ impl EventProjection {
     }
 
     /// Emits the event of a call, once.
-    fn tell_call(
+    fn emit_call(
         &mut self,
         call: &CallId,
         evaluated_permission: Option<EvaluatedPermission>,
         output: &mut Output,
     ) {
-        if let Some(call) = self.untold(call) {
+        if let Some(call) = self.take_unemitted(call) {
             let id = EventId::for_call(self.session, call.id.clone());
             let ToolCall { id: call_id, name, input } = call;
             output.push(Some(id), Kind::AgentToolUse { call_id, name, input, evaluated_permission });
         }
     }
 
-    fn tell_custom_call(&mut self, call: &CallId, output: &mut Output) {
-        if let Some(call) = self.untold(call) {
+    fn emit_custom_call(&mut self, call: &CallId, output: &mut Output) {
+        if let Some(call) = self.take_unemitted(call) {
             let id = EventId::for_call(self.session, call.id.clone());
             let ToolCall { id: call_id, name, input } = call;
             output.push(Some(id), Kind::AgentCustomToolUse { call_id, name, input });
         }
     }
 
-    fn untold(&mut self, call: &CallId) -> Option<ToolCall> {
-        let open = self.calls.iter_mut().find(|open| open.call.id == *call && !open.is_told)?;
-        open.is_told = true;
+    fn take_unemitted(&mut self, call: &CallId) -> Option<ToolCall> {
+        let open = self.calls.iter_mut().find(|open| open.call.id == *call && !open.is_emitted)?;
+        open.is_emitted = true;
         Some(open.call.clone())
     }
 

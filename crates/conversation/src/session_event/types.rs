@@ -16,11 +16,11 @@ use crate::events::call_outcome::CallOutcome;
 use crate::model::ModelError;
 use crate::model::Usage;
 use crate::session::artifact::ArtifactName;
+use crate::session::grant::Grant;
 use crate::session::pinned_skill::PinnedSkill;
 use crate::session::profile_change::ProfileChange;
 use crate::session::queue::QueueId;
 use crate::session::session_file::{Completeness, SessionFile};
-use crate::session::session_view::Grant;
 use crate::tools::input_request::{InputAnswers, InputQuestion};
 use crate::tools::tool_server::ToolServerFailure;
 

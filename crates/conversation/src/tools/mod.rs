@@ -5,7 +5,6 @@ pub(crate) mod call_answer;
 pub(crate) mod input_request;
 pub(crate) mod server_tools;
 pub(crate) mod tool;
-pub(crate) mod tool_batch;
 pub(crate) mod tool_progress;
 pub(crate) mod tool_runner;
 pub(crate) mod tool_server;

@@ -104,11 +104,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ProxyConnection<'_, S> {
     pub(crate) async fn close_with(&mut self, last: &[u8]) {
         let clock = &**self.egress.clock();
         let deadline = clock.deadline(self.egress.limits().close_timeout);
-        let said = async {
+        let closing = async {
             self.client.send(last).await?;
             self.client.close_and_drain().await
         };
         // A client that has disconnected or does not read misses these bytes.
-        let _ = with_deadline(clock, deadline, said).await;
+        let _ = with_deadline(clock, deadline, closing).await;
     }
 }

@@ -56,7 +56,7 @@ impl<S> IdleTrackedStream<S> {
 
 impl<S> fmt::Debug for IdleTrackedStream<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Watched").finish_non_exhaustive()
+        formatter.debug_struct("IdleTrackedStream").finish_non_exhaustive()
     }
 }
 

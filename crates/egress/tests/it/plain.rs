@@ -143,7 +143,7 @@ async fn a_server_that_answers_nonsense_is_a_bad_gateway() {
         ("HTTP/1.1 200 OK\n\n", "a line does not end with CR LF"),
         (
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n",
-            "switches to a protocol that nobody asked for",
+            "switches to a protocol that the client did not request",
         ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",

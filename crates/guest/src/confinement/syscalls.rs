@@ -224,7 +224,7 @@ fn by_argument(guest: u32, preallocation: Preallocation) -> Vec<(c_long, Syscall
     let unsupported = SyscallDecision::fail(EOPNOTSUPP);
     let (fallocate, file_space) = match preallocation {
         Preallocation::Allowed => (allow.clone(), allow.clone()),
-        Preallocation::Refused => (unsupported.clone().unless(second, MAKING_ROOM, &allow), unsupported),
+        Preallocation::Refused => (unsupported.clone().unless(second, FREES_SPACE, &allow), unsupported),
     };
 
     vec![
@@ -320,7 +320,7 @@ const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
 const TERMINAL_TRICKS: &[u32] = &[0x5412, 0x541c, 0x5423];
 
 /// `FALLOC_FL_KEEP_SIZE` with `FALLOC_FL_PUNCH_HOLE`; `FALLOC_FL_COLLAPSE_RANGE`.
-const MAKING_ROOM: &[u32] = &[0x3, 0x8];
+const FREES_SPACE: &[u32] = &[0x3, 0x8];
 
 /// `FS_IOC_RESVSP`, `FS_IOC_RESVSP64`, `FS_IOC_ZERO_RANGE`: other names of `fallocate`. `FS_IOC_FSSETXATTR`
 /// changes how much disk space each written byte uses.

@@ -113,9 +113,9 @@ pub(super) fn make_folder(roots: &WorkerRoots<'_>, path: &str, mode: u32) -> Res
     const DOING: &str = "make";
     let path_in_root = roots.resolve(path)?;
     roots.check_writable(&path_in_root, &path_in_root.root)?;
-    let mut made = Vec::new();
-    let result = make_folders(roots, &path_in_root, &path_in_root.rest, &mut made, DOING).and_then(|_| {
-        let Some((parent, name)) = made.last() else { return Ok(()) };
+    let mut created = Vec::new();
+    let result = make_folders(roots, &path_in_root, &path_in_root.rest, &mut created, DOING).and_then(|_| {
+        let Some((parent, name)) = created.last() else { return Ok(()) };
         // By a handle, since the name may be a link by now. The owner keeps full access.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(parent, name.as_str(), flags, Mode::empty())
@@ -123,10 +123,10 @@ pub(super) fn make_folder(roots: &WorkerRoots<'_>, path: &str, mode: u32) -> Res
             .map_err(|errno| file_error(errno, path, DOING))
     });
     if let Err(error) = result {
-        remove(&made);
+        remove(&created);
         return Err(error);
     }
-    Ok(Reply::Folder { folders: made.len() as u64 })
+    Ok(Reply::Folder { folders: created.len() as u64 })
 }
 
 fn truncated_error(path: &str) -> GuestError {
@@ -151,7 +151,7 @@ struct WriteTarget<'a> {
     /// The regular file that exists now.
     former: Option<Stat>,
     /// The folders that were created, each with its parent's handle; outermost first.
-    made: Vec<(OwnedFd, String)>,
+    created: Vec<(OwnedFd, String)>,
     /// How much may be written. `None`: unlimited.
     budget: Option<&'a WorkerWriteBudget<'a>>,
 }
@@ -165,13 +165,13 @@ impl<'a> WriteTarget<'a> {
         missing: IfMissing,
     ) -> Result<Self, GuestError> {
         let path_in_root = roots.resolve(path)?;
-        let mut made = Vec::new();
-        match Self::find_in(roots, &path_in_root, doing, missing, &mut made) {
+        let mut created = Vec::new();
+        match Self::find_in(roots, &path_in_root, doing, missing, &mut created) {
             Ok((folder, name, former)) => {
-                Ok(Self { path, doing, folder, name, former, made, budget: path_in_root.budget })
+                Ok(Self { path, doing, folder, name, former, created, budget: path_in_root.budget })
             }
             Err(error) => {
-                remove(&made);
+                remove(&created);
                 Err(error)
             }
         }
@@ -182,7 +182,7 @@ impl<'a> WriteTarget<'a> {
         path_in_root: &ResolvedPath<'_>,
         doing: &'static str,
         missing: IfMissing,
-        made: &mut Vec<(OwnedFd, String)>,
+        created: &mut Vec<(OwnedFd, String)>,
     ) -> Result<(OwnedFd, String, Option<Stat>), GuestError> {
         let failed = |errno| file_error(errno, path_in_root.given, doing);
         roots.check_writable(path_in_root, &path_in_root.root)?;
@@ -194,7 +194,7 @@ impl<'a> WriteTarget<'a> {
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let folder = match path_in_root.open_beneath(parents, flags) {
                 Err(Errno::NOENT) if missing == IfMissing::Create => {
-                    make_folders(roots, path_in_root, parents, made, doing)?
+                    make_folders(roots, path_in_root, parents, created, doing)?
                 }
                 other => other.map_err(failed)?,
             };
@@ -256,21 +256,21 @@ impl<'a> WriteTarget<'a> {
         let Some(budget) = self.budget else { return Ok(()) };
         let so_far = || {
             let staged = staged.and_then(|staged| rustix::fs::fstat(staged).ok());
-            usage_of(&self.made, staged.as_ref())
+            usage_of(&self.created, staged.as_ref())
         };
-        let whole = estimate_usage(size, self.made.len() as u64);
+        let whole = estimate_usage(size, self.created.len() as u64);
         budget.check(whole, so_far).map_err(|excess| quota_error(&excess, self.path, self.doing))
     }
 
     /// Removes the folders that were created for a file that was not written.
     fn remove_made_folders(&mut self) {
-        remove(&self.made);
+        remove(&self.created);
     }
 }
 
 /// Removes created folders, innermost first. A folder that is not empty stays.
-fn remove(made: &[(OwnedFd, String)]) {
-    for (folder, name) in made.iter().rev() {
+fn remove(created: &[(OwnedFd, String)]) {
+    for (folder, name) in created.iter().rev() {
         if rustix::fs::unlinkat(folder, name.as_str(), AtFlags::REMOVEDIR).is_err() {
             break;
         }
@@ -278,8 +278,8 @@ fn remove(made: &[(OwnedFd, String)]) {
 }
 
 /// Returns the disk usage of created folders and a file.
-fn usage_of(made: &[(OwnedFd, String)], file: Option<&Stat>) -> DiskUsage {
-    let folders = made.iter().filter_map(|(folder, name)| {
+fn usage_of(created: &[(OwnedFd, String)], file: Option<&Stat>) -> DiskUsage {
+    let folders = created.iter().filter_map(|(folder, name)| {
         rustix::fs::statat(folder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()
     });
     let stats = folders.chain(file.copied());
@@ -291,7 +291,7 @@ fn make_folders(
     roots: &WorkerRoots<'_>,
     path_in_root: &ResolvedPath<'_>,
     path: &[String],
-    made: &mut Vec<(OwnedFd, String)>,
+    created: &mut Vec<(OwnedFd, String)>,
     doing: &'static str,
 ) -> Result<OwnedFd, GuestError> {
     let failed = |errno| file_error(errno, path_in_root.given, doing);
@@ -304,12 +304,12 @@ fn make_folders(
                 roots.check_writable(path_in_root, &folder)?;
                 if let Some(budget) = path_in_root.budget {
                     // The quota must not be exceeded even for a moment: the guest would end all programs.
-                    let whole = estimate_usage(0, made.len() as u64 + 1);
+                    let whole = estimate_usage(0, created.len() as u64 + 1);
                     let failed = |excess| quota_error(&excess, path_in_root.given, doing);
-                    budget.check(whole, || usage_of(made, None)).map_err(failed)?;
+                    budget.check(whole, || usage_of(created, None)).map_err(failed)?;
                 }
                 match rustix::fs::mkdirat(&folder, name.as_str(), Mode::from_raw_mode(0o755)) {
-                    Ok(()) => made.push((folder, name.clone())),
+                    Ok(()) => created.push((folder, name.clone())),
                     // Another process created it meanwhile, or it is a broken link.
                     Err(Errno::EXIST) => {}
                     Err(errno) => return Err(failed(errno)),
@@ -370,7 +370,7 @@ impl StagedFile<'_> {
                 .map_err(|errno| file_error(errno, target.path, target.doing))?;
             self.name = None;
         }
-        let folders = target.made.len() as u64;
+        let folders = target.created.len() as u64;
         Ok(Reply::Write { size: self.size, existed: target.former.is_some(), folders })
     }
 }

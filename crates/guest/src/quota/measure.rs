@@ -191,11 +191,11 @@ impl OpenFileCounter<'_> {
 
     /// Counts the files that a thread has open, executes, or has as its working directory.
     fn add_thread(&mut self, thread: &str) -> Result<bool, Errno> {
-        let place = rustix::fs::open(thread, FOLDER, Mode::empty())?;
+        let dir = rustix::fs::open(thread, FOLDER, Mode::empty())?;
         for name in [c"exe", c"cwd", c"root"] {
-            self.add_removed(&place, name);
+            self.add_removed(&dir, name);
         }
-        let folder = rustix::fs::openat(&place, "fd", FOLDER, Mode::empty())?;
+        let folder = rustix::fs::openat(&dir, "fd", FOLDER, Mode::empty())?;
         let mut is_complete = true;
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
@@ -262,17 +262,17 @@ fn open_child(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), 
     {
         return found.map(|next| (next, None));
     }
-    let place = open(OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
-    let stat = rustix::fs::fstat(&place)?;
+    let dir = open(OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+    let stat = rustix::fs::fstat(&dir)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return found.map(|next| (next, None));
     }
     let mode = Mode::from_raw_mode(stat.st_mode);
-    restore(&place, mode | needed);
+    restore(&dir, mode | needed);
     match open(FOLDER) {
         Ok(next) => Ok((next, Some(mode))),
         Err(errno) => {
-            restore(&place, mode);
+            restore(&dir, mode);
             Err(errno)
         }
     }

@@ -18,7 +18,7 @@ use super::usage::{hard_limit, plus};
 const BLOCK: u64 = 4096;
 
 /// One byte of file system metadata is allowed for this many bytes of content.
-const NOTES: u64 = 256;
+const BYTES_PER_METADATA_BYTE: u64 = 256;
 
 /// The write budget of a folder, as the guest knows it.
 #[derive(Debug)]
@@ -83,9 +83,9 @@ impl<'a> WorkerWriteBudget<'a> {
 
 /// Returns an upper bound of what a file of `size` bytes and new folders use.
 pub(crate) const fn estimate_usage(size: u64, folders: u64) -> DiskUsage {
-    let notes = (size / NOTES).next_multiple_of(BLOCK);
+    let metadata = (size / BYTES_PER_METADATA_BYTE).next_multiple_of(BLOCK);
     DiskUsage {
-        bytes: size.next_multiple_of(BLOCK).saturating_add(notes).saturating_add(folders * BLOCK),
+        bytes: size.next_multiple_of(BLOCK).saturating_add(metadata).saturating_add(folders * BLOCK),
         inodes: folders + 1,
     }
 }

@@ -18,7 +18,7 @@ use crate::error::FatalError;
 use crate::frame_queue::FrameQueue;
 
 /// Nothing is waited for longer, unless it hangs.
-const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// The host's view of one tunnel, and its judgement of what the guest says.
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl Rig {
 
     fn turn_until(&mut self, is_so: impl Fn(&Self) -> bool) {
         while !is_so(self) {
-            assert!(self.turn(PATIENCE) > 0, "it hangs");
+            assert!(self.turn(TIMEOUT) > 0, "it hangs");
         }
     }
 
@@ -415,7 +415,7 @@ fn a_client_gets_what_was_sent_before_the_host_let_go_and_has_a_while_to_close()
     rig.cancel(0);
     // It goes on writing, which nobody wants, and which does not cost it the answer.
     rig.write(0, 100_000);
-    rig.turn(PATIENCE);
+    rig.turn(TIMEOUT);
     assert!(!rig.seen[0].is_done);
     while rig.clients[0].read.len() < 50_000 {
         assert!(rig.read(0, 50_000));

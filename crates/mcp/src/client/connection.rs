@@ -22,7 +22,7 @@ use super::error::McpError;
 use super::listen::listen;
 use super::skills::{ListedSkill, SkillListing, SkillReadError, SkillReader, VerifiedSkill};
 use crate::client::calls::handler::{ClientOffer, Handler};
-use crate::client::calls::input::{again, check, questions, with_input};
+use crate::client::calls::input::{check, questions, retry_params, with_input};
 use crate::client::calls::running_calls::{CallProgress, CallStep, OpenCall};
 use crate::client::calls::waiting_calls::WaitingCalls;
 use crate::client::tools::listing::{Listing, list_tools};
@@ -201,7 +201,7 @@ impl Connection {
                 return Err(not_started(format!("{} ({reason})", diagnosis.reason())));
             }
             Err(StartError::Late) => {
-                return Err(not_started(format!("the time for its start is up: {}", diagnosis.reason())));
+                return Err(not_started(format!("it did not start in time: {}", diagnosis.reason())));
             }
         };
         drop(call);
@@ -309,7 +309,7 @@ impl Connection {
             let answer = match open.next().await {
                 CallStep::Ended(answer) => (*answer).map_err(|error| self.error(error))?,
                 CallStep::Asked(question) => {
-                    let asked = self.waiting.keep(&self.server, question, open, process);
+                    let asked = self.waiting.insert(&self.server, question, open, process);
                     return asked.map(CalledTool::InputRequired).map_err(|reason| self.unsupported(&reason));
                 }
             };
@@ -332,7 +332,7 @@ impl Connection {
                 return Ok(CalledTool::InputRequired(asked));
             };
             let responses = answered.map_err(|reason| self.unsupported(&reason))?;
-            open = self.begin(again(params.clone(), responses, asked.request_state), progress).await?;
+            open = self.begin(retry_params(params.clone(), responses, asked.request_state), progress).await?;
         }
         Err(self.unsupported("asks again and again for the same call, which was given up"))
     }

@@ -8,9 +8,9 @@ pub(crate) enum McpError {
     /// The server could not be started or reached, or did not speak MCP.
     #[error("the MCP server `{server}` could not be started: {reason}")]
     NotStarted { server: String, reason: String },
-    /// The server failed several times in a row, and is not started again before the backoff has passed.
+    /// The server failed several times in a row, and is not restarted before the backoff has passed.
     #[error(
-        "the MCP server `{server}` is not tried again for {seconds} s, since it failed {failures} times; the last time: {reason}"
+        "the MCP server `{server}` is not restarted for {seconds} s after {failures} failures; the last one: {reason}"
     )]
     WaitsForRetry { server: String, seconds: u64, failures: u32, reason: String },
     /// The server ended while a call was running.
@@ -29,7 +29,7 @@ pub(crate) enum McpError {
     Refused { server: String, reason: String },
     /// The skill has changed since the server listed it.
     #[error(
-        "the skill has changed at the MCP server `{server}`, so a person has to agree anew: call the tool again with the version that it lists next"
+        "the skill has changed at the MCP server `{server}` and must be approved again: call the tool again with the version that it lists next"
     )]
     SkillChanged { server: String },
     /// The skill's files do not match what the server lists.

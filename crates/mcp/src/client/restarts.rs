@@ -90,8 +90,8 @@ impl SharedServer {
             listing = lists => listing?,
             () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it does not list its tools in time")),
         };
-        for left_out in &listing.left_out {
-            tracing::warn!(server = self.spec.name.as_str(), "{left_out}");
+        for skipped in &listing.skipped {
+            tracing::warn!(server = self.spec.name.as_str(), "{skipped}");
         }
         if let Some(path) = &self.manifest
             && let Err(error) = manifest::write(path, &self.spec, &listing)
@@ -123,7 +123,7 @@ fn set_listing(state: &mut State, listing: Listing) {
 }
 
 /// Starts the server whenever it is wanted and does not run. It never returns; dropping the future stops it.
-pub(super) async fn keep(inner: Arc<SharedServer>) {
+pub(super) async fn supervise(inner: Arc<SharedServer>) {
     let mut failures = 0;
     let mut started_at = None;
     loop {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::manifest;
 use super::program::FindProgram;
-use super::restarts::keep;
+use super::restarts::supervise;
 use super::shared_server::{SharedServer, State};
 use crate::client::calls::sampling::Sampler;
 use crate::client::sign_in::authorization::Authorize;
@@ -28,9 +28,9 @@ use crate::config::McpServerSpec;
 pub struct McpServer {
     pub(super) inner: Arc<SharedServer>,
     /// The task that starts the server and lists its tools.
-    _keeper: JoinSet<()>,
+    _supervisor: JoinSet<()>,
     /// A value that must outlive the server, so it is dropped after the server.
-    _held: Option<Arc<dyn Any + Send + Sync>>,
+    _keep_alive: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The state of a server, for display.
@@ -110,9 +110,9 @@ impl McpServer {
             wanted: Notify::new(),
             changed: Arc::default(),
         });
-        let mut keeper = JoinSet::new();
-        keeper.spawn(keep(Arc::clone(&inner)));
-        Self { inner, _keeper: keeper, _held: None }
+        let mut supervisor = JoinSet::new();
+        supervisor.spawn(supervise(Arc::clone(&inner)));
+        Self { inner, _supervisor: supervisor, _keep_alive: None }
     }
 
     /// Lets several sessions use the server. The server's own messages are redacted with `redactor` only. Each session redacts the tool
@@ -120,7 +120,7 @@ impl McpServer {
     #[must_use]
     pub fn shared(mut self, redactor: &Redactor, held: Arc<dyn Any + Send + Sync>) -> Self {
         self.inner.set_redactor(redactor);
-        self._held = Some(held);
+        self._keep_alive = Some(held);
         self
     }
 

@@ -22,7 +22,7 @@ use crate::client::tools::listing::Listing;
 use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
 
 /// After this many failed starts in a row, calls fail at once until the backoff has passed.
-const PATIENCE: u32 = 3;
+const MAX_WAITED_STARTS: u32 = 3;
 
 /// The state that the tools of a server share with the task that starts it.
 pub(super) struct SharedServer {
@@ -154,7 +154,7 @@ impl SharedServer {
             }
             result => result,
         }
-        .map_err(|error| self.advised(error))
+        .map_err(|error| self.with_advice(error))
     }
 
     /// Reads the files of a skill. Starts the server first if it does not run.
@@ -174,7 +174,7 @@ impl SharedServer {
         if matches!(read, Err(McpError::SkillChanged { .. })) {
             self.changed.notify_one();
         }
-        read.map_err(|error| self.advised(error))
+        read.map_err(|error| self.with_advice(error))
     }
 
     /// Drops a connection whose token the service refused, so that the next connection requests another token.
@@ -190,7 +190,7 @@ impl SharedServer {
     }
 
     /// Replaces the advice in an authorization error with the advice of the token's source.
-    fn advised(&self, error: McpError) -> McpError {
+    fn with_advice(&self, error: McpError) -> McpError {
         match (&self.authorization, error) {
             (Some(authorization), McpError::NeedsAuthorization { server, .. }) => {
                 McpError::NeedsAuthorization { server, advice: authorization.advice() }
@@ -207,7 +207,8 @@ impl SharedServer {
             if let Some(connection) = state.live() {
                 return Ok(connection);
             }
-            if let Some(failure) = state.failure.as_ref().filter(|failure| failure.count >= PATIENCE) {
+            if let Some(failure) = state.failure.as_ref().filter(|failure| failure.count >= MAX_WAITED_STARTS)
+            {
                 let wait = SystemClock.remaining(failure.retry_at);
                 if !wait.is_zero() {
                     return Err(McpError::WaitsForRetry {
@@ -301,7 +302,7 @@ impl SharedServer {
                 biased;
                 token = authorization.token(refused) => token.map_err(no_token),
                 () = SystemClock.sleep_until(deadline) => {
-                    Err(self.not_started("its token was not there in time"))
+                    Err(self.not_started("no token was available in time"))
                 }
             }
         };
@@ -316,12 +317,12 @@ impl SharedServer {
             }
             connected => connected,
         };
-        connected.map_err(|error| self.advised(error))
+        connected.map_err(|error| self.with_advice(error))
     }
 }
 
 impl std::fmt::Debug for SharedServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McpServer").field("spec", &self.spec).finish_non_exhaustive()
+        f.debug_struct("SharedServer").field("spec", &self.spec).finish_non_exhaustive()
     }
 }

@@ -51,7 +51,8 @@ const FLAGS: [&str; 6] =
     ["--interactive", "--rm", "--init", "--quiet", "--read-only", "--oom-kill-disable=false"];
 
 /// Options whose value is used.
-const TAKEN: [&str; 7] = ["--env", "--volume", "--mount", "--network", "--net", "--workdir", "--entrypoint"];
+const USED_OPTIONS: [&str; 7] =
+    ["--env", "--volume", "--mount", "--network", "--net", "--workdir", "--entrypoint"];
 
 /// Options whose value has no effect here.
 const IGNORED: [&str; 5] = ["--name", "--hostname", "--label", "--log-driver", "--cap-drop"];
@@ -189,7 +190,7 @@ impl ContainerRun {
         match (attached, rest) {
             (Some(value), _) => self.option(name, value).map(|()| rest),
             (None, [value, after @ ..]) => self.option(name, value).map(|()| after),
-            (None, []) if TAKEN.contains(&name) => Err(no_value(name)),
+            (None, []) if USED_OPTIONS.contains(&name) => Err(no_value(name)),
             (None, []) => self.option(name, "").and(Err(no_value(name))),
         }
     }

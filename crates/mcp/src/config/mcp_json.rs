@@ -42,7 +42,7 @@ pub struct McpJson {
     /// The servers, by name.
     pub servers: Vec<McpServerSpec>,
     /// One sentence for each server that this program cannot use.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// Parses the text of a `.mcp.json`. `lookup` supplies the variables for `${VAR}`.
@@ -74,12 +74,12 @@ pub fn parse_mcp_json(text: &str, lookup: VariableLookup<'_>) -> Result<McpJson,
         // Other programs allow other names, so the rest of the file is still used.
         if let Err(reason) = McpServerName::new(name) {
             let name = conjure_base::text::truncate(name, 60).escape_debug().to_string();
-            parsed.left_out.push(format!("server `{name}` is left out: {reason}"));
+            parsed.skipped.push(format!("server `{name}` is left out: {reason}"));
             continue;
         }
         match (Reader { members }).server(name).map_err(wrong)? {
             Ok(server) => parsed.servers.push(server.with_variables(lookup)),
-            Err(kind) => parsed.left_out.push(format!(
+            Err(kind) => parsed.skipped.push(format!(
                 "server `{name}` is left out: servers of the type `{kind}` are not supported, only `stdio` and `http`"
             )),
         }
@@ -185,9 +185,9 @@ mod tests {
           "inputs": []
         }"#;
         let file = parse(text).unwrap();
-        assert_eq!(file.left_out.len(), 2, "{:?}", file.left_out);
-        assert!(file.left_out[1].contains("`My Server` is left out"), "{:?}", file.left_out);
-        assert!(file.left_out[0].contains("`old`") && file.left_out[0].contains("`sse`"));
+        assert_eq!(file.skipped.len(), 2, "{:?}", file.skipped);
+        assert!(file.skipped[1].contains("`My Server` is left out"), "{:?}", file.skipped);
+        assert!(file.skipped[0].contains("`old`") && file.skipped[0].contains("`sse`"));
         let [git, files, issues] = file.servers.as_slice() else { panic!("{file:?}") };
         assert_eq!((git.name.as_str(), files.name.as_str()), ("git", "files"));
         let McpTransport::Stdio(files) = &files.transport else { panic!("{files:?}") };

@@ -53,7 +53,7 @@ impl AgentTasks {
         let (agent, prompt) = (Arc::clone(agent), prompt.to_owned());
         Some(self.manager.spawn(options, |context| {
             let running = AssertUnwindSafe(run(agent, prompt, context)).catch_unwind();
-            let defect = || ErrorData::internal_error("the agent ended by a defect", None);
+            let defect = || ErrorData::internal_error("the agent crashed", None);
             Box::pin(async move { running.await.unwrap_or_else(|_| Err(TaskExit::Error(defect()))) })
         }))
     }

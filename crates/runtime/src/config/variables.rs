@@ -122,7 +122,7 @@ pub(super) const NOTIFY_SOCKET: Variable = variable(
     "Where systemd listens, which `conjure serve` tells that it is ready. systemd sets it.",
 );
 pub(super) const RUNTIME_DIR: Variable =
-    variable("XDG_RUNTIME_DIR", "Where the sockets of a rootless Docker or Podman are looked for.");
+    variable("XDG_RUNTIME_DIR", "The directory with the sockets of a rootless Docker or Podman.");
 
 /// Every variable that Conjure reads, in the order of the documentation.
 pub const VARIABLES: &[Variable] = &[

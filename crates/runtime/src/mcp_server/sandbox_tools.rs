@@ -24,7 +24,7 @@ const LOST: &str =
 
 /// The note for the client after its idle sandbox was closed.
 const IDLE: &str =
-    "Note: nobody used the sandbox, so it was ended. This call ran in a new one, without the former files.";
+    "Note: the sandbox was idle and was closed. This call ran in a new one, without the former files.";
 
 /// The tools of one client's sandbox.
 pub struct SandboxTools {
@@ -71,7 +71,7 @@ impl SandboxTools {
     }
 
     async fn workbench(&self) -> Result<Arc<Workbench>, String> {
-        let _one = self.opening.lock().await;
+        let _opening_guard = self.opening.lock().await;
         {
             let sandbox = lock(&self.sandbox);
             if sandbox.is_closed {

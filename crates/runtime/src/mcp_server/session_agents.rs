@@ -15,7 +15,7 @@ const BASE_PROMPT: &str = "You are a helpful assistant with tools. Another progr
                            result. Nobody can answer questions.";
 
 /// The reason that the model gets if a call needs a person's approval.
-const NOBODY: &str = "this call needs a person's approval, and nobody can be asked here";
+const NO_APPROVER: &str = "this call needs a person's approval, and nobody can be asked here";
 
 /// Runs a session of a tenant for each prompt.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl SessionAgents {
             () = cancel.cancelled() => return Err("the agent was stopped before it began".to_owned()),
             session = self.runtime.open(spec) => session.map_err(|error| failed(&error))?,
         };
-        let mut dropped = InterruptOnDrop { runtime: &self.runtime, session: Some(&session) };
+        let mut interrupt_guard = InterruptOnDrop { runtime: &self.runtime, session: Some(&session) };
         progress(format!("works in the session {}", session.id()));
         let mut turn = session.send(prompt).await.map_err(|error| failed(&error))?;
         loop {
@@ -80,7 +80,7 @@ impl SessionAgents {
                 }
                 Some(Err(error)) => return Err(format!("{error}; the agent's session is {}", session.id())),
                 Some(Ok(TurnEvent::Ended { stop, .. })) => {
-                    dropped.session = None;
+                    interrupt_guard.session = None;
                     let snapshot = session.snapshot().await.map_err(|error| failed(&error))?;
                     return if snapshot.last_text.is_empty() {
                         Err(format!(
@@ -96,13 +96,13 @@ impl SessionAgents {
                         let answered = if call.input_in(session.id()).is_some() {
                             session.provide_input_event(call, InputAnswers::new()).await
                         } else {
-                            let decision = Decision::Deny { reason: NOBODY.to_owned() };
+                            let decision = Decision::Deny { reason: NO_APPROVER.to_owned() };
                             session.decide_event(call, decision).await
                         };
                         answered.map_err(|error| failed(&error))?;
                     }
-                    if let Some(step) = step(&event) {
-                        progress(step);
+                    if let Some(text) = progress_text(&event) {
+                        progress(text);
                     }
                 }
                 Some(Ok(_)) => {}
@@ -140,7 +140,7 @@ fn waiting_calls(event: &SessionEvent) -> &[EventId] {
 }
 
 /// The progress message for an event, if it has one.
-fn step(event: &SessionEvent) -> Option<String> {
+fn progress_text(event: &SessionEvent) -> Option<String> {
     match &event.kind {
         SessionEventKind::AgentToolUse { name, .. } => Some(format!("calls `{name}`")),
         SessionEventKind::ModelRequestStart { call, .. } => Some(format!("asks the model (call {call})")),

@@ -30,7 +30,7 @@ impl CallSettings {
             ModelApi::Responses => self.apply_responses(settings)?,
             ModelApi::Gemini => self.apply_gemini(settings)?,
             _ => {
-                if let Some(name) = self.beyond_tokens() {
+                if let Some(name) = self.first_unsupported_setting() {
                     return Err(lacks("this API", name));
                 }
             }
@@ -253,7 +253,7 @@ mod tests {
             fast: true,
             ..CallSettings::default()
         };
-        assert_eq!(everywhere.beyond_tokens(), None);
+        assert_eq!(everywhere.first_unsupported_setting(), None);
         let chat = applied(&everywhere, ModelApi::Chat).unwrap();
         assert!(chat.body.is_empty(), "it has no such setting for every model");
     }
@@ -270,7 +270,7 @@ mod tests {
         let call =
             CallSettings { tool_choice: ToolChoice::Tool("a.b".to_owned()), ..CallSettings::default() };
         assert!(refused(&call, ModelApi::Messages).starts_with("tool_choice.name: "));
-        assert_eq!(everything().beyond_tokens(), Some("temperature"));
+        assert_eq!(everything().first_unsupported_setting(), Some("temperature"));
     }
 
     /// A model whose configuration forbids parallel calls has no second choice written.

@@ -44,7 +44,7 @@ pub enum ToolChoice {
 impl CallSettings {
     /// The first setting here that a model of the embedder cannot apply. Does not check the number of tokens, nor settings
     /// that APIs may ignore.
-    pub(crate) fn beyond_tokens(&self) -> Option<&'static str> {
+    pub(crate) fn first_unsupported_setting(&self) -> Option<&'static str> {
         let settings = [
             ("temperature", self.temperature.is_some()),
             ("top_p", self.top_p.is_some()),

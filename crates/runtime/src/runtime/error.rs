@@ -36,8 +36,8 @@ pub enum RuntimeError {
     Quota(#[from] QuotaExceeded),
     /// The tenant has a disk quota, and its usage cannot be measured.
     #[error(
-        "the tenant `{tenant}` gets no more of the disk, since its data folder cannot be measured: {reason}; delete sessions, or \
-         files of their workspaces, or lift its quotas of the disk"
+        "the tenant `{tenant}` cannot use more disk space, because its data folder cannot be measured: {reason}; delete sessions, or \
+         files of their workspaces, or lift its disk quotas"
     )]
     UsageUnknown {
         /// The tenant.
@@ -90,10 +90,10 @@ pub enum RuntimeError {
         available: Vec<String>,
     },
     /// The inputs do not fit the manifests of the session's skills. No message contains a sensitive value.
-    #[error("the inputs cannot be used: {}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("the inputs cannot be used: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Inputs {
         /// All errors of the inputs.
-        faults: Vec<InputError>,
+        errors: Vec<InputError>,
     },
     /// There is no such catalog.
     #[error("there is no catalog `{name}`")]

@@ -147,8 +147,9 @@ impl ModelRegistry {
         call: &CallSettings,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
         if let Some(given) = own.by_name.get(name).or_else(|| self.by_name.get(name)) {
-            if let Some(setting) = call.beyond_tokens() {
-                let reason = format!("{setting}: it has no service that can be told; leave it out");
+            if let Some(setting) = call.first_unsupported_setting() {
+                let reason =
+                    format!("{setting}: a model of the embedder cannot apply this setting; remove it");
                 return Err(RuntimeError::Client { name: name.to_owned(), reason });
             }
             return Ok(Arc::clone(given));
@@ -218,8 +219,8 @@ impl ModelRegistry {
 
 impl fmt::Debug for ModelRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Models")
-            .field("given", &self.by_name.keys())
+        f.debug_struct("ModelRegistry")
+            .field("by_name", &self.by_name.keys())
             .field("default", &self.default)
             .finish_non_exhaustive()
     }

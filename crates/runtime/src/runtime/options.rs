@@ -266,7 +266,8 @@ impl RuntimeOptions {
 
     /// Admits every sandbox through this gate. The permit is held from before the sandbox's creation until the sandbox
     /// is completely removed. So the gate limits the number of live sandboxes, and serves waiting tenants by their
-    /// shares. A session has its sandbox until it is passivated.
+    /// shares. A sandbox is removed when its session is passivated, or before that if it was unused for
+    /// [`ExecutorOptions::unused_after`](conjure_actors::executors::ExecutorOptions::unused_after).
     ///
     /// The gate does not limit what runs in a sandbox. A tenant with as many sandboxes as there are processors can keep
     /// all of them busy. It then slows others down as far as the system's scheduler allows. To prevent that, give a

@@ -25,20 +25,20 @@ use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 
 /// How long to wait for other tasks of this process that open sessions.
-const WAITING: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Recovers the interrupted operations of all tenants. Failures are logged, and the next start tries again.
 pub(super) async fn recover(home: &Arc<RuntimeDir>, records: &SessionReader) -> Result<(), RuntimeError> {
-    let looking = Arc::clone(home);
-    let marked =
-        run_blocking("looking for interrupted operations", move || Ok(looking.tenants_with_intents()))
+    let data_dir = Arc::clone(home);
+    let tenants =
+        run_blocking("looking for interrupted operations", move || Ok(data_dir.tenants_with_intents()))
             .await?;
-    let gone = TenantDeletions::new(home.path());
-    for tenant in marked {
+    let deletions = TenantDeletions::new(home.path());
+    for tenant in tenants {
         // The deletion of the tenant removes everything.
-        let (gone, whose) = (gone.clone(), tenant.clone());
+        let (deletions, owner) = (deletions.clone(), tenant.clone());
         let is_kept = run_blocking("checking whether a tenant is being deleted", move || {
-            Ok(gone.check(&whose).is_ok())
+            Ok(deletions.check(&owner).is_ok())
         });
         if !is_kept.await? {
             continue;
@@ -56,13 +56,15 @@ async fn recover_tenant(
     records: &SessionReader,
 ) -> Result<(), RuntimeError> {
     let notes = NoteStore::new(home);
-    let (all, wanted) = (Arc::clone(home), tenant.clone());
-    let existing = run_blocking("the opening of a data folder", move || all.existing(&wanted)).await?;
+    let (data_dir, owner) = (Arc::clone(home), tenant.clone());
+    let existing = run_blocking("the opening of a data folder", move || data_dir.existing(&owner)).await?;
     let Some(home) = existing else { return Ok(()) };
-    let Some(alone) = home.gate.exclusive(SystemClock.deadline(WAITING)).await? else { return Ok(()) };
-    let marked = home.intents_pending().await?;
-    let mut done = Vec::with_capacity(marked.len());
-    for session in marked {
+    let Some(exclusive_guard) = home.tenant_lock.exclusive(SystemClock.deadline(LOCK_TIMEOUT)).await? else {
+        return Ok(());
+    };
+    let sessions = home.intents_pending().await?;
+    let mut done = Vec::with_capacity(sessions.len());
+    for session in sessions {
         match recover_session(&home, &SessionKey::new(tenant.clone(), session), records, &notes).await {
             Ok(()) => done.push(session),
             Err(error) => {
@@ -70,13 +72,13 @@ async fn recover_tenant(
             }
         }
     }
-    let pins = Arc::clone(&home);
+    let tenant_dir = Arc::clone(&home);
     let mut unused: BTreeSet<_> =
-        run_blocking("listing pinned skills", move || pins.pins.all()).await?.into_iter().collect();
+        run_blocking("listing pinned skills", move || tenant_dir.pins.all()).await?.into_iter().collect();
     records.without_used(tenant, &mut unused).await?;
     run_blocking("removing skills", move || {
-        unused.iter().try_for_each(|digest| home.pins.remove(digest, &alone))?;
-        home.pins.clear().map_err(|error| RuntimeError::data(home.data.path(), &error))?;
+        unused.iter().try_for_each(|digest| home.pins.remove(digest, &exclusive_guard))?;
+        home.pins.remove_drafts().map_err(|error| RuntimeError::data(home.data.path(), &error))?;
         done.into_iter().for_each(|session| home.clear(session));
         Ok(())
     })

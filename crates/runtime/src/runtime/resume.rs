@@ -86,7 +86,7 @@ impl Runtime {
         let runtime = Arc::downgrade(&self.inner);
         self.inner.tasks.spawn(async move {
             if let Err(error) = resume_in_background(runtime).await {
-                tracing::error!(%error, "the sessions that were interrupted are not resumed");
+                tracing::error!(%error, "interrupted sessions were not resumed");
             }
         });
     }
@@ -194,7 +194,7 @@ async fn resume_in_background(runtime: Weak<RuntimeInner>) -> Result<(), Runtime
     let ResumeReport { resumed, held, failed } = report;
     let (resumed, held, failed) = (resumed.len(), held.len(), failed.len());
     if resumed + held + failed > 0 {
-        tracing::info!(resumed, held, failed, "the sessions that were interrupted go on");
+        tracing::info!(resumed, held, failed, "interrupted sessions were resumed");
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::context::{SessionContext, SessionDirsGuard};
 use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::spec::NO_SANDBOX;
-use crate::runtime::tenants::{DiskUsageCache, QuotaSource, TenantPolicies};
+use crate::runtime::tenants::{DiskUsageCache, TenantPolicies, TenantQuotaSource};
 use crate::runtime::warm_pools::{PooledSource, WarmPool, WarmPools};
 use crate::sandbox::{connector, egress};
 
@@ -94,13 +94,13 @@ pub(crate) struct SandboxKinds {
 impl SandboxKinds {
     /// The kinds for this data, and for tenants with these policies.
     pub(crate) fn new(
-        own: BTreeMap<String, CustomSandbox>,
+        custom: BTreeMap<String, CustomSandbox>,
         policies: TenantPolicies,
         home: &Arc<RuntimeDir>,
         pools: WarmPools,
     ) -> Self {
-        let meters = DiskUsageCache::new(Arc::clone(home), policies.clone());
-        Self { custom: own, policies, disk_usage: meters, pools, jail: OnceLock::new() }
+        let disk_usage = DiskUsageCache::new(Arc::clone(home), policies.clone());
+        Self { custom, policies, disk_usage, pools, jail: OnceLock::new() }
     }
 
     /// The policies of the tenants.
@@ -172,7 +172,7 @@ impl SandboxKinds {
     ) -> Arc<dyn ExecutorSource> {
         let gate = self.policies.sandboxes().clone();
         let admitted = Arc::new(AdmittedSource::new(source, gate, session.tenant.clone()));
-        Arc::new(QuotaSource::new(admitted, self.disk_usage.clone(), session.tenant.clone()))
+        Arc::new(TenantQuotaSource::new(admitted, self.disk_usage.clone(), session.tenant.clone()))
     }
 
     fn source_of(
@@ -186,14 +186,14 @@ impl SandboxKinds {
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
         let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
         let policy = self.policies.policy(&session.tenant);
-        let wanted = context.execution();
+        let requested = context.execution();
         let execution = ExecutionContext {
-            network: wanted.network.restricted_to(&policy.network).map_err(refused)?,
-            startup_network: wanted.startup_network.restricted_to(&policy.network).map_err(refused)?,
-            floor: wanted.floor.or(&policy.floor),
+            network: requested.network.restricted_to(&policy.network).map_err(refused)?,
+            startup_network: requested.startup_network.restricted_to(&policy.network).map_err(refused)?,
+            floor: requested.floor.or(&policy.floor),
             tenant: Some(session.tenant.clone()),
             session: Some(session.session),
-            ..wanted.clone()
+            ..requested.clone()
         };
         let connector = match kind {
             SandboxKind::Custom(CustomSandbox::Factory(factory)) => {
@@ -268,6 +268,6 @@ impl ExecutorSource for FloorCheckedSource {
 
 impl fmt::Debug for SandboxKinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sandboxes").field("own", &self.custom.keys()).finish_non_exhaustive()
+        f.debug_struct("SandboxKinds").field("custom", &self.custom.keys()).finish_non_exhaustive()
     }
 }

@@ -90,16 +90,17 @@ impl Runtime {
         engines.sweep(&home).await;
         let context = MaintenanceContext::new(Arc::clone(&home), process_lock.clone(), engines);
         if settings.docker.is_some_and(|size| size > 0) {
-            let noting = Arc::clone(&home);
-            run_blocking("recording that there are containers", move || noting.note_containers()).await?;
+            let data_dir = Arc::clone(&home);
+            run_blocking("recording that there are containers", move || data_dir.note_containers()).await?;
         }
         let of_config = || options.config.compaction().map(Into::into);
         let compaction = options.compaction.take().or_else(of_config);
         let scopes = options.config.skill_scopes(options.project.as_deref());
         let sandboxes = SandboxKinds::new(options.custom_sandboxes, policies.clone(), &home, pools);
-        let meters = sandboxes.disk_usage().clone();
-        let desk = RuntimeArtifacts::new(&options.config, options.fetch.take(), policies.clone(), meters)?;
-        let artifacts = options.config.artifacts();
+        let disk_usage = sandboxes.disk_usage().clone();
+        let artifacts =
+            RuntimeArtifacts::new(&options.config, options.fetch.take(), policies.clone(), disk_usage)?;
+        let artifact_options = options.config.artifacts();
         let factory = RuntimeSessionFactory::new(
             options.config,
             Arc::clone(&home),
@@ -107,28 +108,28 @@ impl Runtime {
             options.tools,
             options.approver,
             sandboxes,
-            desk,
+            artifacts,
         );
         factory.check_tools()?;
         #[cfg(feature = "mcp")]
         let actors = {
-            let made = TenantServers::new();
+            let created = TenantServers::new();
             let (actor, servers) =
-                made.map_err(|error| RuntimeError::interrupted("naming actors", &error))?;
+                created.map_err(|error| RuntimeError::interrupted("naming actors", &error))?;
             factory.set_tenant_servers(servers);
             actors.into_iter().chain([actor]).collect()
         };
         let opener = storage.opener(policies.weights());
-        let mut made =
+        let mut tree_options =
             tree::TreeOptions::new(opener, Arc::new(factory.with_presence(process_lock.clone())), owner);
-        made.sessions.compaction = compaction;
-        (options.session_options_fn)(&mut made.sessions);
-        made.registry = options.registry;
-        made.sessions_per_tenant = options.sessions_per_tenant;
-        made.metrics = options.metrics;
-        made.maintenance_tasks = maintenance_tasks(&context, options.retention, artifacts);
-        made.clock = options.clock;
-        let tree = tree::SessionRuntime::spawn_with_pools(made, actors).await?;
+        tree_options.sessions.compaction = compaction;
+        (options.session_options_fn)(&mut tree_options.sessions);
+        tree_options.registry = options.registry;
+        tree_options.sessions_per_tenant = options.sessions_per_tenant;
+        tree_options.metrics = options.metrics;
+        tree_options.maintenance_tasks = maintenance_tasks(&context, options.retention, artifact_options);
+        tree_options.clock = options.clock;
+        let tree = tree::SessionRuntime::spawn_with_pools(tree_options, actors).await?;
         #[cfg(feature = "vaults")]
         let vaults = Vaults::new(home.path(), options.vault_key.take(), tree.journal().records());
         #[cfg(feature = "mcp")]
@@ -190,11 +191,11 @@ async fn acquire_and_sweep(
     owner: &LeaseOwner,
 ) -> Result<Arc<ProcessLock>, RuntimeError> {
     let (data, owner) = (Arc::clone(home), owner.clone());
-    let announcing = move || {
-        let announced = ProcessLock::acquire(data.path(), &owner);
-        announced.map_err(|error| RuntimeError::data(data.path(), &error))
+    let acquire = move || {
+        let acquired = ProcessLock::acquire(data.path(), &owner);
+        acquired.map_err(|error| RuntimeError::data(data.path(), &error))
     };
-    let (process_lock, dead) = run_blocking("locking the process's file", announcing).await?;
+    let (process_lock, dead) = run_blocking("locking the process's file", acquire).await?;
     let process_lock = Arc::new(process_lock);
     if dead.count() > 0 {
         tracing::info!(dead = dead.count(), "processes have died; their leftovers are removed");

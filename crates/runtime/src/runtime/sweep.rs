@@ -23,20 +23,20 @@ use crate::runtime::warm_pools::WarmPools;
 
 /// How long to wait for a container engine. The engine is called again when the first container is created.
 #[cfg(feature = "docker")]
-const ENGINE: Duration = Duration::from_secs(15);
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Removes what dead processes left in the tenants' folders, and contents that were not used for a month. Returns the
 /// number of folders, without those of tenants that are being deleted.
 pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeError> {
     let home = Arc::clone(home);
     run_blocking("the sweep of the tenants' folders", move || {
-        let (mut tidied, gone) = (0, TenantDeletions::new(home.path()));
+        let (mut swept, deletions) = (0, TenantDeletions::new(home.path()));
         for tenant in home.tenants() {
-            if gone.check(&tenant).is_err() {
+            if deletions.check(&tenant).is_err() {
                 continue;
             }
             match home.sweep(&tenant) {
-                Ok(true) => tidied += 1,
+                Ok(true) => swept += 1,
                 // It was deleted meanwhile.
                 Ok(false) => {}
                 // The next caller that needs the folder gets the error.
@@ -52,7 +52,7 @@ pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeErr
         if let Ok(found) = std::fs::metadata(home.path()) {
             temp_data_dir::sweep(&std::env::temp_dir(), found.uid());
         }
-        Ok(tidied)
+        Ok(swept)
     })
     .await
 }
@@ -86,7 +86,7 @@ pub(super) async fn mark_swept(
 pub(super) struct Engines {
     /// Whether the configuration selects containers.
     is_default: bool,
-    own: Option<ContainerEngine>,
+    configured: Option<ContainerEngine>,
     others: Vec<conjure_sandbox::Docker>,
 }
 
@@ -95,17 +95,17 @@ impl Engines {
     pub(super) fn of(options: &RuntimeOptions) -> Self {
         Self {
             is_default: options.config.executor() == ExecutorKind::Docker,
-            own: options.config.container_engine().ok(),
+            configured: options.config.container_engine().ok(),
             others: options.extra_engines.clone(),
         }
     }
 
     /// Removes the containers of dead processes. Returns how many were removed; errors are logged.
     pub(super) async fn sweep(&self, home: &Arc<RuntimeDir>) -> u64 {
-        let looking = Arc::clone(home);
-        let had_some = run_blocking("looking for containers", move || Ok(looking.had_containers())).await;
+        let data_dir = Arc::clone(home);
+        let had_some = run_blocking("looking for containers", move || Ok(data_dir.had_containers())).await;
         let mut removed = 0;
-        if let Some(engine) = &self.own
+        if let Some(engine) = &self.configured
             && (self.is_default || had_some.unwrap_or(true))
         {
             removed += with_logging(engine.sweep()).await;
@@ -119,7 +119,7 @@ impl Engines {
 
 #[cfg(feature = "docker")]
 async fn with_logging(sweep: impl Future<Output = Result<ContainerSweepReport, SandboxError>>) -> u64 {
-    match tokio::time::timeout(ENGINE, sweep).await {
+    match tokio::time::timeout(ENGINE_TIMEOUT, sweep).await {
         Ok(Ok(swept)) => {
             if swept.removed > 0 {
                 tracing::info!(removed = swept.removed, "removed containers of dead processes");

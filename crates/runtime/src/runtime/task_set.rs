@@ -43,12 +43,12 @@ impl TaskSet {
         what: &'static str,
         work: impl Future<Output = Result<T, RuntimeError>> + Send + 'static,
     ) -> Result<T, RuntimeError> {
-        let (give, take) = oneshot::channel();
+        let (result_sender, result_receiver) = oneshot::channel();
         self.begin(async move {
             // The caller's future may have been dropped.
-            let _ = give.send(work.await);
+            let _ = result_sender.send(work.await);
         })?;
-        take.await.unwrap_or_else(|_| Err(self.interrupted(what)))
+        result_receiver.await.unwrap_or_else(|_| Err(self.interrupted(what)))
     }
 
     /// Runs `work` to its end. If the caller does not receive the value, `undo` runs after it.
@@ -58,23 +58,23 @@ impl TaskSet {
         work: impl Future<Output = Result<T, RuntimeError>> + Send + 'static,
         undo: impl Future<Output = ()> + Send + 'static,
     ) -> Result<T, RuntimeError> {
-        let (give, take) = oneshot::channel();
+        let (result_sender, result_receiver) = oneshot::channel();
         self.begin(async move {
             match work.await {
                 Ok(value) => {
-                    let (took, taken) = oneshot::channel();
-                    let is_gone = give.send(Ok((value, took))).is_err();
-                    if is_gone || taken.await.is_err() {
+                    let (receipt_sender, receipt_receiver) = oneshot::channel();
+                    let is_gone = result_sender.send(Ok((value, receipt_sender))).is_err();
+                    if is_gone || receipt_receiver.await.is_err() {
                         undo.await;
                     }
                 }
-                Err(error) => drop(give.send(Err(error))),
+                Err(error) => drop(result_sender.send(Err(error))),
             }
         })?;
-        match take.await {
+        match result_receiver.await {
             // This future cannot be dropped between the two lines, so the caller receives the value.
-            Ok(Ok((value, took))) => {
-                let _ = took.send(());
+            Ok(Ok((value, receipt_sender))) => {
+                let _ = receipt_sender.send(());
                 Ok(value)
             }
             Ok(Err(error)) => Err(error),

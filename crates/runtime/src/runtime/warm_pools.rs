@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use conjure_actors::admission::AdmissionGate;
 use conjure_actors::executors::{ConnectorSource, ExecutorSource};
-use conjure_actors::pool::{Pool, PoolItem as Waiting, PoolItemFactory, PoolOptions, PoolSpec, PoolStats};
+use conjure_actors::pool::{Pool, PoolItem, PoolItemFactory, PoolOptions, PoolSpec, PoolStats};
 use conjure_actors::supervision::{ChildId, ChildSpec};
 use conjure_base::{Deadline, SystemClock, TenantId};
 use conjure_sandbox::{
@@ -66,7 +66,7 @@ impl WarmPools {
             let name = format!("{}-{:.8}", kind.as_str(), spec.key(kind.as_str()).to_hex());
             let failed = |error: &dyn fmt::Display| RuntimeError::interrupted("naming a pool", &error);
             let name = ChildId::new(name).map_err(|error| failed(&error))?;
-            let maker = WarmSandboxFactory {
+            let factory = WarmSandboxFactory {
                 config: config.clone(),
                 kind,
                 folder: data.join(FOLDER),
@@ -74,7 +74,7 @@ impl WarmPools {
                 state: OnceCell::new(),
             };
             let (actor, pool) =
-                PoolSpec::new(name, maker, options).build().map_err(|error| failed(&error))?;
+                PoolSpec::new(name, factory, options).build().map_err(|error| failed(&error))?;
             if size > 0 {
                 actors.push(actor);
             }
@@ -126,17 +126,17 @@ struct FactoryState {
 
 impl WarmSandboxFactory {
     async fn state(&self) -> Result<&FactoryState, SandboxError> {
-        let made = self.state.get_or_try_init(|| async {
+        let state = self.state.get_or_try_init(|| async {
             let (config, kind, folder) = (self.config.clone(), self.kind, self.folder.clone());
             let making = tokio::task::spawn_blocking(move || {
                 let data = DataDir::open(&folder)?;
-                let made = connector(&config, kind, &data);
-                let connector = made.map_err(|error| unavailable(&error))?;
+                let created = connector(&config, kind, &data);
+                let connector = created.map_err(|error| unavailable(&error))?;
                 Ok(FactoryState { data, connector })
             });
             making.await.unwrap_or_else(|error| Err(unavailable(&error)))
         });
-        made.await
+        state.await
     }
 }
 
@@ -147,7 +147,7 @@ fn unavailable(error: &dyn fmt::Display) -> SandboxError {
 impl PoolItemFactory for WarmSandboxFactory {
     type Item = ReadySandbox;
 
-    fn make(&self, deadline: Deadline) -> BoxFuture<'_, Result<ReadySandbox, SandboxError>> {
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<ReadySandbox, SandboxError>> {
         Box::pin(async move {
             let FactoryState { data, connector } = self.state().await?;
             let sandbox =
@@ -161,14 +161,17 @@ impl PoolItemFactory for WarmSandboxFactory {
 /// Leaves out the configuration: it holds the embedder's environment.
 impl fmt::Debug for WarmSandboxFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Maker").field("kind", &self.kind).field("spec", &self.spec).finish_non_exhaustive()
+        f.debug_struct("WarmSandboxFactory")
+            .field("kind", &self.kind)
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
     }
 }
 
 /// A warm sandbox that is ready to be claimed.
 pub(crate) struct ReadySandbox(WarmSandbox);
 
-impl Waiting for ReadySandbox {
+impl PoolItem for ReadySandbox {
     fn is_live(&self) -> bool {
         self.0.failure().is_none()
     }
@@ -206,14 +209,14 @@ impl PooledSource {
     /// A source for this context. `data` is the data folder of its tenant; `create` creates new sandboxes.
     pub(crate) fn new(
         kind: WarmPool,
-        made: ConnectorSource,
+        create: ConnectorSource,
         tenant: TenantId,
         context: ExecutionContext,
         data: DataDir,
     ) -> Self {
         let fits = kind.spec.serves(&context) && data.is_own_workspace(&context.workspace);
-        let fit = if fits { SandboxOrigin::WarmFirst } else { SandboxOrigin::CreateOnly };
-        Self { kind, create: made, tenant, context: Arc::new(context), data, origin: fit }
+        let origin = if fits { SandboxOrigin::WarmFirst } else { SandboxOrigin::CreateOnly };
+        Self { kind, create, tenant, context: Arc::new(context), data, origin }
     }
 
     async fn claim(&self, deadline: Deadline) -> Option<Box<dyn Executor>> {

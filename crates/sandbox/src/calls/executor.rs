@@ -214,11 +214,11 @@ pub trait Executor: Send + Sync + fmt::Debug {
     #[cfg(target_os = "linux")]
     fn remove_content<'a>(
         &'a self,
-        shelf: ContentDir,
+        dir: ContentDir,
         name: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {
-        let _ = (shelf, name, options);
+        let _ = (dir, name, options);
         unsupported("give content back while it runs")
     }
 }

@@ -40,9 +40,9 @@ fn hierarchy(line: &str, cgroup: &str) -> Option<Hierarchy> {
         _ => return None,
     };
     let options: Vec<&str> = fields.nth(1)?.split(',').collect();
-    let (place, controllers) = cgroup.lines().find_map(|line| {
+    let (path, controllers) = cgroup.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (names, place) = (fields.next()?, fields.next()?);
+        let (names, path) = (fields.next()?, fields.next()?);
         let is_it = match version {
             Version::Two => names.is_empty(),
             // Named hierarchies (`name=systemd`) limit nothing.
@@ -50,10 +50,10 @@ fn hierarchy(line: &str, cgroup: &str) -> Option<Hierarchy> {
         };
         let controllers =
             names.split(',').filter(|name| !name.is_empty() && !name.starts_with("name=")).map(str::to_owned);
-        is_it.then(|| (place, controllers.collect::<Vec<_>>()))
+        is_it.then(|| (path, controllers.collect::<Vec<_>>()))
     })?;
     // Only a part of the hierarchy may be mounted, as in a container.
-    let below = Path::new(place).strip_prefix(&root).unwrap_or_else(|_| Path::new(""));
+    let below = Path::new(path).strip_prefix(&root).unwrap_or_else(|_| Path::new(""));
     // The path of a group outside the mounted part begins with `/..`.
     let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     let has_name = is_inside && below.components().next().is_some();

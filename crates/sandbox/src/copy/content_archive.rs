@@ -42,7 +42,7 @@ pub(super) fn write_archive(item: ContentItem) -> ContentStream {
     blocking_stream::stream(move |sender| {
         let ContentItem { name, store, content, .. } = item;
         match content {
-            ItemContent::File { digest, variant } => file(sender, &store, name.as_bytes(), &digest, variant)?,
+            ItemContent::File { digest, mode } => file(sender, &store, name.as_bytes(), &digest, mode)?,
             ItemContent::Tree(tree) => tree.files().iter().try_for_each(|entry| {
                 let path = entry.path().as_os_str().as_bytes();
                 file(sender, &store, path, entry.digest(), entry.mode())
@@ -57,7 +57,7 @@ fn file(
     store: &Store,
     path: &[u8],
     digest: &conjure_base::Digest,
-    variant: FileMode,
+    file_mode: FileMode,
 ) -> Result<(), ReceiverClosed> {
     let name = String::from_utf8_lossy(path);
     // The store verified the content when it was inserted.
@@ -66,7 +66,7 @@ fn file(
         Err(error) => return sender.failure(store_failure(&name, &error)),
     };
     let size = content.size();
-    let mode = match variant {
+    let mode = match file_mode {
         FileMode::Plain => protocol::FileMode::Plain,
         FileMode::Executable => protocol::FileMode::Executable,
     };

@@ -96,8 +96,8 @@ impl HostWriter {
     pub(super) async fn make_folder(&self, incoming: IncomingEntry) -> Result<(), SandboxError> {
         let (path, folder) = (incoming.path.clone(), Arc::clone(&self.folder));
         let making = self.writers.spawn_blocking(move || make_folder(&folder, &incoming));
-        let made = making.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        made.map_err(|error| self.failed(&path, &error))
+        let created = making.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        created.map_err(|error| self.failed(&path, &error))
     }
 
     fn failed(&self, path: &str, error: &io::Error) -> SandboxError {

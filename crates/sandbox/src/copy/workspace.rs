@@ -160,9 +160,9 @@ impl WorkspaceCopy {
     /// Takes the notice for the model about files that were not copied in. Each notice is returned once.
     pub(super) fn take_model_notice(&self) -> Option<String> {
         let skipped = std::mem::take(&mut *lock(&self.skipped));
-        let told = skipped.iter().take(MAX_REPORTED);
-        let told: Vec<_> =
-            told.map(|left| format!("`{}` ({})", left.path.escape_debug(), left.reason)).collect();
+        let reported = skipped.iter().take(MAX_REPORTED);
+        let reported: Vec<_> =
+            reported.map(|left| format!("`{}` ({})", left.path.escape_debug(), left.reason)).collect();
         let more = match skipped.len().saturating_sub(MAX_REPORTED) {
             0 if skipped.is_empty() => return None,
             0 => String::new(),
@@ -170,7 +170,7 @@ impl WorkspaceCopy {
         };
         Some(format!(
             "[This sandbox has a copy of the user's workspace, without: {}{more}.]",
-            told.join(", ")
+            reported.join(", ")
         ))
     }
 }

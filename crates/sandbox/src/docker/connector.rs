@@ -137,7 +137,7 @@ impl Docker {
     /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine lacks the image; `Unavailable`: no
     /// container can be created from it here. Each error has a hint.
     pub async fn check_environment(&self) -> Result<DockerEnvironment, SandboxError> {
-        let tracker = self.engine.found().await?;
+        let tracker = self.engine.find().await?;
         let (engine, options) = (&tracker.engine, &self.inner.options);
         let info = engine.info();
         let image = self.inner.image(engine).await?;
@@ -159,7 +159,7 @@ impl Docker {
     /// # Errors
     /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine lacks the image.
     pub async fn image_command(&self) -> Result<ImageCommand, SandboxError> {
-        let tracker = self.engine.found().await?;
+        let tracker = self.engine.find().await?;
         let image = tracker.engine.image(&self.inner.options.image).await?;
         Ok(ImageCommand::from_inspect(image, tracker.engine.info().kind))
     }
@@ -170,20 +170,20 @@ impl Docker {
     /// When the engine does not answer. The result lists containers that could not be removed.
     pub async fn sweep(&self) -> Result<ContainerSweepReport, SandboxError> {
         if let Some(data) = &self.data {
-            self.engine.learn(data.sandboxes());
+            self.engine.add_sandbox_dirs(data.sandboxes());
         }
         self.engine.sweep().await
     }
 
     async fn runtime_files(&self) -> Result<&RuntimeFiles, SandboxError> {
-        let made = self.runtime_files.get_or_try_init(|| async {
+        let created = self.runtime_files.get_or_try_init(|| async {
             let data = self.data.clone();
-            let made = tokio::task::spawn_blocking(move || {
+            let files = tokio::task::spawn_blocking(move || {
                 RuntimeFiles::make(data.map_or_else(DataDir::temporary, Ok)?)
             });
-            made.await.map_err(|error| unavailable("its preparation failed", error))?
+            files.await.map_err(|error| unavailable("its preparation failed", error))?
         });
-        made.await
+        created.await
     }
 
     /// Resolves directories, and creates the sandbox directory of the container.
@@ -198,7 +198,7 @@ impl Docker {
             (Arc::clone(&self.inner), Arc::clone(&self.runtime_files), Arc::clone(tracker));
         let (image, context) = (image.clone(), context.clone());
         let prepared = tokio::task::spawn_blocking(move || {
-            let runtime_files = runtime_files.get().ok_or_else(|| no_engine("it was not looked for"))?;
+            let runtime_files = runtime_files.get().ok_or_else(|| no_engine("no search was made"))?;
             let inputs = PlanInputs {
                 address: tracker.engine.address(),
                 info: tracker.engine.info(),
@@ -233,7 +233,7 @@ impl Connector for Docker {
             let proxy = egress::proxy(&self.egress, context)?;
             // Sweeps on this engine check the locks of these directories from now on.
             let runtime_files = self.runtime_files().await?;
-            self.engine.learn(runtime_files.data.sandboxes());
+            self.engine.add_sandbox_dirs(runtime_files.data.sandboxes());
             let tracker = self.engine.tracker().await?;
             let image = inner.image(&tracker.engine).await?;
             let info = tracker.engine.info();
@@ -308,7 +308,7 @@ impl Connector for Docker {
                 expected_mounts,
                 content_dirs: sandbox_dir.map(ContentDirs::new),
                 volume_container: volume_fill.is_some().then(|| ContainerHandle::reserve(&tracker)),
-                _premises: Arc::clone(&self.runtime_files) as _,
+                _mounted_files: Arc::clone(&self.runtime_files) as _,
             };
             let create_plan = CreatePlan { body, volume_fill, isolation, copy_plan, guest_listener };
             let started =

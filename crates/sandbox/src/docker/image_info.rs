@@ -19,10 +19,10 @@ pub(super) struct ImageInfo {
 }
 
 /// Variables that describe the user and machine of the image. A sandbox has its own values.
-const NOT_ITS_OWN: [&str; 6] = ["HOME", "HOSTNAME", "LOGNAME", "PWD", "TERM", "USER"];
+const SANDBOX_VARIABLES: [&str; 6] = ["HOME", "HOSTNAME", "LOGNAME", "PWD", "TERM", "USER"];
 
 /// Variables of proxies, in lower and upper case. A sandbox cannot reach these proxies, and may have one of its own.
-const OF_PROXIES: [&str; 6] =
+const PROXY_VARIABLES: [&str; 6] =
     ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY"];
 
 impl ImageInfo {
@@ -36,7 +36,9 @@ impl ImageInfo {
         let environment = pairs
             .iter()
             .filter_map(|pair| pair.split_once('='))
-            .filter(|(name, _)| !name.is_empty() && !NOT_ITS_OWN.contains(name) && !is_of_proxies(name))
+            .filter(|(name, _)| {
+                !name.is_empty() && !SANDBOX_VARIABLES.contains(name) && !is_proxy_variable(name)
+            })
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let volumes = config.volumes.unwrap_or_default();
@@ -45,8 +47,8 @@ impl ImageInfo {
     }
 }
 
-fn is_of_proxies(name: &str) -> bool {
-    OF_PROXIES.iter().any(|known| known.eq_ignore_ascii_case(name))
+fn is_proxy_variable(name: &str) -> bool {
+    PROXY_VARIABLES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// The path as the engine compares it. The image stores the path of a `VOLUME` as written, and the engine normalises

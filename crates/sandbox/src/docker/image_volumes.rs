@@ -16,7 +16,7 @@ use crate::jail::RESERVED;
 const CLOSED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// A path that neither the sandbox nor a file of an image needs.
-const FREE: &str = "/run";
+const MAY_BE_HIDDEN: &str = "/run";
 
 /// The paths that need a memory file system for these volumes, in a container with these mounts.
 ///
@@ -28,7 +28,7 @@ pub(super) fn in_memory(
 ) -> Result<Vec<String>, SandboxError> {
     let is_mounted =
         |path: &str| OWN_MEMORY.contains(&path) || bound.iter().any(|mount| mount.target == path);
-    let mut places = Vec::new();
+    let mut paths = Vec::new();
     for volume in volumes.iter().filter(|path| !is_mounted(path)) {
         let path = Path::new(volume);
         let within = bound.iter().map(|mount| mount.target.as_str()).chain(CLOSED);
@@ -36,15 +36,17 @@ pub(super) fn in_memory(
             return Err(unusable(volume, &format!("and `{own}` is the sandbox's own")));
         }
         let handle = bound.iter().map(|mount| mount.target.as_str()).chain(RESERVED);
-        if let Some(own) = handle.into_iter().find(|own| *own != FREE && Path::new(own).starts_with(path)) {
+        if let Some(own) =
+            handle.into_iter().find(|own| *own != MAY_BE_HIDDEN && Path::new(own).starts_with(path))
+        {
             return Err(unusable(
                 volume,
                 &format!("which would take the place of the sandbox's own `{own}`"),
             ));
         }
-        places.push(volume.clone());
+        paths.push(volume.clone());
     }
-    Ok(places)
+    Ok(paths)
 }
 
 #[cfg(test)]

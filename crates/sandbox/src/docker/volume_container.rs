@@ -30,7 +30,7 @@ use crate::jail::{OUTPUT, WORKSPACE};
 pub(super) const VOLUME: &str = "/.conjure";
 
 /// Where the guest writes the content directories.
-pub(super) const SHELVES: &str = "/.conjure/shelves";
+pub(super) const CONTENT_ROOT: &str = "/.conjure/shelves";
 
 /// The system-call filter, for engines that take a path.
 const SECCOMP: &str = "seccomp.json";
@@ -65,7 +65,7 @@ impl VolumeContainer {
         };
         let mut all = vec![
             mounts("guest", GUEST, Access::ReadOnly),
-            mounts("shelves", SHELVES, Access::ReadWrite),
+            mounts("shelves", CONTENT_ROOT, Access::ReadWrite),
             mounts("shelves/skills", ContentDir::Skills.path(), Access::ReadOnly),
             mounts("shelves/artifacts", ContentDir::Artifacts.path(), Access::ReadOnly),
             mounts("output", OUTPUT, Access::ReadWrite),
@@ -114,7 +114,7 @@ pub(super) fn volume_of(mounts: Option<Vec<MountPoint>>) -> Result<String, Sandb
     let found = mounts.unwrap_or_default().into_iter().find(ours).and_then(|mount| mount.source);
     found.filter(|source| source.starts_with('/')).ok_or_else(|| {
         no_engine(
-            "it does not tell where its volumes lie, and content can be given to containers by volumes alone",
+            "it does not report the paths of its volumes, and content can be given to containers by volumes alone",
         )
     })
 }
@@ -153,7 +153,7 @@ mod tests {
         let good = mount("volume", "/var/lib/volumes/1/_data");
         assert_eq!(volume_of(Some(vec![good])).unwrap(), "/var/lib/volumes/1/_data");
         for mounts in [None, Some(vec![mount("bind", "/etc")]), Some(vec![mount("volume", "")])] {
-            assert!(volume_of(mounts).unwrap_err().to_string().contains("where its volumes lie"));
+            assert!(volume_of(mounts).unwrap_err().to_string().contains("the paths of its volumes"));
         }
     }
 

@@ -52,19 +52,19 @@ impl GuestProcess {
 
     /// Waits for the end of the started process, at most this long, without a Tokio runtime.
     #[cfg(feature = "jail")]
-    pub(crate) fn wait_blocking(&self, patience: std::time::Duration) {
+    pub(crate) fn wait_blocking(&self, timeout: std::time::Duration) {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
         let Some(pid) = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) else { return };
         let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
             return;
         };
-        let patience = Timespec {
-            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(patience.subsec_nanos()),
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
         };
         // If a signal interrupts the wait, it is only shorter.
-        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience));
+        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout));
     }
 
     /// Reads standard error until all its holders have closed it. The holders are the guest and its file workers. In

@@ -43,8 +43,8 @@ impl PrivateDir {
 
     /// Uses the directory of a sandbox, which its owner removes.
     #[cfg(feature = "jail")]
-    pub(crate) fn for_sandbox_dir(place: &SandboxDir) -> Self {
-        Self { path: place.path().to_owned(), output: place.output(), folder: None }
+    pub(crate) fn for_sandbox_dir(dir: &SandboxDir) -> Self {
+        Self { path: dir.path().to_owned(), output: dir.output(), folder: None }
     }
 
     /// The directory for the complete text of cut output. It is a real path, without links.
@@ -63,10 +63,10 @@ pub(crate) struct SpawnedGuest {
 
 /// Starts the guest with these arguments.
 pub(crate) async fn start(arguments: &[&str], private: PrivateDir) -> Result<SpawnedGuest, SandboxError> {
-    let PrivateDir { path: place, output: _, folder } = private;
+    let PrivateDir { path: dir, output: _, folder } = private;
     let child = match spawn_from_memfd(arguments) {
         Ok(child) => child,
-        Err(_) => spawn_from_dir(arguments, place).await?,
+        Err(_) => spawn_from_dir(arguments, dir).await?,
     };
     into_spawned(child, folder)
 }
@@ -77,8 +77,8 @@ fn spawn_from_memfd(arguments: &[&str]) -> io::Result<Child> {
     })
 }
 
-async fn spawn_from_dir(arguments: &[&str], place: PathBuf) -> Result<Child, SandboxError> {
-    let written = tokio::task::spawn_blocking(move || guest_binary::as_file(&place)).await;
+async fn spawn_from_dir(arguments: &[&str], dir: PathBuf) -> Result<Child, SandboxError> {
+    let written = tokio::task::spawn_blocking(move || guest_binary::as_file(&dir)).await;
     written
         .unwrap_or_else(|error| Err(io::Error::other(error)))
         .and_then(|path| spawn(&path, arguments))
@@ -97,7 +97,7 @@ fn into_spawned(mut child: Child, folder: Option<MarkedTempDir>) -> Result<Spawn
 pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxError> {
     use tokio::io::AsyncWriteExt as _;
 
-    let failed = |error| unavailable("the files of a sandbox cannot be taken back", error);
+    let failed = |error| unavailable("the owner of the files cannot be restored", error);
     let arguments = ["own"];
     // A directory is needed only where the program cannot run from memory.
     let (child, folder) = match spawn_from_memfd(&arguments) {

@@ -155,5 +155,5 @@ pub(super) fn unavailable(doing: &str, path: &Path, error: impl Into<std::io::Er
         _ => SandboxErrorKind::Unavailable,
     };
     let path = path.display();
-    SandboxError::new(kind, format!("a sandbox's folder has no place: failed to {doing} `{path}`: {error}"))
+    SandboxError::new(kind, format!("a sandbox's folder is unusable: failed to {doing} `{path}`: {error}"))
 }

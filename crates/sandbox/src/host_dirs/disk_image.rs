@@ -1,8 +1,8 @@
 //! A workspace whose size the kernel limits: an ext4 file system in a sparse file beside it, mounted over it.
 //!
 //! ```text
-//! <place>/workspace.img    the file system; `workspace.img.new` while it is made
-//! <place>/workspace/       where it is mounted, with the host's right to mount
+//! <dir>/workspace.img    the file system; `workspace.img.new` while it is made
+//! <dir>/workspace/       where it is mounted, with the host's right to mount
 //! ```
 //!
 //! State: the file and the mount. The file stays as long as the workspace. The mount outlives this process, and the
@@ -56,12 +56,12 @@ pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), San
         let message = "the kernel limits the disk of sandboxes only for a host that is root; have the guest watch over it";
         return Err(SandboxError::new(SandboxErrorKind::NotEnforced, message));
     }
-    let Some(place) = workspace.parent() else { return Ok(()) };
-    if is_mounted(place) {
+    let Some(dir) = workspace.parent() else { return Ok(()) };
+    if is_mounted(dir) {
         return Ok(());
     }
-    if !place.join(IMAGE).exists() {
-        create_image(place, limits)?;
+    if !dir.join(IMAGE).exists() {
+        create_image(dir, limits)?;
         // The image has copies of these entries, and its mount would hide them here.
         let folder = File::open(workspace).map_err(|error| failed("open", workspace, &error))?;
         for entry in fs::read_dir(workspace).map_err(|error| failed("look into", workspace, &error))? {
@@ -69,28 +69,28 @@ pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), San
             TreeRemoval::new(None).remove(folder.as_fd(), &entry.file_name())?;
         }
     }
-    mount(place)
+    mount(dir)
 }
 
 /// Mounts the file system of a workspace again after a restart of the machine. Blocks.
 #[cfg(feature = "jail")]
 pub(crate) fn remount(workspace: &Path) -> Result<(), SandboxError> {
     match workspace.parent() {
-        Some(place) if place.join(IMAGE).exists() && !is_mounted(place) => mount(place),
+        Some(dir) if dir.join(IMAGE).exists() && !is_mounted(dir) => mount(dir),
         _ => Ok(()),
     }
 }
 
 /// Unmounts the workspace of an open directory if the kernel limits it. Open files stay usable.
-pub(super) fn unmount(place: BorrowedFd<'_>) {
+pub(super) fn unmount(dir: BorrowedFd<'_>) {
     let device = |name: &str| {
-        statat(place, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map(|stat| stat.st_dev)
+        statat(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map(|stat| stat.st_dev)
     };
     let (Ok(image), Ok(workspace)) = (device(IMAGE), device(WORKSPACE)) else { return };
     if image == workspace {
         return;
     }
-    let path = format!("/proc/self/fd/{}/{WORKSPACE}", place.as_raw_fd());
+    let path = format!("/proc/self/fd/{}/{WORKSPACE}", dir.as_raw_fd());
     let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
     if let Err(error) = rustix::mount::unmount(path, flags) {
         tracing::warn!(%error, "a workspace cannot be unmounted, and stays");
@@ -98,15 +98,15 @@ pub(super) fn unmount(place: BorrowedFd<'_>) {
 }
 
 #[cfg(feature = "jail")]
-fn is_mounted(place: &Path) -> bool {
+fn is_mounted(dir: &Path) -> bool {
     let device = |path: &Path| fs::symlink_metadata(path).ok().map(|found| found.dev());
-    device(&place.join(WORKSPACE)) != device(place)
+    device(&dir.join(WORKSPACE)) != device(dir)
 }
 
 /// Creates the file system under a temporary name, and renames it when it is complete.
 #[cfg(feature = "jail")]
-fn create_image(place: &Path, limits: &Limits) -> Result<(), SandboxError> {
-    let staging = place.join(format!("{IMAGE}.new"));
+fn create_image(dir: &Path, limits: &Limits) -> Result<(), SandboxError> {
+    let staging = dir.join(format!("{IMAGE}.new"));
     let inodes = limits.inodes() + RESERVED_INODES;
     let bytes = limits.disk() + limits.disk() / OVERHEAD_SHARE + inodes * BYTES_PER_INODE + OVERHEAD_BYTES;
     let file = File::create(&staging).map_err(|error| failed("make", &staging, &error))?;
@@ -117,14 +117,14 @@ fn create_image(place: &Path, limits: &Limits) -> Result<(), SandboxError> {
     // No blocks are reserved for root.
     let options = ["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-I", "256", "-N", &inodes, "-E"];
     let options = options.into_iter().chain(["nodiscard", "-d"]).map(AsRef::as_ref);
-    let workspace = place.join(WORKSPACE);
+    let workspace = dir.join(WORKSPACE);
     run("mke2fs", "e2fsprogs", options.chain([workspace.as_os_str(), path]))?;
-    fs::rename(&staging, place.join(IMAGE)).map_err(|error| failed("make", &staging, &error))
+    fs::rename(&staging, dir.join(IMAGE)).map_err(|error| failed("make", &staging, &error))
 }
 
 #[cfg(feature = "jail")]
-fn mount(place: &Path) -> Result<(), SandboxError> {
-    let (image, workspace) = (place.join(IMAGE), place.join(WORKSPACE));
+fn mount(dir: &Path) -> Result<(), SandboxError> {
+    let (image, workspace) = (dir.join(IMAGE), dir.join(WORKSPACE));
     let owner = fs::metadata(&workspace).map_err(|error| failed("look into", &workspace, &error))?;
     let options = ["-t", "ext4", "-o", "loop,nosuid,nodev,noatime", "--"].map(AsRef::as_ref);
     run("mount", "mount", options.into_iter().chain([image.as_os_str(), workspace.as_os_str()]))?;
@@ -136,9 +136,9 @@ fn mount(place: &Path) -> Result<(), SandboxError> {
         })
         .map_err(|error| failed("use", &workspace, &error));
     if settled.is_err()
-        && let Ok(place) = File::open(place)
+        && let Ok(dir) = File::open(dir)
     {
-        unmount(place.as_fd());
+        unmount(dir.as_fd());
     }
     settled
 }

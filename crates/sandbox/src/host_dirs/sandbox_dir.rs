@@ -80,7 +80,7 @@ impl SandboxDir {
 
     /// Creates the subdirectories.
     pub(super) fn create_layout(&self, purpose: DirPurpose) -> Result<(), SandboxError> {
-        let made = match purpose {
+        let created = match purpose {
             DirPurpose::Sandbox => {
                 [content_dir_name(ContentDir::Skills), content_dir_name(ContentDir::Artifacts), "output"]
                     .into_iter()
@@ -88,7 +88,7 @@ impl SandboxDir {
             }
             DirPurpose::Workspace => rustix::fs::mkdirat(&self.folder, WORKSPACE, Mode::RWXU),
         };
-        made.map_err(|errno| unavailable("furnish", &self.path, errno))
+        created.map_err(|errno| unavailable("create the contents of", &self.path, errno))
     }
 
     fn create_dir(&self, name: &str) -> Result<(), Errno> {
@@ -169,11 +169,9 @@ impl SandboxDir {
                 }
                 ItemContent::Tree(tree) => store.link_tree(tree, &folder),
                 // A copy takes time, so a copied file is also staged first.
-                ItemContent::File { digest, variant } => match method {
-                    LinkMethod::Linked => {
-                        store.link_into(digest, *variant, &folder, Path::new(name)).map(drop)
-                    }
-                    LinkMethod::Copied => store.copy_into(digest, *variant, &folder, Path::new(name)),
+                ItemContent::File { digest, mode } => match method {
+                    LinkMethod::Linked => store.link_into(digest, *mode, &folder, Path::new(name)).map(drop),
+                    LinkMethod::Copied => store.copy_into(digest, *mode, &folder, Path::new(name)),
                 },
             };
             linked.map_err(|error| store_failure(name, &error))?;

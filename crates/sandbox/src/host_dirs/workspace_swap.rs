@@ -60,18 +60,18 @@ pub(crate) fn swap_workspace(
     is_wanted: &AtomicBool,
     on_moved: impl FnOnce() -> Result<(), SandboxError>,
 ) -> Result<SessionFiles, SandboxError> {
-    let failed = |errno| unavailable("give away", from, errno);
+    let failed = |errno| unavailable("swap", from, errno);
     let parent = from.parent().ok_or_else(|| failed(Errno::INVAL))?;
     let name = from.file_name().ok_or_else(|| failed(Errno::INVAL))?;
     let warm_parent = rustix::fs::openat(CWD, parent, FOLDER, Mode::empty()).map_err(failed)?;
     let target = LockedDir::lock(to)?;
     // Checked under the lock. A later user of the workspace waits for the lock; an earlier one had it before.
     if !is_wanted.load(Ordering::Acquire) {
-        let message = "whoever wanted the sandbox is gone";
+        let message = "the claim was cancelled";
         return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
     }
     target.finish_swap()?;
-    let there = |errno| unavailable("give away a folder to", to, errno);
+    let there = |errno| unavailable("swap another workspace into", to, errno);
     let before = statat(&target.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW).map_err(there)?;
     check(&warm_parent, name, &before).map_err(there)?;
     // An empty directory is replaced in one step.
@@ -198,12 +198,12 @@ impl<'a> LockedDir<'a> {
 
     /// Restores the permissions that commands had given the old directory.
     fn restore_permissions(&self, before: &Stat) {
-        let wanted = Mode::from_raw_mode(before.st_mode);
+        let mode = Mode::from_raw_mode(before.st_mode);
         let is = statat(&self.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW);
-        if is.is_ok_and(|is| Mode::from_raw_mode(is.st_mode) == wanted) {
+        if is.is_ok_and(|is| Mode::from_raw_mode(is.st_mode) == mode) {
             return;
         }
-        if let Err(error) = rustix::fs::chmodat(&self.folder, WORKSPACE, wanted, AtFlags::empty()) {
+        if let Err(error) = rustix::fs::chmodat(&self.folder, WORKSPACE, mode, AtFlags::empty()) {
             tracing::warn!(%error, workspace = %self.workspace.display(), "a workspace has other permissions than before");
         }
     }

@@ -147,8 +147,8 @@ impl Connector for Jail {
         context: &'a ExecutionContext,
     ) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>> {
         Box::pin(async move {
-            let (host, wanted) = (Arc::clone(&self.host), context.clone());
-            let planned = tokio::task::spawn_blocking(move || host.prepare(&wanted)).await;
+            let (host, owned_context) = (Arc::clone(&self.host), context.clone());
+            let planned = tokio::task::spawn_blocking(move || host.prepare(&owned_context)).await;
             let JailPlan { hello, layout, proxy, to_restore, private, resources } =
                 planned.map_err(|error| unavailable("its preparation failed", error))??;
             // Directories that seem to be left over may belong to a running container. The lock shows that.

@@ -130,10 +130,10 @@ mod tests {
         std::os::unix::fs::symlink("/usr/share/zoneinfo/Europe/Paris", etc.path().join("localtime")).unwrap();
         fs::write(etc.path().join("os-release"), "NAME=x\n").unwrap();
         let mounts = mounts(etc.path(), "box");
-        let named = |wanted: fn(&MountKind) -> bool| -> Vec<&str> {
+        let named = |filter: fn(&MountKind) -> bool| -> Vec<&str> {
             mounts
                 .iter()
-                .filter(|mount_entry| wanted(&mount_entry.kind))
+                .filter(|mount_entry| filter(&mount_entry.kind))
                 .map(|mount_entry| mount_entry.path.as_str())
                 .collect()
         };

@@ -13,7 +13,7 @@ pub(super) const SYSTEM: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// The directories of an installation next to its program directory.
-const BESIDE: [&str; 4] = ["include", "lib", "lib64", "libexec"];
+const SIBLING_DIRS: [&str; 4] = ["include", "lib", "lib64", "libexec"];
 
 /// An installation that a jail shows at its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +56,7 @@ fn installation(program: &Path) -> Option<Installation> {
     // shown as an installation.
     let is_own = programs.file_name() == Some(OsStr::new("bin")) && prefix.components().count() > 2;
     let parts: Vec<PathBuf> =
-        BESIDE.iter().map(|name| prefix.join(name)).filter(|part| part.is_dir()).collect();
+        SIBLING_DIRS.iter().map(|name| prefix.join(name)).filter(|part| part.is_dir()).collect();
     // Hidden directories such as `~/.local` belong to a user, not to a program.
     let is_hidden = prefix.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     if !is_own || parts.is_empty() || is_hidden || is_home(prefix) || prefix.parent().is_some_and(is_home) {

@@ -80,10 +80,10 @@ impl JailMounts {
     pub(crate) fn from_context(
         context: &ExecutionContext,
         runner: JailUser,
-        shelves: ContentSource<'_>,
+        content_source: ContentSource<'_>,
     ) -> Result<Self, SandboxError> {
         let workspace = workspace(&context.workspace)?;
-        shelves.data.check_writable(&workspace, "workspace")?;
+        content_source.data.check_writable(&workspace, "workspace")?;
         let mut folders = Self {
             mounts: Vec::new(),
             roots: Vec::new(),
@@ -95,9 +95,9 @@ impl JailMounts {
         };
         folders.add(runner, &workspace, WORKSPACE, Access::ReadWrite)?;
         let allowed_paths = allowed_paths(context)?;
-        allowed_paths.iter().try_for_each(|real| shelves.data.check_writable(real, "allowed path"))?;
+        allowed_paths.iter().try_for_each(|real| content_source.data.check_writable(real, "allowed path"))?;
         for content_dir in ContentDir::ALL {
-            folders.add_content_dir(content_dir, shelves)?;
+            folders.add_content_dir(content_dir, content_source)?;
         }
         for shared in &context.read_only {
             let real = resolve_dir("read-only folder", &shared.host)?;
@@ -110,9 +110,9 @@ impl JailMounts {
             }
             match target_dir {
                 Some((content_dir, name)) => {
-                    let tree = shelves.data.snapshot(&real)?;
-                    let item = ContentItem::tree(content_dir, name, shelves.data.store(), tree);
-                    match shelves.dir {
+                    let tree = content_source.data.snapshot(&real)?;
+                    let item = ContentItem::tree(content_dir, name, content_source.data.store(), tree);
+                    match content_source.dir {
                         Some(dir) => dir.install(&item, &CommitToken::default())?,
                         None => folders.items.push(item),
                     }
@@ -153,9 +153,9 @@ impl JailMounts {
     fn add_content_dir(
         &mut self,
         content_dir: ContentDir,
-        shelves: ContentSource<'_>,
+        content_source: ContentSource<'_>,
     ) -> Result<(), SandboxError> {
-        let Some(dir) = shelves.dir else {
+        let Some(dir) = content_source.dir else {
             self.roots.push(Root { path: content_dir.path().to_owned(), access: Access::ReadOnly });
             return Ok(());
         };
@@ -216,13 +216,14 @@ impl ClaimContent {
     pub(crate) fn from_context(context: &ExecutionContext, data: &DataDir) -> Result<Self, SandboxError> {
         let real = workspace(&context.workspace)?;
         if !data.is_own_workspace(&real) {
-            let message = "only the workspace of a session's own can be handed over";
+            let message = "only a session's own workspace can be swapped";
             return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
         }
         let mut items = Vec::with_capacity(context.read_only.len());
         for shared in &context.read_only {
             let Some((content_dir, name)) = content_dir_of(shared)? else {
-                let message = "a folder beside the shelves is not given to a sandbox that runs";
+                let message =
+                    "a directory outside the content directories cannot be added to a running sandbox";
                 return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
             };
             let folder = resolve_dir("read-only folder", &shared.host)?;

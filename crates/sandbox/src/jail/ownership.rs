@@ -82,11 +82,11 @@ impl OwnershipTransfer {
     /// The changes that the guest may make when it sets up the jail, for these mounts and the output directory.
     pub(crate) fn from_mounts<'a>(
         runner: JailUser,
-        places: impl IntoIterator<Item = &'a MountKind>,
+        mounts: impl IntoIterator<Item = &'a MountKind>,
         output: Option<(&str, OwnerMapping)>,
     ) -> Self {
         let BecomeUser::Dedicated(from) = runner.identity().become_user else { return Self::default() };
-        let bound = places.into_iter().filter_map(|is| match is {
+        let bound = mounts.into_iter().filter_map(|is| match is {
             MountKind::Bind(Bind { source, owner, .. }) => Some((source.as_str(), *owner)),
             _ => None,
         });

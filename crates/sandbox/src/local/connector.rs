@@ -61,8 +61,8 @@ impl Connector for Local {
         Box::pin(async move {
             let mut env = self.environment.clone();
             env.extend(context.environment.clone());
-            let wanted = context.clone();
-            let planned = tokio::task::spawn_blocking(move || prepare(&wanted, env)).await;
+            let owned_context = context.clone();
+            let planned = tokio::task::spawn_blocking(move || prepare(&owned_context, env)).await;
             let planned = planned.map_err(|error| unavailable("its preparation failed", error))??;
             let LocalPlan { hello, layout, private, content_dirs } = planned;
             let SpawnedGuest { reader, writer, process } = start(&[], private).await?;

@@ -64,7 +64,7 @@ pub(crate) async fn shake_hands(
         .into());
     }
     if welcome.confinement.is_none() && hello.jail.is_some() {
-        return Err(failed("it says that it is not confined, and was told to be").into());
+        return Err(failed("the guest reports no confinement, but one was requested").into());
     }
     Ok((welcome, decoder))
 }

@@ -58,44 +58,44 @@ pub(crate) async fn run_tasks(
     tasks.shutdown().await;
     tokio::join!(end_guest(&link, guard.as_mut()), end_tunnels(&link, served));
     link.release_workspace();
-    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    let timeout = link.clock().sleep_until(link.clock().deadline(GRACE));
     tokio::select! {
         biased;
         () = guard.remove_leftovers() => {}
-        () = patience => tracing::warn!(?guard, "leftovers of a sandbox are not removed yet"),
+        () = timeout => tracing::warn!(?guard, "leftovers of a sandbox are not removed yet"),
     }
 }
 
 async fn end_guest(link: &SharedMux, guard: &mut dyn SandboxGuard) {
-    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    let timeout = link.clock().sleep_until(link.clock().deadline(GRACE));
     tokio::select! {
         biased;
         _ = guard.wait() => {}
-        () = patience => {
+        () = timeout => {
             // A process that the kernel cannot kill yet is not waited for any longer.
-            let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+            let timeout = link.clock().sleep_until(link.clock().deadline(GRACE));
             tokio::select! {
                 biased;
                 () = guard.kill() => {}
-                () = patience => tracing::warn!(?guard, "the guest was killed and has not ended yet"),
+                () = timeout => tracing::warn!(?guard, "the guest was killed and has not ended yet"),
             }
         }
     }
-    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    let timeout = link.clock().sleep_until(link.clock().deadline(GRACE));
     tokio::select! {
         biased;
         () = guard.release() => {}
-        () = patience => tracing::warn!(?guard, "the resources of a sandbox are not released yet"),
+        () = timeout => tracing::warn!(?guard, "the resources of a sandbox are not released yet"),
     }
 }
 
 /// Ends the tasks that serve tunnels, and waits for them.
 async fn end_tunnels(link: &SharedMux, mut served: JoinSet<()>) {
-    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    let timeout = link.clock().sleep_until(link.clock().deadline(GRACE));
     tokio::select! {
         biased;
         () = served.shutdown() => {}
-        () = patience => tracing::error!("a gateway blocks its thread and does not end"),
+        () = timeout => tracing::error!("a gateway blocks its thread and does not end"),
     }
 }
 
@@ -159,10 +159,10 @@ async fn stream_end(link: &SharedMux, tasks: &mut JoinSet<String>, guard: &mut d
         broken = tasks.join_next() => broken,
         how = guard.wait() => {
             // The last frames that the guest sent are still in the stream.
-            let patience = link.clock().sleep_until(link.clock().deadline(END_REASON_TIMEOUT));
+            let timeout = link.clock().sleep_until(link.clock().deadline(END_REASON_TIMEOUT));
             tokio::select! {
                 _ = tasks.join_next() => {}
-                () = patience => {}
+                () = timeout => {}
             }
             return format!("the guest ended ({how})");
         }
@@ -172,10 +172,10 @@ async fn stream_end(link: &SharedMux, tasks: &mut JoinSet<String>, guard: &mut d
         Some(Err(error)) => format!("a task of its stream failed: {error}"),
         None => "its stream has no tasks".to_owned(),
     };
-    let patience = link.clock().sleep_until(link.clock().deadline(END_REASON_TIMEOUT));
+    let timeout = link.clock().sleep_until(link.clock().deadline(END_REASON_TIMEOUT));
     tokio::select! {
         how = guard.wait() => format!("{broken}; the guest ended ({how})"),
-        () = patience => broken,
+        () = timeout => broken,
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// The caller of an open path, such as a probe. It has no scopes.
-    pub(crate) const fn nobody(tenant: TenantId) -> Self {
+    pub(crate) const fn anonymous(tenant: TenantId) -> Self {
         Self { tenant, scopes: BTreeSet::new(), key: None }
     }
 

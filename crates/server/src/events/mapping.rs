@@ -152,7 +152,7 @@ fn api_stop(stop: &Stop) -> (Option<SessionError>, StopReason) {
             (error(SessionErrorKind::ModelRequestFailed, &message), StopReason::EndTurn)
         }
         Stop::Deadline => (
-            error(SessionErrorKind::Unknown, "the deadline of the turn passed; send a message to go on"),
+            error(SessionErrorKind::Unknown, "the deadline of the turn passed; send a message to continue"),
             StopReason::EndTurn,
         ),
         other => {
@@ -173,7 +173,7 @@ fn api_limit(limit: Limit) -> (Option<SessionError>, StopReason) {
         }
         _ => SessionErrorKind::Unknown,
     };
-    let message = format!("{limit} of the turn was reached; send a message to go on");
+    let message = format!("{limit} of the turn was reached; send a message to continue");
     (Some(SessionError::new(kind, message, RetryStatus::Exhausted)), StopReason::EndTurn)
 }
 

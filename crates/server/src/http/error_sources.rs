@@ -55,7 +55,7 @@ impl From<VaultError> for ApiError {
             // The operator's log has the details.
             VaultError::Sealed { .. } => {
                 tracing::error!(%error, "a credential cannot be opened");
-                Self::conflict(format!("{error}; delete it, and make it anew"))
+                Self::conflict(format!("{error}; delete it and create it again"))
             }
             other => internal(&other),
         }

@@ -35,7 +35,7 @@ pub(crate) async fn request_scope(
     // Metrics are labelled with the route's path, so the number of series is bounded.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let caller = if OPEN_PATHS.contains(&path.as_str()) {
-        Ok(Caller::nobody(state.options.tenant.clone()))
+        Ok(Caller::anonymous(state.options.tenant.clone()))
     } else {
         state.admission.admit(request.headers()).await.and_then(|caller| within_rate(&state, caller))
     };

@@ -47,8 +47,8 @@ async fn answer(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let nobody = || ApiError::authentication("the request has no key");
-    let tenant = request.extensions().get::<Caller>().ok_or_else(nobody)?.tenant.clone();
+    let no_key = || ApiError::authentication("the request has no key");
+    let tenant = request.extensions().get::<Caller>().ok_or_else(no_key)?.tenant.clone();
     let (parts, body) = request.into_parts();
     let Body(bytes) = Body::from_request(Request::from_parts(parts.clone(), body), state).await?;
     let id = key.row_id(&parts.method, parts.uri.path());
@@ -64,7 +64,7 @@ async fn answer(
             match answers.reserve(&id, Digest::of_bytes(&bytes), SystemClock.timestamp()).await? {
                 Reserved::Answered(response) => Ok(response),
                 Reserved::First(reservation) => {
-                    Ok(keep(&answers, reservation, next.run(request).await).await)
+                    Ok(store_answer(&answers, reservation, next.run(request).await).await)
                 }
             }
         };
@@ -81,7 +81,7 @@ async fn answer(
 }
 
 /// Stores the answer for repeated requests, before the first client receives it.
-async fn keep(answers: &StoredAnswers, reservation: Reservation, response: Response) -> Response {
+async fn store_answer(answers: &StoredAnswers, reservation: Reservation, response: Response) -> Response {
     if !response.status().is_success() {
         report(answers.release(reservation).await);
         return response;

@@ -103,7 +103,7 @@ impl StoredAnswers {
                     Err(error) => return Err(error.into()),
                 }
             }
-            return known(decode(&record)?, &body).map(Reserved::Answered);
+            return replay(decode(&record)?, &body).map(Reserved::Answered);
         }
         Err(busy())
     }
@@ -170,7 +170,7 @@ fn is_expired(record: &Record, now: Timestamp) -> bool {
 }
 
 /// The answer to a request whose key has a row.
-fn known(row: Row, body: &Digest) -> Result<Response, ApiError> {
+fn replay(row: Row, body: &Digest) -> Result<Response, ApiError> {
     if row.body != *body {
         return Err(ApiError::invalid(
             "this `Idempotency-Key` was used for a request with another body; use a new key for a new request",

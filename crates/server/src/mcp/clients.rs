@@ -187,7 +187,7 @@ impl McpClients {
             (tools, ended)
         };
         join_all(ended.into_iter().map(|(id, client)| self.finish(id, client))).await;
-        join_all(tools.iter().map(|tools| in_time(tools.close_if_idle()))).await;
+        join_all(tools.iter().map(|tools| with_end_timeout(tools.close_if_idle()))).await;
     }
 
     /// Ends all sessions and sandboxes. Call it when no request is being answered any more.
@@ -201,12 +201,12 @@ impl McpClients {
         if let Some(session) = &id.session {
             self.service.end_session(session).await;
         }
-        in_time(client.tools.close()).await;
+        with_end_timeout(client.tools.close()).await;
     }
 }
 
 /// Waits for a sandbox to close. After the timeout it is closed by being dropped.
-async fn in_time(ending: impl Future<Output = ()>) {
+async fn with_end_timeout(ending: impl Future<Output = ()>) {
     if tokio::time::timeout(END_TIMEOUT, ending).await.is_err() {
         tracing::warn!("a sandbox of an MCP client did not end in time");
     }

@@ -38,8 +38,9 @@ pub(crate) async fn new_client(
     let (opener, owner, given) = (runtime.clone(), tenant.clone(), skills.clone());
     let open = move || {
         let (runtime, tenant, skills) = (opener.clone(), owner.clone(), given.clone());
-        Box::pin(async move { runtime.open_workbench(&tenant, skills).await.map_err(|error| told(&error)) })
-            as _
+        Box::pin(
+            async move { runtime.open_workbench(&tenant, skills).await.map_err(|error| error_text(&error)) },
+        ) as _
     };
     let tools = Arc::new(SandboxTools::new(definitions.into(), SANDBOX_IDLE_TIMEOUT, Box::new(open)));
     let agent = settings.models.get(ANY_MODEL).map(|model| {
@@ -50,7 +51,7 @@ pub(crate) async fn new_client(
 }
 
 /// The reason why there is no sandbox, with a hint.
-fn told(error: &RuntimeError) -> String {
+fn error_text(error: &RuntimeError) -> String {
     match error.hint() {
         Some(hint) => format!("there is no sandbox: {error}; {hint}"),
         None => format!("there is no sandbox: {error}"),

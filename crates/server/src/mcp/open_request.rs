@@ -26,7 +26,7 @@ impl OpenRequest {
     }
 
     /// Attaches this request to its answer. An event stream keeps the client in use, and ends at the latest when `end` completes.
-    pub(crate) fn hold<B>(
+    pub(crate) fn attach<B>(
         self,
         answer: Response<B>,
         end: impl Future<Output = ()> + Send + 'static,

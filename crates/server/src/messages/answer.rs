@@ -29,13 +29,13 @@ impl MessageAnswer {
     }
 
     /// The complete message.
-    pub(crate) fn whole(&self, response: &Response) -> Value {
-        let content: Vec<Value> = answer_blocks(&response.content).map(|block| block.whole()).collect();
+    pub(crate) fn complete(&self, response: &Response) -> Value {
+        let content: Vec<Value> = answer_blocks(&response.content).map(|block| block.complete()).collect();
         self.message(content, Value::from(stop_reason(&response.stop_reason)), &response.usage)
     }
 
     /// The message at the start of a stream.
-    pub(super) fn begun(&self, usage: &Usage) -> Value {
+    pub(super) fn start(&self, usage: &Usage) -> Value {
         self.message(Vec::new(), Value::Null, usage)
     }
 
@@ -73,7 +73,7 @@ fn object(input: &RawValue) -> String {
 
 impl AnswerBlock {
     /// The complete block.
-    fn whole(&self) -> Value {
+    fn complete(&self) -> Value {
         match self {
             Self::Text(text) => json!({"type": "text", "text": text, "citations": null}),
             Self::ToolUse { id, name, input } => {
@@ -84,7 +84,7 @@ impl AnswerBlock {
     }
 
     /// The block at its start.
-    pub(super) fn begun(&self) -> Value {
+    pub(super) fn start(&self) -> Value {
         match self {
             Self::Text(_) => json!({"type": "text", "text": "", "citations": null}),
             Self::ToolUse { id, name, .. } => {

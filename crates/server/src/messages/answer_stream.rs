@@ -38,20 +38,20 @@ pub(crate) async fn stream_answer(
             None => return Err(failure(&truncated())),
         }
     };
-    let mut told =
-        AnswerStream { told: AnswerProgress::default(), ready: VecDeque::new(), calls, is_over: false };
-    told.ready.push_back(record(json!({"type": "message_start", "message": answer.begun(&usage)})));
-    told.read(Ok(first));
-    let records = stream::unfold(told, |mut told| async move {
+    let mut answer_stream =
+        AnswerStream { progress: AnswerProgress::default(), ready: VecDeque::new(), calls, is_over: false };
+    answer_stream.ready.push_back(record(json!({"type": "message_start", "message": answer.start(&usage)})));
+    answer_stream.read(Ok(first));
+    let records = stream::unfold(answer_stream, |mut answer_stream| async move {
         loop {
-            if let Some(record) = told.ready.pop_front() {
-                return Some((Ok::<_, Infallible>(record), told));
+            if let Some(record) = answer_stream.ready.pop_front() {
+                return Some((Ok::<_, Infallible>(record), answer_stream));
             }
-            if told.is_over {
+            if answer_stream.is_over {
                 return None;
             }
-            let event = told.calls.next().await.unwrap_or_else(|| Err(truncated()));
-            told.read(event);
+            let event = answer_stream.calls.next().await.unwrap_or_else(|| Err(truncated()));
+            answer_stream.read(event);
         }
     });
     let ping = record(json!({"type": "ping"}));
@@ -68,7 +68,7 @@ fn record(body: Value) -> Record {
 }
 
 struct AnswerStream {
-    told: AnswerProgress,
+    progress: AnswerProgress,
     ready: VecDeque<Record>,
     calls: ModelStream,
     is_over: bool,
@@ -76,15 +76,15 @@ struct AnswerStream {
 
 impl AnswerStream {
     fn read(&mut self, event: Result<ModelEvent, ModelError>) {
-        let told = match event {
-            Ok(ModelEvent::TextDelta { index, text }) => self.told.text(index, &text),
+        let bodies = match event {
+            Ok(ModelEvent::TextDelta { index, text }) => self.progress.text(index, &text),
             Ok(ModelEvent::ToolUseStarted { .. }) => {
-                self.told.is_waiting = true;
+                self.progress.is_waiting = true;
                 Vec::new()
             }
             Ok(ModelEvent::Finished(answer)) => {
                 self.is_over = true;
-                self.told.finish(&answer)
+                self.progress.finish(&answer)
             }
             Ok(_) => Vec::new(),
             Err(error) => {
@@ -93,7 +93,7 @@ impl AnswerStream {
                 vec![body.unwrap_or_else(|_| json!({"type": "error"}))]
             }
         };
-        self.ready.extend(told.into_iter().map(record));
+        self.ready.extend(bodies.into_iter().map(record));
     }
 }
 
@@ -158,9 +158,9 @@ impl AnswerProgress {
                     records.push(stop(place));
                 }
                 // All blocks before the last one have been sent completely.
-                (Some(told), AnswerBlock::Text(text)) if place + 1 < count && told == text => {}
-                (Some(told), AnswerBlock::Text(text)) if place + 1 == count && text.starts_with(told) => {
-                    let rest = &text[told.len()..];
+                (Some(sent), AnswerBlock::Text(text)) if place + 1 < count && sent == text => {}
+                (Some(sent), AnswerBlock::Text(text)) if place + 1 == count && text.starts_with(sent) => {
+                    let rest = &text[sent.len()..];
                     records.extend((!rest.is_empty()).then(|| delta(place, text_delta(rest))));
                     records.push(stop(place));
                 }
@@ -181,7 +181,7 @@ impl AnswerProgress {
 }
 
 fn start(place: usize, block: &AnswerBlock) -> Value {
-    json!({"type": "content_block_start", "index": place, "content_block": block.begun()})
+    json!({"type": "content_block_start", "index": place, "content_block": block.start()})
 }
 
 fn delta(place: usize, delta: Value) -> Value {
@@ -193,7 +193,7 @@ fn stop(place: usize) -> Value {
 }
 
 fn differs() -> Value {
-    let message = "the model's answer differs from what it told before; send the request again";
+    let message = "the model's answer differs from what was sent before; send the request again";
     json!({"type": "error", "error": {"type": "api_error", "message": message}})
 }
 
@@ -214,23 +214,23 @@ mod tests {
 
     #[test]
     fn texts_are_told_as_they_arrive_and_calls_at_the_end() {
-        let mut told = AnswerProgress::default();
-        assert!(told.text(0, "\n").is_empty(), "a blank text may not be one");
-        let first = told.text(0, "Hel");
+        let mut progress = AnswerProgress::default();
+        assert!(progress.text(0, "\n").is_empty(), "a blank text may not be one");
+        let first = progress.text(0, "Hel");
         assert_eq!(kinds(&first), ["content_block_start", "content_block_delta"]);
         assert_eq!(first[1]["delta"]["text"], "\nHel");
-        assert_eq!(kinds(&told.text(0, "lo")), ["content_block_delta"]);
+        assert_eq!(kinds(&progress.text(0, "lo")), ["content_block_delta"]);
         assert_eq!(
-            kinds(&told.text(2, "More")),
+            kinds(&progress.text(2, "More")),
             ["content_block_stop", "content_block_start", "content_block_delta"]
         );
-        told.is_waiting = true;
-        assert!(told.text(4, "Later").is_empty());
+        progress.is_waiting = true;
+        assert!(progress.text(4, "Later").is_empty());
         let call = r#"{"type":"tool_use","id":"c1","name":"t","input":{"a":1}}"#;
         let thought = r#"{"type":"thinking","thinking":"hm"}"#;
         let texts =
             [r#"{"type":"text","text":"\nHello"}"#, thought, r#"{"type":"text","text":"More of it"}"#, call];
-        let rest = told.finish(&answer(&texts));
+        let rest = progress.finish(&answer(&texts));
         assert_eq!(
             kinds(&rest),
             [
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_differs_ends_with_an_error() {
-        let mut told = AnswerProgress::default();
-        told.text(0, "Hello");
-        assert_eq!(kinds(&told.finish(&answer(&[r#"{"type":"text","text":"Bye"}"#]))), ["error"]);
-        assert_eq!(kinds(&told.finish(&answer(&[]))), ["error"]);
+        let mut progress = AnswerProgress::default();
+        progress.text(0, "Hello");
+        assert_eq!(kinds(&progress.finish(&answer(&[r#"{"type":"text","text":"Bye"}"#]))), ["error"]);
+        assert_eq!(kinds(&progress.finish(&answer(&[]))), ["error"]);
     }
 }

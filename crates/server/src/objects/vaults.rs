@@ -32,7 +32,7 @@ impl<'r> Vaults<'r> {
     }
 
     /// The vault with this id. Fails if it is archived.
-    pub(crate) async fn in_use(&self, id: VaultId) -> Result<Vault, ApiError> {
+    pub(crate) async fn get_active(&self, id: VaultId) -> Result<Vault, ApiError> {
         let vault = self.get(id).await?;
         if vault.archived_at.is_some() {
             return Err(ApiError::invalid(format!("the vault `{id}` is archived; name another")));

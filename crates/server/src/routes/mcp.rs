@@ -52,7 +52,7 @@ async fn answer(
     if let Some(begun) = session_of(answer.headers())? {
         begin_session(&state, &caller, &begun).await?;
     }
-    Ok(request.hold(answer, end_of_stream(state, caller, method)))
+    Ok(request.attach(answer, end_of_stream(state, caller, method)))
 }
 
 /// Begins a client's request. A request without a session creates its client if necessary.

@@ -58,7 +58,7 @@ async fn create(
     loop {
         match calls.next().await {
             Some(Ok(ModelEvent::Finished(response))) => {
-                return Ok(Json(answer.whole(&response)).into_response());
+                return Ok(Json(answer.complete(&response)).into_response());
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(failure(&error)),

@@ -114,7 +114,7 @@ async fn vaults_in_use(
     let vaults = Vaults::new(&*state.records, tenant);
     let mut found = Vec::new();
     for id in ids {
-        let id = vaults.in_use(id.parse()?).await?.id;
+        let id = vaults.get_active(id.parse()?).await?.id;
         if !found.contains(&id) {
             found.push(id);
         }

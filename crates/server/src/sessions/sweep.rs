@@ -13,7 +13,7 @@ use crate::http::ApiError;
 use crate::state::ServerState;
 
 /// The minimum age of a session that is deleted. Creating a session takes less time.
-const YOUNG: Duration = Duration::from_secs(600);
+const MIN_AGE: Duration = Duration::from_secs(600);
 
 /// Deletes those of these sessions that no client can know.
 pub(crate) async fn sweep(state: &ServerState, tenant: &TenantId, sessions: Vec<SessionId>) {
@@ -22,7 +22,7 @@ pub(crate) async fn sweep(state: &ServerState, tenant: &TenantId, sessions: Vec<
             return;
         }
         if let Err(error) = sweep_one(state, tenant, id).await {
-            tracing::warn!(session = %id, %error, "a session was not looked at by the sweep");
+            tracing::warn!(session = %id, %error, "a session could not be checked by the sweep");
         }
     }
 }
@@ -37,7 +37,7 @@ async fn sweep_one(state: &ServerState, tenant: &TenantId, id: SessionId) -> Res
         return Ok(());
     }
     let opened = state.runtime.summary(tenant, id).await?.opened;
-    if SystemClock.timestamp().duration_since(opened) < YOUNG {
+    if SystemClock.timestamp().duration_since(opened) < MIN_AGE {
         return Ok(());
     }
     state.runtime.delete(tenant, id).await?;

@@ -17,9 +17,8 @@ pub(crate) mod read;
 mod request;
 mod script;
 
-pub(crate) use approval::is_granted;
 pub use interpreters::Interpreters;
-pub(crate) use request::SkillRequest;
+pub(crate) use request::{Script, SkillRequest};
 pub use skill_tools::{AllowedToolsPolicy, MAX_ACTIVE_SKILLS, SkillTools};
 pub(crate) use skill_tools::{ScriptSupport, SkillCallContext, SkillOutcome};
 

@@ -11,6 +11,7 @@ use conjure_prompt::{SkillTool, ToolOptions, tool_definitions, toolset_definitio
 use conjure_sandbox::Executor;
 
 use super::{Sandbox, Skills, Toolbox};
+use crate::agent_toolset::Toolset;
 use crate::approver::{AllowAll, Approver};
 use crate::artifacts::ArtifactTools;
 use crate::definition_check::{ToolboxError, check_definition};
@@ -18,7 +19,6 @@ use crate::limits::OutputLimits;
 use crate::skills::{ScriptSupport, SkillTools};
 use crate::tool::{CallerIdentity, Tool};
 use crate::tool_source::ToolSource;
-use crate::toolset::Toolset;
 
 /// Builds a [`Toolbox`].
 pub struct ToolboxBuilder {

@@ -18,10 +18,11 @@ use super::Toolbox;
 use super::parsed_call::ParsedCall;
 use super::resolve_inputs::{ResolvedCall, UrlAccess};
 
+use crate::agent_toolset::ToolsetContext;
 use crate::artifacts::CallArtifacts;
-use crate::skills::{SkillCallContext, SkillOutcome, SkillRequest, SkillTools, is_granted};
+use crate::grant::is_granted;
+use crate::skills::{SkillCallContext, SkillOutcome, SkillRequest, SkillTools};
 use crate::tool::{ToolContext, ToolOutput, ToolStatus};
-use crate::toolset::ToolsetContext;
 
 /// How long a cancelled call may take to clean up. Shorter than the driver's own grace period (`CANCEL_GRACE`), so that the more precise
 /// result, from here, comes first.

@@ -8,12 +8,12 @@ use conjure_sandbox::Executor;
 use serde_json::{Map, Value};
 
 use super::Toolbox;
+use crate::agent_toolset::{Toolset, ToolsetCall};
 use crate::builtin::BuiltinCall;
 use crate::skills::{SkillRequest, SkillTools};
 use crate::text::quote;
 use crate::tool::Tool;
 use crate::tool_input::json_kind;
-use crate::toolset::{Toolset, ToolsetCall};
 
 /// A tool call after parsing, before it runs.
 pub(super) enum ParsedCall<'t> {

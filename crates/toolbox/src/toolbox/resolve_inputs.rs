@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::Toolbox;
 use super::parsed_call::ParsedCall;
+use crate::agent_toolset::{Toolset, ToolsetCall, fetched};
 use crate::artifacts::{ArtifactTools, CallArtifacts, EarlyResult, is_url};
 use crate::builtin::BuiltinCall;
 use crate::skills::SkillRequest;
 use crate::skills::read::render_content;
 use crate::text::quote;
 use crate::tool::{Tool, ToolOutput};
-use crate::toolset::{Toolset, ToolsetCall, fetched};
 
 /// A call after resolving its references.
 pub(super) enum ResolvedCall<'t> {

@@ -3,5 +3,5 @@
 pub(super) mod format;
 pub(super) mod keys;
 pub(super) mod mcp_servers;
-pub(super) mod open;
+pub(super) mod new_session;
 pub(super) mod values;

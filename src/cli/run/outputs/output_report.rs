@@ -57,7 +57,7 @@ pub(crate) fn print_produced(
         terminal.note(&format!("  … and {} more", produced.files.len() - MAX_LISTED));
     }
     if !produced.complete {
-        terminal.warning("the workspace holds too much to be looked at whole: there may be more");
+        terminal.warning("too many files to list; there may be more");
     }
     true
 }

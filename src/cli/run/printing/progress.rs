@@ -157,9 +157,11 @@ impl ProgressFormatter {
             SessionEventKind::CompactionStart { .. } => {
                 line(Style::Dim, "summary", "of the beginning of the conversation, which has grown long");
             }
-            SessionEventKind::CompactionEnd { reason: Some(reason), .. } => {
-                line(Style::Warning, "summary", &format!("none, the conversation goes on as it is: {reason}"))
-            }
+            SessionEventKind::CompactionEnd { reason: Some(reason), .. } => line(
+                Style::Warning,
+                "summary",
+                &format!("none, the conversation continues unchanged: {reason}"),
+            ),
             SessionEventKind::SessionCompacted { kept_messages, .. } => line(
                 Style::Plain,
                 "summary",

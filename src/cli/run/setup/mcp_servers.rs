@@ -58,8 +58,8 @@ fn read(path: &Path, terminal: &Terminal) -> Result<impl Iterator<Item = (String
     }
     let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     let file = parse_mcp_json(&text, &ProcessEnv::var).map_err(|error| refused(error.to_string()))?;
-    for left_out in &file.left_out {
-        terminal.warning(left_out);
+    for skipped in &file.skipped {
+        terminal.warning(skipped);
     }
     Ok(file.servers.into_iter().map(|server| (server.name.to_string(), server)))
 }

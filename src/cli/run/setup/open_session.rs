@@ -12,7 +12,7 @@ use conjure::skill::Inputs as SkillInputs;
 use conjure::{Config, Model, ProcessEnv, RuntimeError, RuntimeOptions, SessionSpec, Settings, Skill};
 
 use crate::cli::approvals::Rules;
-use crate::cli::args::{Attachment, OpenArgs};
+use crate::cli::args::{Attachment, NewSessionArgs};
 use crate::cli::cli_error::CliError;
 use crate::cli::command_runtime::{self, CommandRuntime, Persistence};
 use crate::cli::doctor;
@@ -92,7 +92,7 @@ pub(crate) async fn executor_of(
 
 /// Merges the options of the command line over the configuration.
 pub(crate) async fn merge_args(
-    args: &OpenArgs,
+    args: &NewSessionArgs,
     config: &Config,
     environment: &ProcessEnv,
     terminal: &Terminal,
@@ -134,7 +134,7 @@ struct LoadedArgs {
 
 /// Opens a session. It is stored in `slot` as soon as it exists.
 pub(crate) async fn open_session(
-    args: &OpenArgs,
+    args: &NewSessionArgs,
     session_files: SessionFiles,
     config: &Config,
     environment: ProcessEnv,
@@ -154,9 +154,9 @@ pub(crate) async fn open_session(
         (args.clone(), config.clone(), environment.clone(), Arc::clone(terminal));
     let loaded =
         run_blocking(move || load_args(&own_args, out, &own_config, &own_environment, &own_terminal)).await?;
-    let LoadedArgs { model: words, recorder, skills, variables, inputs, workspace: folder, out } = loaded;
+    let LoadedArgs { model: selected, recorder, skills, variables, inputs, workspace: folder, out } = loaded;
     let persistence = if args.ephemeral { Persistence::Ephemeral } else { Persistence::Persistent };
-    let (name, model) = (words.name.clone(), Arc::clone(&words.model));
+    let (name, model) = (selected.name.clone(), Arc::clone(&selected.model));
     let options = |config: Config| {
         let options =
             RuntimeOptions::from(config).model(name.clone(), Arc::clone(&model)).approver(rules.approver());
@@ -164,13 +164,13 @@ pub(crate) async fn open_session(
             Ok(folder) => options.project(folder),
             Err(_) => options,
         };
-        words.with_key(options, &environment)
+        selected.with_key(options, &environment)
     };
     let host = CommandRuntime::for_run(&args.data_args, persistence, options, config, &environment, terminal)
         .await?;
     let mut spec = SessionSpec::new(host.tenant.clone())
         .base_prompt(BASE_PROMPT)
-        .model(words.name.clone())
+        .model(selected.name.clone())
         .hosted(args.hosted.clone())
         .mcp_servers(config.mcp_servers().keys());
     if site == ExecutionSite::Local {
@@ -183,7 +183,8 @@ pub(crate) async fn open_session(
     for (name, value) in variables {
         spec = spec.environment(name, value);
     }
-    for (name, value) in sandbox_notes(args).into_iter().chain(words.script_note()).chain(rules.to_notes()) {
+    for (name, value) in sandbox_notes(args).into_iter().chain(selected.script_note()).chain(rules.to_notes())
+    {
         spec = spec.metadata(name, value);
     }
     if let Some(activation) = args.activation {
@@ -220,9 +221,9 @@ pub(crate) async fn open_session(
     let (files, before) = add_files(folder, copied).await?;
     opened.before = before;
     Ok(NewSession {
-        recording: ModelRecording { recorder, price_check: words.price_check },
+        recording: ModelRecording { recorder, price_check: selected.price_check },
         model_name: name,
-        model_label: words.label,
+        model_label: selected.label,
         skills,
         files,
         site,
@@ -268,7 +269,7 @@ enum ExecutionSite {
 }
 
 impl ExecutionSite {
-    fn from_args(args: &OpenArgs) -> Self {
+    fn from_args(args: &NewSessionArgs) -> Self {
         let asks_for_here = args.sandbox.is_some() || !args.skills.is_empty() || args.workspace.is_some();
         if args.hosted.is_empty() || asks_for_here { Self::Local } else { Self::Hosted }
     }
@@ -276,7 +277,7 @@ impl ExecutionSite {
 
 /// Loads the model and the skills. Secrets are redacted from here on.
 fn load_args(
-    args: &OpenArgs,
+    args: &NewSessionArgs,
     out: Option<(PathBuf, u64)>,
     config: &Config,
     process: &ProcessEnv,
@@ -284,21 +285,21 @@ fn load_args(
 ) -> Result<LoadedArgs, CliError> {
     let variables = variables(&args.env)?;
     let source = ModelArgs { model: args.model.as_deref(), script: args.script.as_deref(), calls_before: 0 };
-    let words = select_model(source, args.record.as_deref(), config, process)?;
+    let selected = select_model(source, args.record.as_deref(), config, process)?;
     let skills = load_configured(config, terminal)?;
     let inputs = inputs(&args.input, &skills)?;
-    let redactor = redactor(&variables, &words, config, process);
+    let redactor = redactor(&variables, &selected, config, process);
     redactor.extend(&redactor_of_inputs(&skills, &inputs, &variables));
     terminal.redact(redactor.clone());
     let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;
     let tools = tool_dirs(workspace.as_deref(), config, process);
-    let (words, recorder) = with_recorder(words, args.record.as_deref(), redactor, &tools)?;
+    let (selected, recorder) = with_recorder(selected, args.record.as_deref(), redactor, &tools)?;
     warn_missing_inputs(&skills, &inputs, terminal);
     let out = match out {
         Some((path, limit)) => Some(OutputTarget { folder: output_copy::open_folder(&path, &tools)?, limit }),
         None => None,
     };
-    Ok(LoadedArgs { model: words, recorder, skills, variables, inputs, workspace, out })
+    Ok(LoadedArgs { model: selected, recorder, skills, variables, inputs, workspace, out })
 }
 
 /// Warns about skills that cannot be loaded because their inputs are missing.

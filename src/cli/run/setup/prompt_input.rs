@@ -35,7 +35,7 @@ pub(crate) fn check_file_name(path: &Path) -> Result<&Path, CliError> {
         Some(_) => return Ok(path),
     };
     let name = printable(&name.to_string_lossy());
-    Err(CliError::usage(format!("the name `{name}` {problem}, so the model cannot be told it"))
+    Err(CliError::usage(format!("the name `{name}` {problem}, so it cannot be shown to the model"))
         .with_hint("give the file another name, or a copy of it"))
 }
 

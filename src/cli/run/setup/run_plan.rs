@@ -32,7 +32,7 @@ pub(crate) async fn prepare(
         copied: args.file.clone(),
         out: args.out.clone().map(|folder| (folder, args.out_limit)),
     };
-    let new = open_session(&args.open, files, config, environment, terminal, slot).await?;
+    let new = open_session(&args.new_session, files, config, environment, terminal, slot).await?;
     let given = prompt_input::standard_input(terminal).await?;
     let opened = slot.as_ref().ok_or_else(|| CliError::internal("the session is not there"))?;
     let inside = new.create_sandbox(opened, terminal).await?;

@@ -6,7 +6,7 @@ use conjure::Settings;
 use conjure::config::{parse_network, parse_size};
 use conjure::sandbox::NetworkPolicy;
 
-use crate::cli::args::OpenArgs;
+use crate::cli::args::NewSessionArgs;
 use crate::cli::cli_error::CliError;
 
 const NETWORK: &str = "conjure.network";
@@ -15,7 +15,7 @@ const CPUS: &str = "conjure.cpus";
 const IMAGE: &str = "conjure.image";
 
 /// The flags as metadata of a session.
-pub(crate) fn sandbox_notes(args: &OpenArgs) -> BTreeMap<&'static str, String> {
+pub(crate) fn sandbox_notes(args: &NewSessionArgs) -> BTreeMap<&'static str, String> {
     let network = args.network.as_ref().map(|network| match network {
         NetworkPolicy::None => "none".to_owned(),
         NetworkPolicy::Full => "full".to_owned(),

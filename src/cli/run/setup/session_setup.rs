@@ -22,12 +22,12 @@ pub(crate) fn no_workspace_error() -> CliError {
 /// The redactor for the variables, and for the secrets of every model that the session may change to.
 pub(crate) fn redactor(
     variables: &BTreeMap<String, String>,
-    words: &SelectedModel,
+    selected: &SelectedModel,
     config: &Config,
     process: &ProcessEnv,
 ) -> Redactor {
     let mut secrets = ModelTarget::secrets(config, process);
-    secrets.extend(words.secrets.clone());
+    secrets.extend(selected.secrets.clone());
     let environment = variables.clone();
     ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
 }
@@ -39,7 +39,7 @@ pub(crate) fn tool_dirs(workspace: Option<&Path>, config: &Config, process: &Pro
 }
 
 /// A model, and its recorder if there is one.
-pub(crate) type RecordedModel = (SelectedModel, Option<Arc<Recorder<Arc<dyn Model>>>>);
+pub(crate) type ModelWithRecorder = (SelectedModel, Option<Arc<Recorder<Arc<dyn Model>>>>);
 
 /// Adds a recorder to the model, if the user wants a recording.
 pub(crate) fn with_recorder(
@@ -47,7 +47,7 @@ pub(crate) fn with_recorder(
     record: Option<&Path>,
     redactor: Redactor,
     tools: &ToolDirs,
-) -> Result<RecordedModel, CliError> {
+) -> Result<ModelWithRecorder, CliError> {
     let Some(path) = record else { return Ok((model, None)) };
     let refused = |told: String| CliError::usage(format!("`--record`: {told}"));
     let (folder, name) = destination::open_parent(path, tools).map_err(|error| refused(error.to_string()))?;

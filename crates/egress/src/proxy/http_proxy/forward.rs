@@ -121,9 +121,10 @@ where
         let answer = ResponseHead::parse(&origin.data()[..length], request)?;
         origin.consume(length);
         if answer.status == 101 {
-            return Err(
-                RefusalReason::MalformedResponse("it switches to a protocol that nobody asked for").into()
-            );
+            return Err(RefusalReason::MalformedResponse(
+                "it switches to a protocol that the client did not request",
+            )
+            .into());
         }
         if answer.status < 200 {
             if request.version == Version::Http11 {

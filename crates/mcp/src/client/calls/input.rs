@@ -110,11 +110,11 @@ pub(in crate::client) fn with_input(
             (id, response)
         })
         .collect();
-    again(params, responses, provided.state)
+    retry_params(params, responses, provided.state)
 }
 
 /// The parameters of the repeated call, with these answers and the state that the server returned.
-pub(in crate::client) fn again(
+pub(in crate::client) fn retry_params(
     params: CallToolRequestParams,
     responses: InputResponses,
     state: Option<String>,

@@ -69,11 +69,11 @@ pub(in crate::client) enum CallStep {
 
 impl RunningCalls {
     /// Forwards a progress notification to the call that it names.
-    pub(in crate::client) fn tell(&self, told: ProgressNotificationParam) {
-        let call = lock(&self.0.calls).get(&told.progress_token).map(|call| call.progress.clone());
+    pub(in crate::client) fn report_progress(&self, progress: ProgressNotificationParam) {
+        let call = lock(&self.0.calls).get(&progress.progress_token).map(|call| call.progress.clone());
         let Some(CallProgress { call_id, sink }) = call else { return };
-        let message = told.message.unwrap_or_default();
-        sink.report(ToolProgress { call_id, done: told.progress, total: told.total, message });
+        let message = progress.message.unwrap_or_default();
+        sink.report(ToolProgress { call_id, done: progress.progress, total: progress.total, message });
     }
 
     /// The number of calls that were begun on this connection.

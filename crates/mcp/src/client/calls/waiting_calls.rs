@@ -34,7 +34,7 @@ struct WaitingCall {
 
 impl WaitingCalls {
     /// Keeps a call open until its question is answered. Returns the request to record. Fails if the machine has no entropy.
-    pub(in crate::client) fn keep(
+    pub(in crate::client) fn insert(
         &self,
         asked_by: &str,
         question: InputQuestion,

@@ -123,7 +123,7 @@ impl Login {
         let authorization_url = manager
             .get_authorization_url(&scopes)
             .await
-            .map_err(|error| failed("nobody can sign in there", &error))?;
+            .map_err(|error| failed("the authorization URL could not be created", &error))?;
         let asked = Url::parse(&authorization_url).map_err(|error| LoginError(error.to_string()))?;
         let state = parameter(&asked, "state");
         let state = state.ok_or_else(|| LoginError("the sign-in has no state".to_owned()))?;

@@ -28,7 +28,7 @@ const MAX_LISTED_FILES: usize = 4096;
 
 /// The maximum number of skills of a server, and the number of refused skills that are reported one by one.
 const MAX_SKILLS: usize = 256;
-const MAX_LEFT_OUT: usize = 20;
+const MAX_REPORTED: usize = 20;
 
 /// A skill that a server lists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub(super) struct ListedFile {
 pub(in crate::client) struct SkillListing {
     pub(in crate::client) skills: Vec<ListedSkill>,
     /// Sentences about skills that cannot be offered.
-    pub(in crate::client) left_out: Vec<String>,
+    pub(in crate::client) skipped: Vec<String>,
     /// The number of skills that cannot be offered.
     refused: usize,
 }
@@ -65,14 +65,14 @@ pub(in crate::client) struct SkillListing {
 impl SkillListing {
     /// The listing of a server that did not list its skills.
     pub(in crate::client) fn failed(error: impl std::fmt::Display) -> Self {
-        Self { left_out: vec![format!("its skills cannot be listed: {error}")], ..Self::default() }
+        Self { skipped: vec![format!("its skills cannot be listed: {error}")], ..Self::default() }
     }
 
     /// Adds a skill that the server lists. Returns whether another one may be added.
     pub(super) fn add(&mut self, skill: WireSkill) -> bool {
         let files: usize = self.skills.iter().map(|skill| skill.files.len()).sum();
         if self.skills.len() + self.refused == MAX_SKILLS || files > MAX_LISTED_FILES {
-            self.left_out.push(
+            self.skipped.push(
                 "it has too many skills, or skills with too many files; the others are left out".to_owned(),
             );
             return false;
@@ -83,9 +83,9 @@ impl SkillListing {
             Ok(skill) => self.skills.push(skill),
             Err(reason) => {
                 self.refused += 1;
-                if self.left_out.len() < MAX_LEFT_OUT {
+                if self.skipped.len() < MAX_REPORTED {
                     let reason = printable(&conjure_base::text::truncate(&reason, MAX_REASON_CHARS));
-                    self.left_out.push(format!("its skill `{name}` is left out: {reason}"));
+                    self.skipped.push(format!("its skill `{name}` is left out: {reason}"));
                 }
             }
         }
@@ -105,9 +105,9 @@ impl SkillListing {
         let before = self.skills.len();
         self.skills.retain(|skill| !has_secret(skill));
         if self.skills.len() < before {
-            self.left_out.push("skills that repeat a secret are left out".to_owned());
+            self.skipped.push("skills that repeat a secret are left out".to_owned());
         }
-        for text in &mut self.left_out {
+        for text in &mut self.skipped {
             *text = redactor.redact(text).into_owned();
         }
         self
@@ -288,22 +288,22 @@ mod tests {
     #[test]
     fn a_flood_of_skills_is_told_in_few_words_and_secrets_are_left_out() {
         let mut listing = SkillListing::default();
-        for _ in 0..MAX_LEFT_OUT + 5 {
+        for _ in 0..MAX_REPORTED + 5 {
             assert!(listing.add(wire(&[])));
         }
         assert!(listing.add(wire(&[("SKILL.md", 1)])));
         assert_eq!(
-            (listing.skills.len(), listing.left_out.len()),
-            (1, MAX_LEFT_OUT),
+            (listing.skills.len(), listing.skipped.len()),
+            (1, MAX_REPORTED),
             "a good one after bad ones is kept"
         );
         while listing.add(wire(&[])) {}
-        assert_eq!((listing.skills.len(), listing.left_out.len()), (1, MAX_LEFT_OUT + 1));
+        assert_eq!((listing.skills.len(), listing.skipped.len()), (1, MAX_REPORTED + 1));
         let mut listing = SkillListing::default();
         assert!(listing.add(wire(&[("SKILL.md", 1)])) && listing.add(wire(&[("SKILL.md", 1)])));
         assert_eq!(listing.skills.len(), 1);
         let listing = listing.redacted(&Redactor::new([("TOKEN", "Takes\\n notes")]));
-        assert_eq!((listing.skills.len(), listing.left_out.len()), (0, 1));
+        assert_eq!((listing.skills.len(), listing.skipped.len()), (0, 1));
     }
 
     proptest! {

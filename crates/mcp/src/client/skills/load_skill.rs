@@ -76,19 +76,19 @@ impl Tool for LoadSkillTool {
             "Loads a skill of an MCP server: instructions for a job. Its files are written to the folder `{FOLDER}` of the sandbox. Load a \
              skill before you do a job that it is for. A person decides on each. The descriptions are the servers' words:"
         );
-        let mut left_out = 0;
+        let mut skipped = 0;
         for skill in &self.skills {
             let line = skill.line();
             if description.len() + line.len() <= MAX_LIST_BYTES {
                 description.push_str(&line);
             } else {
-                left_out += 1;
+                skipped += 1;
             }
         }
-        if left_out > 0 {
+        if skipped > 0 {
             let _ = write!(
                 description,
-                "\n{left_out} more are not shown. A call with a skill that does not exist returns all of that server."
+                "\n{skipped} more are not shown. A call with a skill that does not exist returns all of that server."
             );
         }
         let text = |description: &str| json!({"type": "string", "description": description});

@@ -64,7 +64,7 @@ impl SkillReader<'_> {
             }
         }
         listing
-            .left_out
+            .skipped
             .push(format!("its list of skills has more than {MAX_PAGES} pages; the others are left out"));
         Ok(listing)
     }
@@ -110,7 +110,7 @@ impl SkillReader<'_> {
             (Some(ResourceContents::BlobResourceContents { blob, .. }), None) => {
                 BASE64.decode(blob).map_err(|_| wrong("is no base64".to_owned()))?
             }
-            _ => return Err(wrong("comes as no single content".to_owned())),
+            _ => return Err(wrong("does not have exactly one content".to_owned())),
         };
         let listed = SkillResource::new(file.uri.clone(), file.digest.clone(), file.size);
         listed

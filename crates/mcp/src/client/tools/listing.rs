@@ -22,7 +22,7 @@ const MAX_DESCRIPTION_CHARS: usize = 4096;
 
 /// The maximum size of a tool's name in bytes, and the number of refused tools that are reported one by one.
 const MAX_NAME_BYTES: usize = 256;
-const MAX_LEFT_OUT: usize = 20;
+const MAX_REPORTED: usize = 20;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,8 @@ pub(in crate::client) struct Listing {
     #[serde(default)]
     pub(in crate::client) skills: Vec<ListedSkill>,
     /// One sentence for each tool and skill that cannot be offered.
-    pub(in crate::client) left_out: Vec<String>,
+    #[serde(rename = "left_out")]
+    pub(in crate::client) skipped: Vec<String>,
     /// The number of tools that cannot be offered.
     #[serde(default)]
     pub(in crate::client) refused: usize,
@@ -61,7 +62,7 @@ pub(in crate::client) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Lis
         let page = peer.list_tools(Some(params)).await?;
         for tool in page.tools {
             if listing.tools.len() + listing.refused == MAX_TOOLS {
-                listing.left_out.push(format!("it has more than {MAX_TOOLS} tools; the others are left out"));
+                listing.skipped.push(format!("it has more than {MAX_TOOLS} tools; the others are left out"));
                 return Ok(listing);
             }
             listing.add(tool);
@@ -72,7 +73,7 @@ pub(in crate::client) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Lis
         }
     }
     listing
-        .left_out
+        .skipped
         .push(format!("its list of tools has more than {MAX_PAGES} pages; the others are left out"));
     Ok(listing)
 }
@@ -81,14 +82,14 @@ impl Listing {
     /// The same listing without these secrets.
     pub(in crate::client) fn redacted(self, redactor: &Redactor) -> Self {
         let tools = self.tools.into_iter().map(|tool| tool.redacted(redactor)).collect();
-        let left_out = self.left_out.iter().map(|text| redactor.redact(text).into_owned()).collect();
-        Self { tools, skills: self.skills, left_out, refused: self.refused }
+        let skipped = self.skipped.iter().map(|text| redactor.redact(text).into_owned()).collect();
+        Self { tools, skills: self.skills, skipped, refused: self.refused }
     }
 
     /// The same listing with these skills.
     pub(in crate::client) fn with_skills(mut self, skills: SkillListing) -> Self {
         self.skills = skills.skills;
-        self.left_out.extend(skills.left_out);
+        self.skipped.extend(skills.skipped);
         self
     }
 
@@ -108,14 +109,14 @@ impl Listing {
             }),
             Err(reason) => {
                 self.refused += 1;
-                if self.left_out.len() == MAX_LEFT_OUT {
-                    self.left_out.push("more of its tools are left out".to_owned());
+                if self.skipped.len() == MAX_REPORTED {
+                    self.skipped.push("more of its tools are left out".to_owned());
                 }
-                if self.left_out.len() > MAX_LEFT_OUT {
+                if self.skipped.len() > MAX_REPORTED {
                     return;
                 }
                 let name = conjure_base::text::truncate(&tool.name, 60).escape_debug().to_string();
-                self.left_out.push(format!("its tool `{name}` is left out: {reason}"));
+                self.skipped.push(format!("its tool `{name}` is left out: {reason}"));
             }
         }
     }
@@ -147,7 +148,7 @@ impl ListedTool {
     pub(in crate::client) fn definition(&self, name: &str, server: &str) -> ToolDefinition {
         // The prefix shows the model that the description is the server's.
         let description = match self.description.as_str() {
-            "" => format!("A tool of the MCP server `{server}`, which describes it with no word."),
+            "" => format!("A tool of the MCP server `{server}`. It has no description."),
             text => format!("[MCP server `{server}`] {text}"),
         };
         ToolDefinition { name: name.to_owned(), description, input_schema: self.input_schema.clone() }
@@ -225,7 +226,7 @@ mod tests {
         let names: Vec<&str> = listing.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["good", "empty"]);
         assert_eq!(listing.tools[1].input_schema, json!({"type": "object", "properties": {}}));
-        assert_eq!(listing.left_out.len(), 4, "{:?}", listing.left_out);
+        assert_eq!(listing.skipped.len(), 4, "{:?}", listing.skipped);
     }
 
     #[test]
@@ -233,11 +234,8 @@ mod tests {
         let long = "x".repeat(MAX_NAME_BYTES + 1);
         let tools: Vec<(&str, Value)> = (0..500).map(|_| (long.as_str(), json!({}))).collect();
         let listing = listing(&tools);
-        assert_eq!(
-            (listing.tools.len(), listing.refused, listing.left_out.len()),
-            (0, 500, MAX_LEFT_OUT + 1)
-        );
-        assert!(listing.left_out[0].len() < 300, "{}", listing.left_out[0]);
+        assert_eq!((listing.tools.len(), listing.refused, listing.skipped.len()), (0, 500, MAX_REPORTED + 1));
+        assert!(listing.skipped[0].len() < 300, "{}", listing.skipped[0]);
     }
 
     #[test]

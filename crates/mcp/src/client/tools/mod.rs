@@ -5,4 +5,5 @@ pub(in crate::client) mod output_schema;
 pub(in crate::client) mod result;
 pub(in crate::client) mod search;
 pub(in crate::client) mod server_tool;
+pub(in crate::client) mod session_tools;
 pub(in crate::client) mod tool_names;

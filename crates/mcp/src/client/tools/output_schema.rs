@@ -14,14 +14,14 @@ const MAX_STEPS: usize = 200_000;
 const MAX_DEPTH: usize = 100;
 
 /// The maximum length of a path in an error, in characters.
-const MAX_PLACE_BYTES: usize = 200;
+const MAX_PLACE_CHARS: usize = 200;
 
 /// The place and the reason of a mismatch. `None` if the value matches the schema.
 pub(in crate::client) fn mismatch(schema: &Value, value: &Value) -> Option<String> {
     let mut check = Check { root: schema, steps: MAX_STEPS, place: Vec::new() };
     let reason = check.value(schema, value, MAX_DEPTH).err()?;
     let place: String = check.place.iter().map(|part| format!("/{part}")).collect();
-    let place = conjure_base::text::truncate(&place, MAX_PLACE_BYTES).escape_debug().to_string();
+    let place = conjure_base::text::truncate(&place, MAX_PLACE_CHARS).escape_debug().to_string();
     Some(if place.is_empty() { reason } else { format!("at `{place}` {reason}") })
 }
 
@@ -36,18 +36,18 @@ type Fit = Result<(), String>;
 
 impl<'s> Check<'s> {
     /// Counts this many steps. Returns whether any steps remain.
-    fn spend(&mut self, steps: usize) -> bool {
+    fn use_steps(&mut self, steps: usize) -> bool {
         self.steps = self.steps.saturating_sub(steps + 1);
         self.steps > 0
     }
 
     fn value(&mut self, schema: &'s Value, value: &Value, depth: usize) -> Fit {
         let keywords = match schema {
-            Value::Bool(false) => return Err("there must be nothing".to_owned()),
+            Value::Bool(false) => return Err("no value is allowed".to_owned()),
             Value::Object(keywords) => keywords,
             _ => return Ok(()),
         };
-        if depth == 0 || !self.spend(keywords.len()) {
+        if depth == 0 || !self.use_steps(keywords.len()) {
             return Ok(());
         }
         // A schema with its own `$id` changes the base of references, so it is not checked.
@@ -100,18 +100,21 @@ impl<'s> Check<'s> {
             Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
             _ => return Ok(()),
         };
-        if kinds.is_empty() || !self.spend(kinds.len()) || kinds.iter().any(|kind| is_of_kind(value, kind)) {
+        if kinds.is_empty()
+            || !self.use_steps(kinds.len())
+            || kinds.iter().any(|kind| is_of_kind(value, kind))
+        {
             return Ok(());
         }
         let shown =
-            conjure_base::text::truncate(&kinds.join(" or "), MAX_PLACE_BYTES).escape_debug().to_string();
+            conjure_base::text::truncate(&kinds.join(" or "), MAX_PLACE_CHARS).escape_debug().to_string();
         Err(format!("it is of the type {}, and {shown} is needed", kind_of(value)))
     }
 
     fn constants(&mut self, keywords: &Map<String, Value>, value: &Value) -> Fit {
         let constants = list(keywords, "enum");
         if !constants.is_empty()
-            && self.spend(constants.len())
+            && self.use_steps(constants.len())
             && !constants.iter().any(|constant| is_same(constant, value))
         {
             return Err("it is none of the values that are possible".to_owned());
@@ -131,13 +134,13 @@ impl<'s> Check<'s> {
         depth: usize,
     ) -> Fit {
         let required = list(keywords, "required");
-        if !self.spend(required.len()) {
+        if !self.use_steps(required.len()) {
             return Ok(());
         }
         if let Some(missing) =
             required.iter().filter_map(Value::as_str).find(|name| !members.contains_key(*name))
         {
-            let missing = conjure_base::text::truncate(missing, MAX_PLACE_BYTES).escape_debug().to_string();
+            let missing = conjure_base::text::truncate(missing, MAX_PLACE_CHARS).escape_debug().to_string();
             return Err(format!("the member `{missing}` is missing"));
         }
         let properties = keywords.get("properties").and_then(Value::as_object);
@@ -280,7 +283,7 @@ mod tests {
                 Some("at `/next` it fits none of the alternatives of `anyOf`"),
             ),
             (json!({"items": [], "next": 0}), Some("at `/next` it fits none of the alternatives of `anyOf`")),
-            (json!({"items": [], "more": 1}), Some("at `/more` there must be nothing")),
+            (json!({"items": [], "more": 1}), Some("at `/more` no value is allowed")),
         ] {
             assert_eq!(mismatch(&schema, &value).as_deref(), expected, "{value}");
         }

@@ -48,7 +48,7 @@ pub(in crate::client) async fn to_output(
         if let Some(reason) = reason {
             status = ToolStatus::Failed;
             output.text(&format!(
-                "[the call was done, but the server's result does not fit the schema that the tool declares for it: {}; it follows as it came]",
+                "[the call was done, but the server's result does not fit the schema that the tool declares for it: {}; it is shown unchanged]",
                 printable(&reason)
             ));
         }
@@ -127,7 +127,7 @@ impl Output<'_> {
                 format!("[the text has {total} bytes and is in the file `{path}`; it begins so:]\n{preview}")
             }
             Err(reason) => {
-                format!("[the text has {total} bytes, and only its begin is kept: {reason}]\n{preview}")
+                format!("[the text has {total} bytes, and only the beginning is kept: {reason}]\n{preview}")
             }
         }
     }
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(wrong.status, ToolStatus::Failed);
         let told = texts(&wrong)[0];
         assert!(
-            told.contains("at `/a` it is of the type string, and integer is needed; it follows"),
+            told.contains("at `/a` it is of the type string, and integer is needed; it is shown unchanged"),
             "{told}"
         );
         assert!(told.ends_with("\n{\"a\":\"x\"}"), "{told}");

@@ -77,12 +77,12 @@ pub(crate) fn unpin(
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<Digest>, RuntimeError> {
     let folder = folder_of(tenant, session);
-    let gone = remove_links(&folder, epoch, wanted);
-    gone.map_err(|error| RuntimeError::data(&folder, &error))
+    let unpinned = remove_links(&folder, epoch, wanted);
+    unpinned.map_err(|error| RuntimeError::data(&folder, &error))
 }
 
 fn remove_links(folder: &Path, epoch: Epoch, wanted: &BTreeSet<String>) -> Result<Vec<Digest>, StoreError> {
-    let mut let_go = Vec::new();
+    let mut unpinned = Vec::new();
     for incarnation in before(folder, epoch)? {
         if !incarnation.is_dir() {
             removed(&incarnation, |path| fs::remove_file(path))?;
@@ -95,12 +95,12 @@ fn remove_links(folder: &Path, epoch: Epoch, wanted: &BTreeSet<String>) -> Resul
             }
             let is_link = path.symlink_metadata().is_ok_and(|link| link.nlink() > 1);
             removed(&path, |path| fs::remove_file(path))?;
-            let_go.extend(format!("sha256:{name}").parse::<Digest>().ok().filter(|_| is_link));
+            unpinned.extend(format!("sha256:{name}").parse::<Digest>().ok().filter(|_| is_link));
         }
         remove_empty(&incarnation)?;
     }
     remove_empty(folder)?;
-    Ok(let_go)
+    Ok(unpinned)
 }
 
 /// Removes a folder if it is empty.
@@ -123,18 +123,18 @@ fn before(folder: &Path, epoch: Epoch) -> Result<Vec<PathBuf>, StoreError> {
 pub(crate) struct ArtifactPins {
     store: Store,
     folder: PathBuf,
-    _held: Option<Arc<dyn Any + Send + Sync>>,
+    _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ArtifactPins {
     /// The links of a session of the tenant that this store belongs to.
     pub(crate) fn new(tenant: &Path, session: SessionId, store: Store) -> Self {
-        Self { store, folder: folder_of(tenant, session), _held: None }
+        Self { store, folder: folder_of(tenant, session), _guard: None }
     }
 
     /// Keeps the guard alive while contents may be linked. It keeps the store open.
-    pub(crate) fn with_guard(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
-        self._held = Some(held);
+    pub(crate) fn with_guard(mut self, guard: Arc<dyn Any + Send + Sync>) -> Self {
+        self._guard = Some(guard);
         self
     }
 
@@ -253,22 +253,22 @@ impl EpochDir {
 
 impl ContentPinner for ArtifactPins {
     fn pin(&self, epoch: Epoch, content: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
-        let kept = self.clone();
-        Box::pin(async move { Ok(blocking(self, move || kept.link(epoch, &content)).await?) })
+        let pins = self.clone();
+        Box::pin(async move { Ok(blocking(self, move || pins.link(epoch, &content)).await?) })
     }
 
     fn retain(&self, epoch: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
-        let kept = self.clone();
-        Box::pin(async move { Ok(blocking(self, move || kept.sync(epoch, &contents)).await?) })
+        let pins = self.clone();
+        Box::pin(async move { Ok(blocking(self, move || pins.sync(epoch, &contents)).await?) })
     }
 }
 
 async fn blocking(
-    kept: &ArtifactPins,
+    pins: &ArtifactPins,
     work: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
 ) -> Result<(), StoreError> {
     let done = run_blocking(work).await;
-    done.unwrap_or_else(|error| Err(failed("write", &kept.folder, io::Error::other(error))))
+    done.unwrap_or_else(|error| Err(failed("write", &pins.folder, io::Error::other(error))))
 }
 
 /// Whether a content is missing or damaged.

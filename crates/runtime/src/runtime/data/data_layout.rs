@@ -52,9 +52,9 @@ pub(crate) struct RuntimeDir {
     tenants: TenantMap<TenantDir>,
     /// All tenant folders that were opened, if the journal is in memory. They stay open because the pinned skills of
     /// passivated sessions end with them.
-    kept: Mutex<BTreeMap<TenantId, Arc<TenantDir>>>,
+    open_in_memory: Mutex<BTreeMap<TenantId, Arc<TenantDir>>>,
     /// The tenants whose folders were swept since this process started.
-    tidied: Mutex<BTreeSet<TenantId>>,
+    swept: Mutex<BTreeSet<TenantId>>,
     /// The temporary folder. It is removed when this is dropped.
     temporary: Option<TempDataDir>,
 }
@@ -66,8 +66,8 @@ pub(crate) struct TenantDir {
     record: JournalLocation,
     pub(crate) data: DataDir,
     pub(crate) pins: PinnedSkills,
-    pub(crate) gate: TenantLock,
-    marks: SessionIntents,
+    pub(crate) tenant_lock: TenantLock,
+    intents: SessionIntents,
     /// The connectors that create sandboxes in this folder, by kind.
     connectors: Mutex<BTreeMap<&'static str, Arc<dyn Connector>>>,
     _lease: EntryGuard<Self>,
@@ -95,8 +95,8 @@ impl RuntimeDir {
         temporary: Option<TempDataDir>,
     ) -> Result<Self, RuntimeError> {
         let id = dir_id(&path).map_err(|error| RuntimeError::data(&path, &error))?;
-        let (tenants, kept, tidied) = Default::default();
-        Ok(Self { path, id, record, tenants, kept, tidied, temporary })
+        let (tenants, open_in_memory, swept) = Default::default();
+        Ok(Self { path, id, record, tenants, open_in_memory, swept, temporary })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -136,7 +136,7 @@ impl RuntimeDir {
             if !self.tenant_path(tenant).is_dir() {
                 return Ok(false);
             }
-            let is_done = lock(&self.tidied).contains(tenant);
+            let is_done = lock(&self.swept).contains(tenant);
             let home = self.opened(tenant, slot)?;
             // Otherwise opening the folder has just swept it.
             if is_done {
@@ -190,9 +190,9 @@ impl RuntimeDir {
             }
             // Current users keep their handle to the removed folder.
             *slot = Weak::new();
-            lock(&self.tidied).remove(tenant);
-            let kept = lock(&self.kept).remove(tenant);
-            drop(kept);
+            lock(&self.swept).remove(tenant);
+            let removed = lock(&self.open_in_memory).remove(tenant);
+            drop(removed);
             Ok(())
         })
     }
@@ -211,7 +211,7 @@ impl RuntimeDir {
     fn in_use(&self, tenant: &TenantId, slot: &mut Weak<TenantDir>) -> Result<Arc<TenantDir>, RuntimeError> {
         let home = self.opened(tenant, slot)?;
         if self.record == JournalLocation::InMemory {
-            let before = lock(&self.kept).insert(tenant.clone(), Arc::clone(&home));
+            let before = lock(&self.open_in_memory).insert(tenant.clone(), Arc::clone(&home));
             drop(before);
         }
         Ok(home)
@@ -225,9 +225,9 @@ impl RuntimeDir {
         let home = Arc::new(TenantDir::open(&path, self.record, self.tenants.entry_guard(tenant))?);
         // Only the first opening sweeps. The janitor removes what processes leave that die later, so that opening a
         // folder need not wait for it.
-        if !lock(&self.tidied).contains(tenant) {
+        if !lock(&self.swept).contains(tenant) {
             home.sweep()?;
-            lock(&self.tidied).insert(tenant.clone());
+            lock(&self.swept).insert(tenant.clone());
         }
         *slot = Arc::downgrade(&home);
         Ok(home)
@@ -254,22 +254,22 @@ impl TenantDir {
     fn open(path: &Path, record: JournalLocation, lease: EntryGuard<Self>) -> Result<Self, RuntimeError> {
         let refused = |error: &dyn std::fmt::Display| RuntimeError::data(path, &error);
         let data = DataDir::open_without_sweep(path).map_err(|error| refused(&error))?;
-        let gate = TenantLock::new(&data.path().join("tenant.lock"));
+        let tenant_lock = TenantLock::new(&data.path().join("tenant.lock"));
         let pins = match record {
             JournalLocation::OnDisk => PinnedSkills::open(&data).map_err(|error| refused(&error))?,
             // Skills pinned by other processes are neither used nor counted here.
             JournalLocation::InMemory => PinnedSkills::temporary(&data).map_err(|error| refused(&error))?,
         };
         let id = dir_id(data.path()).map_err(|error| refused(&error))?;
-        let (marks, connectors) = (SessionIntents::new(data.path()), Mutex::default());
-        Ok(Self { id, record, pins, gate, marks, data, connectors, _lease: lease })
+        let (intents, connectors) = (SessionIntents::new(data.path()), Mutex::default());
+        Ok(Self { id, record, pins, tenant_lock, intents, data, connectors, _lease: lease })
     }
 
     /// Removes what dead processes left. Blocks.
     fn sweep(&self) -> Result<(), RuntimeError> {
         self.data.sweep();
-        if let Some(_alone) = self.gate.try_exclusive()? {
-            self.pins.clear().map_err(|error| RuntimeError::data(self.data.path(), &error))?;
+        if let Some(_exclusive_guard) = self.tenant_lock.try_exclusive()? {
+            self.pins.remove_drafts().map_err(|error| RuntimeError::data(self.data.path(), &error))?;
         }
         Ok(())
     }
@@ -290,7 +290,7 @@ impl TenantDir {
     }
 
     /// Whether the folder still exists. Blocks briefly.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.is_at(self.data.path())
     }
 
@@ -305,8 +305,8 @@ impl TenantDir {
         }
         let home = Arc::clone(self);
         let set = move || {
-            let set = home.marks.set(session);
-            set.map_err(|error| RuntimeError::data(home.marks.folder(), &error))
+            let set = home.intents.set(session);
+            set.map_err(|error| RuntimeError::data(home.intents.folder(), &error))
         };
         run_blocking("noting what is done", set).await
     }
@@ -328,15 +328,15 @@ impl TenantDir {
 
     /// Removes the intent record. Blocks.
     pub(crate) fn clear(&self, session: SessionId) {
-        self.marks.clear(session);
+        self.intents.clear(session);
     }
 
     /// The sessions that have an intent record.
     pub(crate) async fn intents_pending(self: &Arc<Self>) -> Result<Vec<SessionId>, RuntimeError> {
         let home = Arc::clone(self);
         let looking = move || {
-            let all = home.marks.all();
-            all.map_err(|error| RuntimeError::data(home.marks.folder(), &error))
+            let all = home.intents.all();
+            all.map_err(|error| RuntimeError::data(home.intents.folder(), &error))
         };
         run_blocking("looking for interrupted operations", looking).await
     }

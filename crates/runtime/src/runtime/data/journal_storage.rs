@@ -110,8 +110,8 @@ enum JournalSlot {
 impl DiskJournal {
     /// Opens the first journal, with which the actors start. Opening it here reports an error with its type.
     async fn open(folder: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        let of = folder.to_owned();
-        let first = open_blocking(folder, move || SqliteJournal::open(&of, options)).await?;
+        let path = folder.to_owned();
+        let first = open_blocking(folder, move || SqliteJournal::open(&path, options)).await?;
         Ok(Self { folder: folder.to_owned(), slot: Arc::new(Mutex::new(JournalSlot::Fresh(first))) })
     }
 

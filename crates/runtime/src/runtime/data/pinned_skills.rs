@@ -42,9 +42,9 @@ pub(crate) struct PinnedSkills {
     /// The skills of live sessions, each in memory once.
     known: Mutex<HashMap<Digest, Weak<SessionSkill>>>,
     /// Lets only one thread at a time move a skill to its final name.
-    placing: Mutex<()>,
+    rename_lock: Mutex<()>,
     /// The folder of this process, if the skills end with the process.
-    _place: Option<OwnedWorkspace>,
+    _process_dir: Option<OwnedWorkspace>,
 }
 
 impl PinnedSkills {
@@ -56,26 +56,26 @@ impl PinnedSkills {
             data: data.clone(),
             folder,
             known: Mutex::default(),
-            placing: Mutex::default(),
-            _place: None,
+            rename_lock: Mutex::default(),
+            _process_dir: None,
         })
     }
 
     /// Pinned skills that end with this process. Blocks.
     pub(crate) fn temporary(data: &DataDir) -> Result<Self, SandboxError> {
-        let place = data.workspace()?;
-        let folder = place.path().to_owned();
+        let process_dir = data.workspace()?;
+        let folder = process_dir.path().to_owned();
         Ok(Self {
             data: data.clone(),
             folder,
             known: Mutex::default(),
-            placing: Mutex::default(),
-            _place: Some(place),
+            rename_lock: Mutex::default(),
+            _process_dir: Some(process_dir),
         })
     }
 
     /// Removes incomplete folders. No task may pin skills meanwhile. Blocks.
-    pub(crate) fn clear(&self) -> io::Result<()> {
+    pub(crate) fn remove_drafts(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with("draft-") {
@@ -119,9 +119,9 @@ impl PinnedSkills {
         let tree = self.data.snapshot(skill.root_dir()).map_err(failed)?;
         let digest = *tree.digest();
         let target = self.folder_of(&digest);
-        let kept = target.join(name);
-        if self.is_whole(&kept, &digest) {
-            check(skill, &kept)?;
+        let pinned_path = target.join(name);
+        if self.is_intact(&pinned_path, &digest) {
+            check(skill, &pinned_path)?;
         } else {
             let draft = tempfile::Builder::new()
                 .prefix("draft-")
@@ -136,11 +136,11 @@ impl PinnedSkills {
             self.data.store().link_tree(&tree, &opened).map_err(|error| failed(of_store(&error)))?;
             check(skill, &inner)?;
             sync_folders(draft.path()).map_err(|error| failed(of_io(draft.path(), &error)))?;
-            let _one = lock(&self.placing);
+            let _guard = lock(&self.rename_lock);
             let placed = match target.is_dir() {
                 false => rename_new(draft.path(), &target),
                 // Another thread was faster; its copy may be in use.
-                true if self.is_whole(&kept, &digest) => Ok(()),
+                true if self.is_intact(&pinned_path, &digest) => Ok(()),
                 true => replace(draft.path(), &target, name),
             };
             let settled = placed.and_then(|()| sync_dir(&self.folder));
@@ -150,7 +150,7 @@ impl PinnedSkills {
     }
 
     /// Whether a pinned skill is intact. If a live session uses it, it was checked before.
-    fn is_whole(&self, path: &Path, digest: &Digest) -> bool {
+    fn is_intact(&self, path: &Path, digest: &Digest) -> bool {
         let known = lock(&self.known).get(digest).cloned();
         if known.is_some_and(|skill| skill.strong_count() > 0) {
             return path.is_dir();

@@ -22,13 +22,13 @@ use crate::runtime::task_set::run_blocking;
 
 /// How long the lock may stay held without an owner. A child process that is being started has all open files,
 /// including the lock, until it runs its program.
-const STARTING: Duration = Duration::from_secs(1);
+const CHILD_START_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The lock of a tenant.
 #[derive(Debug)]
 pub(crate) struct TenantLock {
     path: PathBuf,
-    turns: Arc<RwLock<()>>,
+    in_process_lock: Arc<RwLock<()>>,
 }
 
 /// The shared lock. While it is held, no content of the session is removed.
@@ -48,12 +48,12 @@ pub(crate) struct ExclusiveGuard {
 impl TenantLock {
     /// The lock with this file.
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), turns: Arc::default() }
+        Self { path: path.to_owned(), in_process_lock: Arc::default() }
     }
 
     /// Waits for the shared lock.
     pub(crate) async fn shared(&self, deadline: Deadline) -> Result<SharedGuard, RuntimeError> {
-        let turn = self.turn(deadline, Arc::clone(&self.turns).read_owned()).await?;
+        let turn = self.wait_for_turn(deadline, Arc::clone(&self.in_process_lock).read_owned()).await?;
         let mut wait = LockWait::new(deadline);
         loop {
             if let Some(lock) = self.locked(FileLock::try_shared).await? {
@@ -66,17 +66,17 @@ impl TenantLock {
     }
 
     /// Waits for the exclusive lock. Returns `None` if another runtime holds the shared lock for longer than
-    /// `STARTING`.
+    /// `CHILD_START_TIMEOUT`.
     pub(crate) async fn exclusive(&self, deadline: Deadline) -> Result<Option<ExclusiveGuard>, RuntimeError> {
         let mut wait = None;
         loop {
-            let turn = self.turn(deadline, Arc::clone(&self.turns).write_owned()).await?;
+            let turn = self.wait_for_turn(deadline, Arc::clone(&self.in_process_lock).write_owned()).await?;
             if let Some(lock) = self.locked(FileLock::try_exclusive).await? {
                 return Ok(Some(ExclusiveGuard { _lock: lock, _turn: turn }));
             }
             // Other tasks must not wait for a lock that this task cannot get.
             drop(turn);
-            let until = || SystemClock.deadline(STARTING).min(deadline);
+            let until = || SystemClock.deadline(CHILD_START_TIMEOUT).min(deadline);
             if !wait.get_or_insert_with(|| LockWait::new(until())).next().await {
                 return Ok(None);
             }
@@ -94,7 +94,11 @@ impl TenantLock {
         run_blocking("locking a tenant's folder", move || try_lock(&path, lock)).await
     }
 
-    async fn turn<T>(&self, deadline: Deadline, turn: impl Future<Output = T>) -> Result<T, RuntimeError> {
+    async fn wait_for_turn<T>(
+        &self,
+        deadline: Deadline,
+        turn: impl Future<Output = T>,
+    ) -> Result<T, RuntimeError> {
         with_deadline(&SystemClock, deadline, turn).await.map_err(|_| self.busy())
     }
 
@@ -129,24 +133,24 @@ mod tests {
     async fn a_lock_that_is_let_go_of_soon_is_waited_for_and_another_runtime_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tenant.lock");
-        let (gate, other) = (TenantLock::new(&path), TenantLock::new(&path));
+        let (tenant_lock, other) = (TenantLock::new(&path), TenantLock::new(&path));
         // As a process that is being started holds it.
         let inherited = other.shared(soon()).await.unwrap();
         let let_go = async {
             pause(500).await;
             drop(inherited);
         };
-        let (alone, ()) = join(gate.exclusive(soon()), let_go).await;
-        assert!(alone.unwrap().is_some());
+        let (exclusive_guard, ()) = join(tenant_lock.exclusive(soon()), let_go).await;
+        assert!(exclusive_guard.unwrap().is_some());
         let opening = other.shared(soon()).await.unwrap();
         let passing = async {
             pause(500).await;
             // Nobody in this runtime waits for a task that cannot get the lock.
-            gate.shared(SystemClock.deadline(Duration::from_millis(100))).await.unwrap();
+            tenant_lock.shared(SystemClock.deadline(Duration::from_millis(100))).await.unwrap();
         };
-        let (alone, ()) = join(gate.exclusive(soon()), passing).await;
-        assert!(alone.unwrap().is_none());
+        let (exclusive_guard, ()) = join(tenant_lock.exclusive(soon()), passing).await;
+        assert!(exclusive_guard.unwrap().is_none());
         drop(opening);
-        assert!(gate.exclusive(soon()).await.unwrap().is_some());
+        assert!(tenant_lock.exclusive(soon()).await.unwrap().is_some());
     }
 }

@@ -37,13 +37,13 @@ impl ClockCheck {
         SystemClock.deadline(AGES)
     }
 
-    fn at(&self, look: ClockReading) -> Option<Timestamp> {
+    fn at(&self, reading: ClockReading) -> Option<Timestamp> {
         let mut last = lock(&self.last);
-        let before = last.replace(look)?;
-        let counted = look.counted.saturating_sub(before.counted);
-        let is_back = look.wall < before.wall;
-        let is_steady = !is_back && look.wall.duration_since(before.wall).abs_diff(counted) <= TOLERANCE;
-        is_steady.then_some(look.wall)
+        let before = last.replace(reading)?;
+        let counted = reading.counted.saturating_sub(before.counted);
+        let is_back = reading.wall < before.wall;
+        let is_steady = !is_back && reading.wall.duration_since(before.wall).abs_diff(counted) <= TOLERANCE;
+        is_steady.then_some(reading.wall)
     }
 }
 

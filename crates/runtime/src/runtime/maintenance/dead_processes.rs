@@ -36,9 +36,9 @@ impl MaintenanceTask for SweepDeadProcesses {
         Box::pin(async {
             let MaintenanceContext { home, process_lock, engines, .. } = &*self.0;
             let Some(process_lock) = process_lock else { return Ok(0) };
-            let (looking, data) = (Arc::clone(process_lock), Arc::clone(home));
-            let look = move || looking.scan().map_err(|error| RuntimeError::data(data.path(), &error));
-            let dead = run_blocking("looking for dead processes", look).await?;
+            let (lock, data) = (Arc::clone(process_lock), Arc::clone(home));
+            let scan = move || lock.scan().map_err(|error| RuntimeError::data(data.path(), &error));
+            let dead = run_blocking("looking for dead processes", scan).await?;
             let count = dead.count();
             if count > 0 {
                 sweep_dirs(home).await?;

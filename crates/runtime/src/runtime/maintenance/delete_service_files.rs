@@ -21,7 +21,7 @@ pub(crate) const NAME: &str = "service-files";
 /// How long a run may take. The next run does the rest.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most runs between two attempts. With one run every five minutes, these are six hours.
-const MOST_PASSED: u32 = 72;
+const MAX_SKIPPED_RUNS: u32 = 72;
 
 /// Deletes the files and skills that the cleanup notes name.
 pub(super) struct DeleteServiceFiles {
@@ -76,7 +76,8 @@ impl RetrySchedule {
             NoteOutcome::Progress => drop(self.failing.remove(name)),
             NoteOutcome::Failed => {
                 let failing = self.failing.entry(name.to_owned()).or_default();
-                failing.passes = 2_u32.saturating_pow(failing.times).saturating_sub(1).min(MOST_PASSED - 1);
+                failing.passes =
+                    2_u32.saturating_pow(failing.times).saturating_sub(1).min(MAX_SKIPPED_RUNS - 1);
                 failing.times = failing.times.saturating_add(1);
             }
         }
@@ -96,7 +97,7 @@ impl DeleteServiceFiles {
     async fn process_notes(&self, runtime: &Runtime, deadline: Deadline) -> Result<u64, Failure> {
         let names = runtime.inner.notes.names().await?;
         let due = self.state().due(&names);
-        let (mut gone, mut failed, mut breaker) = (0, None, CircuitBreaker::default());
+        let (mut deleted, mut failed, mut breaker) = (0, None, CircuitBreaker::default());
         for name in due {
             if SystemClock.remaining(deadline).is_zero() {
                 break;
@@ -107,11 +108,11 @@ impl DeleteServiceFiles {
                 failure: Some(error.to_string()),
                 ..BatchResult::default()
             });
-            let BatchResult { gone: its, failure, is_skipped, .. } = batch;
-            gone += its;
+            let BatchResult { deleted: in_note, failure, is_skipped, .. } = batch;
+            deleted += in_note;
             let outcome = match &failure {
-                Some(_) if its == 0 => NoteOutcome::Failed,
-                None if its == 0 && is_skipped => NoteOutcome::Skipped,
+                Some(_) if in_note == 0 => NoteOutcome::Failed,
+                None if in_note == 0 && is_skipped => NoteOutcome::Skipped,
                 // A note with progress is processed again in the next run, even if some of it was refused.
                 _ => NoteOutcome::Progress,
             };
@@ -119,10 +120,10 @@ impl DeleteServiceFiles {
             failed = failed.or(failure);
         }
         match failed {
-            Some(reason) if gone == 0 => {
+            Some(reason) if deleted == 0 => {
                 Err(format!("files of deleted sessions are left at their models' services: {reason}").into())
             }
-            _ => Ok(gone),
+            _ => Ok(deleted),
         }
     }
 }

@@ -122,9 +122,9 @@ impl ExpireArtifacts {
     async fn tenants(&self, begin: Option<&SessionKey>) -> Result<Vec<TenantId>, RuntimeError> {
         let home = Arc::clone(&self.context.home);
         let listing = run_blocking("listing the tenants", move || {
-            let gone = TenantDeletions::new(home.path());
+            let deletions = TenantDeletions::new(home.path());
             let mut tenants = home.tenants();
-            tenants.retain(|tenant| gone.check(tenant).is_ok());
+            tenants.retain(|tenant| deletions.check(tenant).is_ok());
             tenants.sort();
             Ok(tenants)
         });
@@ -139,8 +139,9 @@ impl ExpireArtifacts {
         tenant: &TenantId,
         begin: Option<&SessionKey>,
     ) -> Result<Vec<SessionId>, RuntimeError> {
-        let place = self.context.home.tenant_path(tenant);
-        let mut sessions = run_blocking("listing pinned artifacts", move || pinned_sessions(&place)).await?;
+        let tenant_path = self.context.home.tenant_path(tenant);
+        let mut sessions =
+            run_blocking("listing pinned artifacts", move || pinned_sessions(&tenant_path)).await?;
         if let Some(begin) = begin.filter(|begin| begin.tenant == *tenant) {
             sessions.retain(|session| *session > begin.session);
         }
@@ -158,8 +159,8 @@ impl ExpireArtifacts {
         let IdleSession::Pinned(wanted, epoch) = self.inspect(runtime, records, key, now).await? else {
             return Ok(Vec::new());
         };
-        let (place, session) = (self.context.home.tenant_path(&key.tenant), key.session);
-        run_blocking("unpinning artifacts", move || unpin(&place, session, epoch, &wanted)).await
+        let (tenant_path, session) = (self.context.home.tenant_path(&key.tenant), key.session);
+        run_blocking("unpinning artifacts", move || unpin(&tenant_path, session, epoch, &wanted)).await
     }
 
     async fn inspect(
@@ -192,8 +193,8 @@ impl ExpireArtifacts {
             reason: error.to_string(),
         };
         // No process holds this epoch. The next owner gets a later one, which makes this one stale.
-        let ledger = JournalEventLog::new(tree.journal().clone(), Arc::new(key.clone()), info.epoch);
-        let conversation = Conversation::load(Arc::new(ledger), Arc::new(SystemClock), Arc::new(())).await;
+        let event_log = JournalEventLog::new(tree.journal().clone(), Arc::new(key.clone()), info.epoch);
+        let conversation = Conversation::load(Arc::new(event_log), Arc::new(SystemClock), Arc::new(())).await;
         let mut conversation = conversation.map_err(|error| unreadable(&error))?;
         if conversation.seq() != info.events {
             return Ok(IdleSession::No);
@@ -225,12 +226,12 @@ impl ExpireArtifacts {
         let before = Timestamp::from_millis(now.millis().saturating_sub(RECENTLY_USED.as_millis() as u64));
         let (remembered, mut failed) = (lock(&self.remembered).clone(), Ok(()));
         for (tenant, dropped) in remembered {
-            let (home, of) = (Arc::clone(&self.context.home), tenant.clone());
-            let left = run_blocking("removing contents of artifacts", move || {
-                forget_contents(&home, &of, dropped, before)
+            let (home, owner) = (Arc::clone(&self.context.home), tenant.clone());
+            let deletion = run_blocking("removing contents of artifacts", move || {
+                forget_contents(&home, &owner, dropped, before)
             });
-            let left = match left.await {
-                Ok(left) => left,
+            let remaining = match deletion.await {
+                Ok(remaining) => remaining,
                 // The other tenants must not wait for it.
                 Err(error) => {
                     tracing::debug!(%tenant, %error, "unpinned contents of a tenant could not be removed");
@@ -239,10 +240,10 @@ impl ExpireArtifacts {
                 }
             };
             let mut remembered = lock(&self.remembered);
-            if left.is_empty() {
+            if remaining.is_empty() {
                 remembered.remove(&tenant);
             } else {
-                remembered.insert(tenant, left);
+                remembered.insert(tenant, remaining);
             }
         }
         failed
@@ -268,9 +269,9 @@ fn forget_contents(
     }
     // A content is marked as used before it is linked, so one that is about to be linked stays.
     home.data.collect(|digest| !dropped.contains(digest), unused_since).map_err(|error| failed(&error))?;
-    let there: BTreeSet<Digest> =
+    let stored: BTreeSet<Digest> =
         store.digests().map_err(|error| failed(&error))?.into_iter().map(|(digest, _)| digest).collect();
-    dropped.retain(|digest| there.contains(digest));
+    dropped.retain(|digest| stored.contains(digest));
     Ok(dropped)
 }
 

@@ -37,7 +37,9 @@ pub struct StoredFile {
 
 impl Runtime {
     /// Starts the upload of a file of at most `limit` bytes. `name` is its name among the tenant's files: 1 to 128 of
-    /// letters, digits, `_`, `-` and `.`.
+    /// letters, digits, `_`, `-` and `.`. The first character is no dot.
+    ///
+    /// [`FileUpload::finish`] validates the name, after the upload.
     ///
     /// # Errors
     ///
@@ -117,7 +119,7 @@ impl FileUpload {
     ///
     /// # Errors
     ///
-    /// If it cannot be written, or another file has the name.
+    /// If it cannot be written, if the name is invalid, or if another file has the name.
     pub async fn finish(self) -> Result<StoredFile, RuntimeError> {
         run_blocking("the end of an upload", move || {
             let Self { home, name, writer, .. } = self.flush()?;

@@ -70,17 +70,17 @@ impl Runtime {
         let id = SessionId::random().map_err(|error| RuntimeError::interrupted("making an id", &error))?;
         let key = SessionKey::new(tenant.clone(), id);
         let home = factory.tenant_dir(tenant).await?;
-        let pass = home.gate.shared(SystemClock.deadline(LOCK_TIMEOUT)).await?;
+        let shared_guard = home.tenant_lock.shared(SystemClock.deadline(LOCK_TIMEOUT)).await?;
         // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(tenant).await?;
         let (source, redactor) = factory.workbench_source(&key, &home, &skills).await?;
-        drop(pass);
+        drop(shared_guard);
         let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
         let deadline = SystemClock.deadline(START_TIMEOUT);
         let permit = source.acquire_permit(deadline).await.map_err(refused)?;
         let executor = source.create(deadline).await.map_err(refused)?;
         let opened = Workbench::in_sandbox(skills, factory.config(), executor.into(), redactor).await;
         // The permit is released after the sandbox is completely removed, and before the workspace is released.
-        Ok(opened.map_err(RuntimeError::Sandbox)?.holding((permit, source)))
+        Ok(opened.map_err(RuntimeError::Sandbox)?.with_resource((permit, source)))
     }
 }

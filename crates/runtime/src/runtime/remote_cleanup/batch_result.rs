@@ -20,9 +20,9 @@ const NOTE_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct BatchResult {
     /// How many files were deleted.
-    pub(crate) gone: u64,
+    pub(crate) deleted: u64,
     /// The remaining files of sessions whose records are deleted.
-    pub(crate) left: Vec<RemainingFiles>,
+    pub(crate) remaining: Vec<RemainingFiles>,
     /// The remaining skills of a tenant.
     pub(crate) skills: Vec<RemainingSkills>,
     /// Why some deletions failed. They are to be tried again later, and not at once.
@@ -41,7 +41,7 @@ impl BatchResult {
             reason: reason.to_owned(),
         });
         Self {
-            left: note.left.iter().map(|left| left.report(reason)).collect(),
+            remaining: note.remaining.iter().map(|entry| entry.report(reason)).collect(),
             skills: skills.into_iter().collect(),
             ..Self::default()
         }

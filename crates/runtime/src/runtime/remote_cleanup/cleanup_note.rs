@@ -30,7 +30,8 @@ pub(crate) struct CleanupNote {
     pub(super) since: Timestamp,
     /// How often a service refused a deletion, or no key was known.
     pub(super) refusals: u32,
-    pub(crate) left: Vec<FilesToDelete>,
+    #[serde(rename = "left")]
+    pub(crate) remaining: Vec<FilesToDelete>,
     /// Skills that were uploaded under a deleted tenant's own key. Such a note has no files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) skills: Option<SkillsToDelete>,
@@ -83,14 +84,14 @@ impl FilesToDelete {
 }
 
 impl CleanupNote {
-    pub(crate) const fn new(tenant: TenantId, since: Timestamp, left: Vec<FilesToDelete>) -> Self {
-        Self { format: FORMAT, tenant, since, refusals: 0, left, skills: None }
+    pub(crate) const fn new(tenant: TenantId, since: Timestamp, remaining: Vec<FilesToDelete>) -> Self {
+        Self { format: FORMAT, tenant, since, refusals: 0, remaining, skills: None }
     }
 
     /// A note of skills.
     #[cfg(feature = "anthropic")]
     pub(super) const fn for_skills(tenant: TenantId, since: Timestamp, skills: SkillsToDelete) -> Self {
-        Self { format: FORMAT, tenant, since, refusals: 0, left: Vec::new(), skills: Some(skills) }
+        Self { format: FORMAT, tenant, since, refusals: 0, remaining: Vec::new(), skills: Some(skills) }
     }
 
     /// The note's name. It is made of the first session, or of the tenant and the account for skills.
@@ -100,12 +101,12 @@ impl CleanupNote {
                 Digest::of_bytes(format!("{} {}", skills.account.service, skills.account.key).as_bytes());
             format!("skills-{}-{}", self.tenant, &account.to_hex()[..16])
         });
-        of_skills.or_else(|| self.left.first().map(|left| left.session.stored_name()))
+        of_skills.or_else(|| self.remaining.first().map(|entry| entry.session.stored_name()))
     }
 
     /// Whether nothing is left to delete.
     pub(super) fn is_empty(&self) -> bool {
-        self.left.is_empty() && self.skills.as_ref().is_none_or(|skills| skills.ids.is_empty())
+        self.remaining.is_empty() && self.skills.as_ref().is_none_or(|skills| skills.ids.is_empty())
     }
 
     /// Adds the content of an earlier note of this name: other sessions, whose records may be deleted already, and
@@ -115,16 +116,17 @@ impl CleanupNote {
     /// first note is most likely to have the right one.
     pub(super) fn merged_over(mut self, before: Option<Self>) -> Self {
         let Some(before) = before else { return self };
-        for left in &mut self.left {
+        for entry in &mut self.remaining {
             let is_same =
-                |known: &&FilesToDelete| (known.session, &known.model) == (left.session, &left.model);
-            let known = before.left.iter().find(is_same);
+                |known: &&FilesToDelete| (known.session, &known.model) == (entry.session, &entry.model);
+            let known = before.remaining.iter().find(is_same);
             if let Some(account) = known.and_then(|known| known.account.clone()) {
-                left.account = Some(account);
+                entry.account = Some(account);
             }
         }
-        let others = before.left.into_iter().filter(|left| !self.has(left.session)).collect::<Vec<_>>();
-        self.left.extend(others);
+        let others =
+            before.remaining.into_iter().filter(|entry| !self.has(entry.session)).collect::<Vec<_>>();
+        self.remaining.extend(others);
         if let (Some(skills), Some(before)) = (&mut self.skills, before.skills) {
             let others = before.ids.into_iter().filter(|id| !skills.ids.contains(id)).collect::<Vec<_>>();
             skills.ids.extend(others);
@@ -133,32 +135,32 @@ impl CleanupNote {
     }
 
     fn has(&self, session: SessionId) -> bool {
-        self.left.iter().any(|left| left.session == session)
+        self.remaining.iter().any(|entry| entry.session == session)
     }
 
     /// Removes a session from the note.
     pub(super) fn forget(&mut self, session: SessionId) {
-        self.left.retain(|left| left.session != session);
+        self.remaining.retain(|entry| entry.session != session);
     }
 
     /// Removes deleted files of a session from the note.
-    pub(super) fn remove_files(&mut self, session: SessionId, gone: &BTreeSet<String>) {
-        for left in self.left.iter_mut().filter(|left| left.session == session) {
-            left.files.retain(|file| !gone.contains(file));
+    pub(super) fn remove_files(&mut self, session: SessionId, deleted: &BTreeSet<String>) {
+        for entry in self.remaining.iter_mut().filter(|entry| entry.session == session) {
+            entry.files.retain(|file| !deleted.contains(file));
         }
-        self.left.retain(|left| !left.files.is_empty());
+        self.remaining.retain(|entry| !entry.files.is_empty());
     }
 
     /// Moves refused files of a session to the end, so that others come first.
     pub(super) fn move_to_end(&mut self, session: SessionId, refused: &BTreeSet<String>) {
-        for left in self.left.iter_mut().filter(|left| left.session == session) {
-            left.files.sort_by_key(|file| refused.contains(file));
+        for entry in self.remaining.iter_mut().filter(|entry| entry.session == session) {
+            entry.files.sort_by_key(|file| refused.contains(file));
         }
     }
 
     /// Moves these sessions to the end, so that others come first.
     pub(super) fn move_sessions_to_end(&mut self, failed: &BTreeSet<SessionId>) {
-        self.left.sort_by_key(|left| failed.contains(&left.session));
+        self.remaining.sort_by_key(|entry| failed.contains(&entry.session));
     }
 
     /// Whether the next refusal is final.
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     fn sample_note(files: &[&str]) -> CleanupNote {
-        let left = FilesToDelete {
+        let entry = FilesToDelete {
             session: SessionId::from_bits(1),
             model: Some("m".to_owned()),
             account: Some(ServiceAccountRef {
@@ -182,19 +184,19 @@ mod tests {
             files: files.iter().map(|file| (*file).to_owned()).collect(),
         };
         let since = Timestamp::from_millis(1_000_000);
-        CleanupNote::new(TenantId::new("acme").unwrap(), since, vec![left])
+        CleanupNote::new(TenantId::new("acme").unwrap(), since, vec![entry])
     }
 
     #[test]
     fn what_is_gone_is_taken_off_and_nothing_else() {
         let mut note = sample_note(&["a", "b"]);
-        let gone = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
-        note.remove_files(SessionId::from_bits(2), &gone(&["a", "b"]));
+        let ids_of = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
+        note.remove_files(SessionId::from_bits(2), &ids_of(&["a", "b"]));
         assert_eq!(note, sample_note(&["a", "b"]), "they are another session's");
-        note.remove_files(SessionId::from_bits(1), &gone(&["b", "c"]));
+        note.remove_files(SessionId::from_bits(1), &ids_of(&["b", "c"]));
         assert_eq!(note, sample_note(&["a"]));
-        note.remove_files(SessionId::from_bits(1), &gone(&["a"]));
-        assert!(note.left.is_empty() && note.name().is_none());
+        note.remove_files(SessionId::from_bits(1), &ids_of(&["a"]));
+        assert!(note.remaining.is_empty() && note.name().is_none());
     }
 
     #[test]
@@ -210,12 +212,13 @@ mod tests {
     fn sessions_of_which_something_failed_let_the_others_go_first() {
         let mut note = sample_note(&["a"]);
         for number in [2, 3] {
-            note.left.push(FilesToDelete { session: SessionId::from_bits(number), ..note.left[0].clone() });
+            note.remaining
+                .push(FilesToDelete { session: SessionId::from_bits(number), ..note.remaining[0].clone() });
         }
         let sessions =
             |numbers: &[u128]| numbers.iter().map(|number| SessionId::from_bits(*number)).collect();
         note.move_sessions_to_end(&sessions(&[1, 2]));
-        let seen: Vec<SessionId> = note.left.iter().map(|left| left.session).collect();
+        let seen: Vec<SessionId> = note.remaining.iter().map(|entry| entry.session).collect();
         assert_eq!(seen, [3, 1, 2].map(SessionId::from_bits));
     }
 
@@ -223,15 +226,15 @@ mod tests {
     fn what_is_noted_anew_of_one_session_leaves_what_is_noted_of_others() {
         let of = |number: u128, files: &[&str]| {
             let mut note = sample_note(files);
-            note.left[0].session = SessionId::from_bits(number);
+            note.remaining[0].session = SessionId::from_bits(number);
             note
         };
         let before = of(1, &["a"]).merged_over(Some(of(2, &["b"])));
         let mut now = of(1, &["a", "c"]).merged_over(Some(before));
-        let seen: Vec<_> = now.left.iter().map(|left| left.files.join(" ")).collect();
+        let seen: Vec<_> = now.remaining.iter().map(|entry| entry.files.join(" ")).collect();
         assert_eq!(seen, ["a c", "b"]);
         now.forget(SessionId::from_bits(1));
-        assert_eq!(now.left, of(2, &["b"]).left);
+        assert_eq!(now.remaining, of(2, &["b"]).remaining);
     }
 
     #[test]

@@ -27,7 +27,7 @@ const BATCH_SIZE: usize = 200;
 const SKIPPED: &str = "the service did not answer others just before";
 /// The reason if the service does not have the file under a key that may differ from the original one.
 const NOT_UNDER_THIS_KEY: &str =
-    "the key that is known now has no such file, and it is not known to be the one of then";
+    "the current key has no such file, and may differ from the key that was used for the upload";
 /// Skips accounts at services that do not respond, for the rest of one run.
 #[derive(Debug, Default)]
 pub(crate) struct CircuitBreaker(BTreeMap<String, ServiceHealth>);
@@ -38,7 +38,7 @@ enum ServiceHealth {
     /// Deletions of these files failed since the account's last success or refusal.
     Failing(BTreeSet<String>),
     /// It did not respond.
-    Silent,
+    Unresponsive,
 }
 
 impl CircuitBreaker {
@@ -46,7 +46,7 @@ impl CircuitBreaker {
     fn is_open(&self, account: &str) -> bool {
         match self.0.get(account) {
             Some(ServiceHealth::Failing(files)) => files.len() >= MAX_FAILURES,
-            Some(ServiceHealth::Silent) => true,
+            Some(ServiceHealth::Unresponsive) => true,
             None => false,
         }
     }
@@ -58,22 +58,22 @@ impl CircuitBreaker {
     }
 
     fn record_failure(&mut self, account: &str, file: &str) {
-        let answering =
+        let health =
             self.0.entry(account.to_owned()).or_insert_with(|| ServiceHealth::Failing(BTreeSet::new()));
-        if let ServiceHealth::Failing(files) = answering {
+        if let ServiceHealth::Failing(files) = health {
             files.insert(file.to_owned());
         }
     }
 
     fn record_no_answer(&mut self, account: &str) {
-        self.0.insert(account.to_owned(), ServiceHealth::Silent);
+        self.0.insert(account.to_owned(), ServiceHealth::Unresponsive);
     }
 }
 
 /// The result for some files of one session.
 #[derive(Default)]
 struct DeleteResult {
-    gone: BTreeSet<String>,
+    deleted: BTreeSet<String>,
     /// The files that the service refused to delete, or for which there is no key.
     refused: BTreeSet<String>,
     /// The reason of the last refusal.
@@ -93,8 +93,8 @@ impl DeleteResult {
     }
 
     /// Counts all remaining files as refused.
-    fn all_refused(mut self, left: &FilesToDelete, reason: String) -> Self {
-        self.refused = left.files.iter().filter(|file| !self.gone.contains(*file)).cloned().collect();
+    fn all_refused(mut self, entry: &FilesToDelete, reason: String) -> Self {
+        self.refused = entry.files.iter().filter(|file| !self.deleted.contains(*file)).cloned().collect();
         self.refusal_reason = Some(reason);
         self
     }
@@ -107,9 +107,9 @@ pub(crate) async fn process_note(
     breaker: &mut CircuitBreaker,
     deadline: Deadline,
 ) -> Result<BatchResult, RuntimeError> {
-    let shelf = &runtime.inner.notes;
+    let notes = &runtime.inner.notes;
     let mut batch = BatchResult::default();
-    let Some(note) = shelf.get(name).await? else { return Ok(batch) };
+    let Some(note) = notes.get(name).await? else { return Ok(batch) };
     if SystemClock.remaining(deadline).is_zero() {
         return Ok(BatchResult::untried(&note, NO_TIME));
     }
@@ -130,8 +130,8 @@ pub(crate) async fn process_note(
     };
     let mut done = Vec::new();
     let mut room = BATCH_SIZE;
-    for left in &note.left {
-        let key = SessionKey::new(note.tenant.clone(), left.session);
+    for entry in &note.remaining {
+        let key = SessionKey::new(note.tenant.clone(), entry.session);
         match within_time(deadline, records.info(&key)).await {
             Some(Err(RuntimeError::NotFound { .. })) => {}
             // The session is not deleted, or not deleted yet.
@@ -139,57 +139,58 @@ pub(crate) async fn process_note(
             // This session must not delay the others.
             Some(Err(error)) => {
                 let reason = error.to_string();
-                batch.left.push(left.report(&reason));
+                batch.remaining.push(entry.report(&reason));
                 batch.failure = Some(reason);
                 continue;
             }
             None => {
-                batch.left.push(left.report(NO_TIME));
+                batch.remaining.push(entry.report(NO_TIME));
                 continue;
             }
         }
-        let tried = delete_batch(runtime, &note, left, room, breaker, deadline).await;
-        room = room.saturating_sub(tried.gone.len());
-        batch.gone += tried.gone.len() as u64;
-        let rest = left.files.iter().filter(|file| !tried.gone.contains(*file)).cloned().collect::<Vec<_>>();
+        let tried = delete_batch(runtime, &note, entry, room, breaker, deadline).await;
+        room = room.saturating_sub(tried.deleted.len());
+        batch.deleted += tried.deleted.len() as u64;
+        let rest =
+            entry.files.iter().filter(|file| !tried.deleted.contains(*file)).cloned().collect::<Vec<_>>();
         let failure = tried.refusal_reason.clone().or(tried.retry_reason.clone());
         batch.is_skipped |= tried.is_skipped;
         if !rest.is_empty() {
             let reason = failure.as_deref().unwrap_or(if tried.is_skipped { SKIPPED } else { NO_TIME });
-            batch.left.push(FilesToDelete { files: rest, ..left.clone() }.report(reason));
+            batch.remaining.push(FilesToDelete { files: rest, ..entry.clone() }.report(reason));
         }
         batch.failure = batch.failure.or(failure);
-        done.push((left, tried));
+        done.push((entry, tried));
     }
     let is_refused = done.iter().any(|(_, tried)| !tried.refused.is_empty());
     let is_hopeless = is_refused && note.is_given_up(SystemClock.timestamp());
     if is_hopeless {
         done.iter()
             .filter(|(_, tried)| !tried.refused.is_empty())
-            .for_each(|(left, tried)| give_up(&note, left, tried));
+            .for_each(|(entry, tried)| give_up(&note, entry, tried));
     }
     let done: Vec<_> = done
         .into_iter()
-        .map(|(left, tried)| (left.session, tried.gone, tried.refused, tried.retryable))
+        .map(|(entry, tried)| (entry.session, tried.deleted, tried.refused, tried.retryable))
         .collect();
     let failed: BTreeSet<_> =
-        done.iter().filter(|(.., passing)| !passing.is_empty()).map(|(session, ..)| *session).collect();
-    let is_put_behind = is_refused || !failed.is_empty();
+        done.iter().filter(|(.., retryable)| !retryable.is_empty()).map(|(session, ..)| *session).collect();
+    let must_reorder = is_refused || !failed.is_empty();
     let changed = move |note: &mut CleanupNote| {
         note.refusals += u32::from(is_refused);
-        for (session, gone, refused, passing) in &done {
-            note.remove_files(*session, gone);
+        for (session, deleted, refused, retryable) in &done {
+            note.remove_files(*session, deleted);
             if is_hopeless {
                 note.remove_files(*session, refused);
             } else {
                 note.move_to_end(*session, refused);
             }
-            note.move_to_end(*session, passing);
+            note.move_to_end(*session, retryable);
         }
         note.move_sessions_to_end(&failed);
     };
-    if (batch.gone > 0 || is_put_behind)
-        && let Err(error) = shelf.update(name, note_lock_timeout(deadline), changed).await
+    if (batch.deleted > 0 || must_reorder)
+        && let Err(error) = notes.update(name, note_lock_timeout(deadline), changed).await
     {
         // The files are deleted although the note still names them. The next batch finds them absent.
         batch.failure = Some(error.to_string());
@@ -198,15 +199,15 @@ pub(crate) async fn process_note(
 }
 
 /// Logs the names of what remains.
-fn give_up(note: &CleanupNote, left: &FilesToDelete, tried: &DeleteResult) {
-    let service = left.account.as_ref().map_or("unknown", |account| account.service.as_str());
-    let model = left.model.as_deref().unwrap_or("unknown");
+fn give_up(note: &CleanupNote, entry: &FilesToDelete, tried: &DeleteResult) {
+    let service = entry.account.as_ref().map_or("unknown", |account| account.service.as_str());
+    let model = entry.model.as_deref().unwrap_or("unknown");
     let reason = tried.refusal_reason.as_deref().unwrap_or_default();
-    let (tenant, session, files) = (&note.tenant, left.session, &tried.refused);
+    let (tenant, session, files) = (&note.tenant, entry.session, &tried.refused);
     RemoteDeletion::GivenUp.count(files.len() as u64);
     tracing::warn!(
         %tenant, %session, service, model, ?files, reason,
-        "files of a deleted session stay at its model's service for good, unless somebody deletes them there: it refuses"
+        "the service refuses to delete files of a deleted session; they stay there unless they are deleted by hand"
     );
 }
 
@@ -214,37 +215,39 @@ fn give_up(note: &CleanupNote, left: &FilesToDelete, tried: &DeleteResult) {
 async fn delete_batch(
     runtime: &Runtime,
     note: &CleanupNote,
-    left: &FilesToDelete,
+    entry: &FilesToDelete,
     room: usize,
     breaker: &mut CircuitBreaker,
     deadline: Deadline,
 ) -> DeleteResult {
     let mut tried = DeleteResult::default();
-    let removal = match runtime.inner.factory.file_removal(&note.tenant, left.model.as_deref()) {
+    let removal = match runtime.inner.factory.file_removal(&note.tenant, entry.model.as_deref()) {
         Ok(removal) => removal,
-        Err(reason) => return tried.all_refused(left, reason),
+        Err(reason) => return tried.all_refused(entry, reason),
     };
     let account = removal.account();
-    if let Some(then) = left.account.as_ref().filter(|then| then.service != account.service) {
-        let reason =
-            format!("the model is one of `{}` now, and they lie at `{}`", account.service, then.service);
-        return tried.all_refused(left, reason);
+    if let Some(noted) = entry.account.as_ref().filter(|noted| noted.service != account.service) {
+        let reason = format!(
+            "the model now belongs to `{}`, but the files are at `{}`",
+            account.service, noted.service
+        );
+        return tried.all_refused(entry, reason);
     }
     let name = format!("{} {}", account.service, account.key);
     if breaker.is_open(&name) {
         tried.is_skipped = true;
         return tried;
     }
-    let is_same_key = left.account.as_ref().is_some_and(|then| then.key == account.key);
-    let files: Vec<&String> = left.files.iter().take(room).collect();
-    for some in files.chunks(CONCURRENCY) {
+    let is_same_key = entry.account.as_ref().is_some_and(|noted| noted.key == account.key);
+    let files: Vec<&String> = entry.files.iter().take(room).collect();
+    for chunk in files.chunks(CONCURRENCY) {
         if SystemClock.remaining(deadline).is_zero() || breaker.is_open(&name) {
             break;
         }
         let mut key_refused = None;
-        let removing = some.iter().map(|id| remove(&removal, id, deadline));
+        let removing = chunk.iter().map(|id| remove(&removal, id, deadline));
         // All outcomes are collected before any is used.
-        for (id, removed) in some.iter().zip(join_all(removing).await) {
+        for (id, removed) in chunk.iter().zip(join_all(removing).await) {
             match &removed {
                 Err(DeleteError::Unreachable { .. }) => breaker.record_no_answer(&name),
                 Ok(_) | Err(DeleteError::KeyRefused { .. } | DeleteError::Refused { .. }) => {
@@ -274,10 +277,10 @@ async fn delete_batch(
                 }
             };
             outcome.count(1);
-            tried.gone.insert((*id).clone());
+            tried.deleted.insert((*id).clone());
         }
         if let Some(reason) = key_refused {
-            return tried.all_refused(left, reason);
+            return tried.all_refused(entry, reason);
         }
     }
     tried
@@ -321,27 +324,27 @@ mod tests {
         let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
         let config = Config::from_layers(settings, &ProcessEnv::default(), None).unwrap();
         let runtime = Runtime::spawn(RuntimeOptions::from(config).ephemeral()).await.unwrap();
-        let left = FilesToDelete {
+        let entry = FilesToDelete {
             session: SessionId::from_bits(1),
             model: Some("m".to_owned()),
             account: None,
             files: vec!["a".to_owned(), "b".to_owned()],
         };
         let note =
-            CleanupNote::new(TenantId::new("acme").unwrap(), SystemClock.timestamp(), vec![left.clone()]);
-        let shelf = &runtime.inner.notes;
-        let name = shelf.put(note.clone()).await.unwrap().unwrap();
+            CleanupNote::new(TenantId::new("acme").unwrap(), SystemClock.timestamp(), vec![entry.clone()]);
+        let notes = &runtime.inner.notes;
+        let name = notes.put(note.clone()).await.unwrap().unwrap();
         let over = SystemClock.deadline(Duration::ZERO);
         let batch = process_note(&runtime, &name, &mut CircuitBreaker::default(), over).await.unwrap();
-        assert_eq!((batch.left, batch.failure), (vec![left.report(NO_TIME)], None));
-        assert_eq!(shelf.get(&name).await.unwrap(), Some(note));
+        assert_eq!((batch.remaining, batch.failure), (vec![entry.report(NO_TIME)], None));
+        assert_eq!(notes.get(&name).await.unwrap(), Some(note));
         assert_eq!(within_time(over, std::future::ready(1)).await, None);
         let soon = SystemClock.deadline(Duration::from_secs(60));
         assert_eq!(within_time(soon, std::future::ready(1)).await, Some(1));
         // There is no such model.
         let batch = process_note(&runtime, &name, &mut CircuitBreaker::default(), soon).await.unwrap();
-        assert!(batch.left[0].reason.contains("`m`"), "{batch:?}");
-        assert_eq!(shelf.get(&name).await.unwrap().unwrap().refusals, 1);
+        assert!(batch.remaining[0].reason.contains("`m`"), "{batch:?}");
+        assert_eq!(notes.get(&name).await.unwrap().unwrap().refusals, 1);
         runtime.shutdown(soon).await.unwrap();
     }
 

@@ -39,7 +39,7 @@ impl Runtime {
             // A runtime in memory does not change the upload index when a tenant is deleted.
             return Ok(());
         }
-        let (client, is_alone) = match self.inner.factory.policies().tenant_key(tenant) {
+        let (client, is_exclusive) = match self.inner.factory.policies().tenant_key(tenant) {
             TenantKey::None => return Ok(()),
             TenantKey::Shared(client) => (client, false),
             TenantKey::Exclusive(client) => (client, true),
@@ -64,7 +64,7 @@ impl Runtime {
         if ids.is_empty() {
             return Ok(());
         }
-        if !is_alone {
+        if !is_exclusive {
             stay(&ids, "others have the same key".to_owned());
             return Ok(());
         }
@@ -135,7 +135,7 @@ pub(super) async fn process_skills(
 #[derive(Default)]
 struct SkillDeleteResult {
     /// The skills that were deleted or uploaded again.
-    gone: BTreeSet<String>,
+    deleted: BTreeSet<String>,
     /// The skills that the service refused to delete, or for which there is no key.
     refused: BTreeSet<String>,
     /// The reason of the last refusal.
@@ -165,7 +165,7 @@ async fn delete_batch(sync: &SkillSync, skills: &SkillsToDelete, deadline: Deadl
         }
         failures = match delete(sync, id, deadline).await {
             Ok(()) => {
-                tried.gone.insert(id.clone());
+                tried.deleted.insert(id.clone());
                 0
             }
             Err(SkillDeleteError::Refused(reason)) => {
@@ -222,8 +222,7 @@ async fn record_result(
     tried: SkillDeleteResult,
     deadline: Deadline,
 ) -> BatchResult {
-    let SkillDeleteResult { gone, refused, refusal_reason: why, retryable: passing, retry_reason: why_not } =
-        tried;
+    let SkillDeleteResult { deleted, refused, refusal_reason, retryable, retry_reason } = tried;
     let is_refused = !refused.is_empty();
     let given_up = if is_refused && note.is_given_up(SystemClock.timestamp()) {
         refused.clone()
@@ -231,39 +230,37 @@ async fn record_result(
         BTreeSet::new()
     };
     let service = &skills.account.service;
-    let left = |fate: RemoteSkillOutcome, reason: Option<&String>| {
-        let ids = skills.ids.iter().filter(|id| !gone.contains(*id));
-        let ids: Vec<String> =
-            ids.filter(|id| given_up.contains(*id) == (fate == RemoteSkillOutcome::Kept)).cloned().collect();
+    let remaining = |outcome: RemoteSkillOutcome, reason: Option<&String>| {
+        let ids = skills.ids.iter().filter(|id| !deleted.contains(*id));
+        let ids: Vec<String> = ids
+            .filter(|id| given_up.contains(*id) == (outcome == RemoteSkillOutcome::Kept))
+            .cloned()
+            .collect();
         let reason = reason.map_or(NO_TIME, String::as_str).to_owned();
-        (!ids.is_empty()).then(|| RemainingSkills {
-            service: service.clone(),
-            skills: ids,
-            outcome: fate,
-            reason,
-        })
+        (!ids.is_empty()).then(|| RemainingSkills { service: service.clone(), skills: ids, outcome, reason })
     };
     if !given_up.is_empty() {
-        let (tenant, reason) = (&note.tenant, why.as_deref().unwrap_or_default());
+        let (tenant, reason) = (&note.tenant, refusal_reason.as_deref().unwrap_or_default());
         tracing::warn!(
             %tenant, service, skills = ?given_up, reason,
-            "skills of a deleted tenant stay at the service for good, unless somebody deletes them there: it refuses"
+            "the service refuses to delete skills of a deleted tenant; they stay there unless they are deleted by hand"
         );
     }
-    let stay = left(RemoteSkillOutcome::Kept, why.as_ref());
-    let later = left(RemoteSkillOutcome::DeletedLater, why_not.as_ref().or(why.as_ref()));
+    let stay = remaining(RemoteSkillOutcome::Kept, refusal_reason.as_ref());
+    let later =
+        remaining(RemoteSkillOutcome::DeletedLater, retry_reason.as_ref().or(refusal_reason.as_ref()));
     let mut batch = BatchResult {
-        gone: gone.len() as u64,
+        deleted: deleted.len() as u64,
         skills: stay.into_iter().chain(later).collect(),
-        failure: why_not.or(why),
+        failure: retry_reason.or(refusal_reason),
         ..BatchResult::default()
     };
     let changed = move |note: &mut CleanupNote| {
         note.refusals += u32::from(is_refused);
         if let Some(skills) = &mut note.skills {
-            skills.ids.retain(|id| !gone.contains(id) && !given_up.contains(id));
+            skills.ids.retain(|id| !deleted.contains(id) && !given_up.contains(id));
             // Skills that failed come after the others.
-            skills.ids.sort_by_key(|id| refused.contains(id) || passing.contains(id));
+            skills.ids.sort_by_key(|id| refused.contains(id) || retryable.contains(id));
         }
     };
     if let Err(error) = runtime.inner.notes.update(name, note_lock_timeout(deadline), changed).await {

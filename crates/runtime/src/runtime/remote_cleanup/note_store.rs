@@ -20,7 +20,7 @@ use conjure_base::{Clock as _, Deadline, SessionId, SystemClock, TenantId, lock,
 use conjure_fs::{FileLock, LockWait, ensure_dir, replace_file, sync_dir};
 use rustix::io::Errno;
 use serde::Deserialize;
-use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::error::RuntimeError;
@@ -45,7 +45,7 @@ pub(crate) enum NoteStore {
 pub(crate) struct DiskNotes {
     folder: PathBuf,
     /// Serialises changes in this process; the lock file serialises processes.
-    exclusive: Arc<Turns<()>>,
+    exclusive: Arc<AsyncMutex<()>>,
 }
 
 /// The lock for changing notes. The kernel releases it when the process ends.
@@ -88,8 +88,8 @@ impl NoteStore {
         let Some(name) = note.name() else { return Ok(None) };
         if let Self::Disk(DiskNotes { folder, .. }) = self {
             let folder = folder.clone();
-            let made = move || make(&folder).map_err(|error| RuntimeError::data(&folder, &error));
-            run_blocking(NOTING, made).await?;
+            let create = move || create_folder(&folder).map_err(|error| RuntimeError::data(&folder, &error));
+            run_blocking(NOTING, create).await?;
         }
         let put = |before| (NoteUpdate::Replace, Some(note.merged_over(before)));
         self.change(&name, SystemClock.deadline(LOCK_TIMEOUT), put).await?;
@@ -120,7 +120,7 @@ impl NoteStore {
 
     /// The names of all notes, in order.
     pub(crate) async fn names(&self) -> Result<Vec<String>, RuntimeError> {
-        self.work(|shelf| match shelf {
+        self.work(|store| match store {
             Self::Memory(notes) => Ok(lock(notes).keys().cloned().collect()),
             Self::Disk(DiskNotes { folder, .. }) => {
                 let mut names = names_in(folder).map_err(|error| RuntimeError::data(folder, &error))?;
@@ -134,10 +134,10 @@ impl NoteStore {
     /// The names of the notes about sessions of this tenant.
     pub(super) async fn names_for_tenant(&self, tenant: &TenantId) -> Result<Vec<String>, RuntimeError> {
         let (mut names, tenant) = (self.names().await?, tenant.clone());
-        self.work(move |shelf| {
+        self.work(move |store| {
             // A note that cannot be read is reported when it is processed.
             names.retain(|name| {
-                shelf.read(name).is_ok_and(|note| note.is_some_and(|note| note.tenant == tenant))
+                store.read(name).is_ok_and(|note| note.is_some_and(|note| note.tenant == tenant))
             });
             Ok(names)
         })
@@ -147,15 +147,15 @@ impl NoteStore {
     /// Reads a note. `None` if it does not exist.
     pub(super) async fn get(&self, name: &str) -> Result<Option<CleanupNote>, RuntimeError> {
         let name = name.to_owned();
-        self.work(move |shelf| shelf.read(&name)).await
+        self.work(move |store| store.read(&name)).await
     }
 
     async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, RuntimeError> + Send + 'static,
     ) -> Result<T, RuntimeError> {
-        let shelf = self.clone();
-        run_blocking(NOTING, move || work(&shelf)).await
+        let store = self.clone();
+        run_blocking(NOTING, move || work(&store)).await
     }
 
     fn read(&self, name: &str) -> Result<Option<CleanupNote>, RuntimeError> {
@@ -240,7 +240,7 @@ fn change_file(
 }
 
 /// Creates the folder, and syncs it to the disk.
-fn make(folder: &Path) -> io::Result<()> {
+fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
@@ -304,13 +304,13 @@ mod tests {
     use crate::runtime::remote_cleanup::cleanup_note::FilesToDelete;
 
     fn sample_note(number: u128, files: &[&str]) -> CleanupNote {
-        let left = FilesToDelete {
+        let entry = FilesToDelete {
             session: SessionId::from_bits(number),
             model: None,
             account: None,
             files: files.iter().map(|file| (*file).to_owned()).collect(),
         };
-        CleanupNote::new(TenantId::new("acme").unwrap(), Timestamp::from_millis(1), vec![left])
+        CleanupNote::new(TenantId::new("acme").unwrap(), Timestamp::from_millis(1), vec![entry])
     }
 
     fn soon() -> Deadline {
@@ -320,44 +320,44 @@ mod tests {
     #[tokio::test]
     async fn a_note_is_changed_as_it_is_and_goes_with_its_last_file() {
         let folder = tempfile::tempdir().unwrap();
-        for shelf in
+        for store in
             [NoteStore::Memory(Arc::default()), NoteStore::on_disk(folder.path().join("remote-cleanup"))]
         {
-            assert!(shelf.names().await.unwrap().is_empty());
-            shelf.remove_session(SessionId::from_bits(3)).await.unwrap();
+            assert!(store.names().await.unwrap().is_empty());
+            store.remove_session(SessionId::from_bits(3)).await.unwrap();
             assert!(!folder.path().join("remote-cleanup").exists(), "who looks makes nothing");
-            let name = shelf.put(sample_note(1, &["a", "b"])).await.unwrap().unwrap();
+            let name = store.put(sample_note(1, &["a", "b"])).await.unwrap().unwrap();
             assert_eq!(
-                shelf.put(sample_note(2, &[])).await.unwrap().map(|name| name.len()),
+                store.put(sample_note(2, &[])).await.unwrap().map(|name| name.len()),
                 Some(name.len())
             );
-            shelf.remove_session(SessionId::from_bits(2)).await.unwrap();
-            assert_eq!(shelf.names().await.unwrap(), std::slice::from_ref(&name));
-            let gone = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
-            let (one, session) = (gone(&["a"]), SessionId::from_bits(1));
-            shelf.update(&name, soon(), move |note| note.remove_files(session, &one)).await.unwrap();
-            assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["b"])));
-            let other = gone(&["b"]);
-            shelf.update(&name, soon(), move |note| note.remove_files(session, &other)).await.unwrap();
-            assert_eq!(shelf.get(&name).await.unwrap(), None);
+            store.remove_session(SessionId::from_bits(2)).await.unwrap();
+            assert_eq!(store.names().await.unwrap(), std::slice::from_ref(&name));
+            let ids_of = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
+            let (one, session) = (ids_of(&["a"]), SessionId::from_bits(1));
+            store.update(&name, soon(), move |note| note.remove_files(session, &one)).await.unwrap();
+            assert_eq!(store.get(&name).await.unwrap(), Some(sample_note(1, &["b"])));
+            let other = ids_of(&["b"]);
+            store.update(&name, soon(), move |note| note.remove_files(session, &other)).await.unwrap();
+            assert_eq!(store.get(&name).await.unwrap(), None);
             // A late update does not bring it back.
-            shelf.update(&name, soon(), |note| note.refusals += 1).await.unwrap();
-            assert!(shelf.names().await.unwrap().is_empty());
+            store.update(&name, soon(), |note| note.refusals += 1).await.unwrap();
+            assert!(store.names().await.unwrap().is_empty());
         }
     }
 
     #[tokio::test]
     async fn what_cannot_be_understood_is_reported_and_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = NoteStore::on_disk(folder.path().to_owned());
-        let name = shelf.put(sample_note(1, &["a"])).await.unwrap().unwrap();
+        let store = NoteStore::on_disk(folder.path().to_owned());
+        let name = store.put(sample_note(1, &["a"])).await.unwrap().unwrap();
         let path = folder.path().join(format!("{name}.json"));
         let later = fs::read_to_string(&path).unwrap().replace("\"format\":1", "\"format\":2");
         for text in ["", "{", "{\"since\":1}", "{\"format\":1,\"whose\":\"acme\"}"] {
             fs::write(&path, text).unwrap();
-            let error = shelf.get(&name).await.unwrap_err();
+            let error = store.get(&name).await.unwrap_err();
             assert!(error.to_string().contains(&name), "{error}");
-            shelf.update(&name, soon(), |_| {}).await.unwrap();
+            store.update(&name, soon(), |_| {}).await.unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         // A note of a later version, or one that cannot be read just now, is not replaced.
@@ -365,9 +365,9 @@ mod tests {
         {
             fs::write(&path, text).unwrap();
             for error in [
-                shelf.get(&name).await.unwrap_err(),
-                shelf.update(&name, soon(), |_| {}).await.unwrap_err(),
-                shelf.put(sample_note(1, &["b"])).await.unwrap_err(),
+                store.get(&name).await.unwrap_err(),
+                store.update(&name, soon(), |_| {}).await.unwrap_err(),
+                store.put(sample_note(1, &["b"])).await.unwrap_err(),
             ] {
                 assert!(error.to_string().contains("this version knows 1"), "{error}");
             }
@@ -375,40 +375,40 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        shelf.put(sample_note(1, &["b"])).await.unwrap_err();
+        store.put(sample_note(1, &["b"])).await.unwrap_err();
         fs::remove_dir(&path).unwrap();
         // A damaged note is replaced.
         fs::write(&path, "{").unwrap();
-        shelf.put(sample_note(1, &["b"])).await.unwrap();
-        assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["b"])));
+        store.put(sample_note(1, &["b"])).await.unwrap();
+        assert_eq!(store.get(&name).await.unwrap(), Some(sample_note(1, &["b"])));
         // A draft of a killed process is no note.
         fs::write(folder.path().join("x.new"), "").unwrap();
-        assert_eq!(shelf.names().await.unwrap(), [name]);
+        assert_eq!(store.names().await.unwrap(), [name]);
     }
     #[tokio::test(start_paused = true)]
     async fn who_holds_the_lock_and_does_nothing_is_not_waited_for_for_ever() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = NoteStore::on_disk(folder.path().to_owned());
-        let name = shelf.put(sample_note(1, &["a"])).await.unwrap().unwrap();
+        let store = NoteStore::on_disk(folder.path().to_owned());
+        let name = store.put(sample_note(1, &["a"])).await.unwrap().unwrap();
         let held = fs::File::open(folder.path().join("lock")).unwrap();
         held.lock().unwrap();
         let now = SystemClock.deadline(Duration::ZERO);
         for error in [
-            shelf.update(&name, now, |note| note.refusals += 1).await.unwrap_err(),
-            shelf.put(sample_note(1, &["b"])).await.unwrap_err(),
-            shelf.remove_session(SessionId::from_bits(1)).await.unwrap_err(),
+            store.update(&name, now, |note| note.refusals += 1).await.unwrap_err(),
+            store.put(sample_note(1, &["b"])).await.unwrap_err(),
+            store.remove_session(SessionId::from_bits(1)).await.unwrap_err(),
         ] {
             assert!(matches!(error, RuntimeError::DataDirBusy { .. }) && error.is_retryable(), "{error}");
         }
         // Readers wait for nobody.
-        assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["a"])));
+        assert_eq!(store.get(&name).await.unwrap(), Some(sample_note(1, &["a"])));
         // A released lock is acquired.
         let let_go = async {
             SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(5))).await;
             drop(held);
         };
-        let (put, ()) = futures_util::future::join(shelf.put(sample_note(1, &["a", "b"])), let_go).await;
+        let (put, ()) = futures_util::future::join(store.put(sample_note(1, &["a", "b"])), let_go).await;
         assert_eq!(put.unwrap().as_ref(), Some(&name));
-        assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["a", "b"])));
+        assert_eq!(store.get(&name).await.unwrap(), Some(sample_note(1, &["a", "b"])));
     }
 }

@@ -68,13 +68,13 @@ impl Runtime {
                     batch = process_note(self, &name, &mut breaker, deadline) => batch,
                 };
                 match batch {
-                    Ok(BatchResult { gone, failure: None, is_skipped: false, left, .. })
-                        if gone > 0 && !left.is_empty() =>
+                    Ok(BatchResult { deleted, failure: None, is_skipped: false, remaining, .. })
+                        if deleted > 0 && !remaining.is_empty() =>
                     {
                         continue;
                     }
                     Ok(batch) => {
-                        deletion.files.extend(batch.left);
+                        deletion.files.extend(batch.remaining);
                         deletion.skills.extend(batch.skills);
                     }
                     Err(error) => {
@@ -121,10 +121,13 @@ impl Runtime {
             if let DeleteCondition::Always = only {
                 tree.stop(key, deadline).await?;
             }
-            let (left, found) = self.find_remote_files(&records, key, profile).await?;
-            leftovers.unknown =
-                found.unreadable.map(|reason| unknown(key, profile, reason)).into_iter().collect();
-            let note = CleanupNote::new(key.tenant.clone(), SystemClock.timestamp(), left);
+            let (to_delete, found) = self.find_remote_files(&records, key, profile).await?;
+            leftovers.unknown = found
+                .unreadable
+                .map(|reason| report_unknown_files(key, profile, reason))
+                .into_iter()
+                .collect();
+            let note = CleanupNote::new(key.tenant.clone(), SystemClock.timestamp(), to_delete);
             leftovers.notes = self.inner.notes.put(note).await?.into_iter().collect();
             tracing::trace!(session = %key, "what a session has at its service is noted");
             // A new deadline, since reading the record may have taken long.
@@ -144,7 +147,7 @@ impl Runtime {
         tree.delete(key, deadline).await?;
         let reason =
             format!("the session was used each of the {MAX_ATTEMPTS} times that its record was read");
-        leftovers.unknown.push(unknown(key, profile, reason));
+        leftovers.unknown.push(report_unknown_files(key, profile, reason));
         Ok(())
     }
 
@@ -155,7 +158,7 @@ impl Runtime {
         leftovers: &mut RemoteLeftovers,
     ) -> Result<(), RuntimeError> {
         let records = self.session_reader().await?;
-        let mut together = Vec::new();
+        let mut pending = Vec::new();
         for session in records.ids(tenant).await? {
             let key = SessionKey::new(tenant.clone(), session);
             let profile = match records.opened_profile(&key).await {
@@ -165,14 +168,16 @@ impl Runtime {
                 Err(RuntimeError::Journal(error)) if is_damage(&error) => SessionProfile::default(),
                 Err(error) => return Err(error),
             };
-            let (left, found) = self.find_remote_files(&records, &key, &profile).await?;
-            leftovers.unknown.extend(found.unreadable.map(|reason| unknown(&key, &profile, reason)));
-            together.extend(left);
-            if together.len() >= SESSIONS_PER_NOTE {
-                self.record_note(tenant, &mut together).await?;
+            let (to_delete, found) = self.find_remote_files(&records, &key, &profile).await?;
+            leftovers
+                .unknown
+                .extend(found.unreadable.map(|reason| report_unknown_files(&key, &profile, reason)));
+            pending.extend(to_delete);
+            if pending.len() >= SESSIONS_PER_NOTE {
+                self.record_note(tenant, &mut pending).await?;
             }
         }
-        self.record_note(tenant, &mut together).await?;
+        self.record_note(tenant, &mut pending).await?;
         tracing::trace!(%tenant, "what a tenant has at services is noted");
         // This includes notes of sessions that were deleted before, and notes of an interrupted deletion of the tenant.
         leftovers.notes = self.inner.notes.names_for_tenant(tenant).await?;
@@ -183,10 +188,10 @@ impl Runtime {
     async fn record_note(
         &self,
         tenant: &TenantId,
-        together: &mut Vec<FilesToDelete>,
+        pending: &mut Vec<FilesToDelete>,
     ) -> Result<(), RuntimeError> {
-        let left = std::mem::take(together);
-        let note = CleanupNote::new(tenant.clone(), SystemClock.timestamp(), left);
+        let to_delete = std::mem::take(pending);
+        let note = CleanupNote::new(tenant.clone(), SystemClock.timestamp(), to_delete);
         self.inner.notes.put(note).await.map(drop)
     }
 
@@ -222,18 +227,22 @@ impl Runtime {
     ) -> Result<(Vec<FilesToDelete>, RemoteFiles), RuntimeError> {
         let removal = |model: Option<&str>| self.inner.factory.file_removal(&key.tenant, model).ok();
         let mut found = remote_files(records, key, profile.model.as_deref(), removal).await?;
-        let left = std::mem::take(&mut found.files).into_iter().map(|(model, files)| FilesToDelete {
+        let to_delete = std::mem::take(&mut found.files).into_iter().map(|(model, files)| FilesToDelete {
             session: key.session,
             account: removal(model.as_deref()).map(|removal| removal.account().into()),
             model,
             files,
         });
-        Ok((left.collect(), found))
+        Ok((to_delete.collect(), found))
     }
 }
 
 /// The report for a session whose record cannot be read.
-pub(crate) fn unknown(key: &SessionKey, profile: &SessionProfile, reason: String) -> RemainingFiles {
+pub(crate) fn report_unknown_files(
+    key: &SessionKey,
+    profile: &SessionProfile,
+    reason: String,
+) -> RemainingFiles {
     tracing::warn!(session = %key, reason, "the files of a deleted session at its model's service are unknown, and stay there");
     RemainingFiles {
         session: key.session,

@@ -14,7 +14,7 @@ pub(crate) const DEFAULT: &str = "default";
 
 /// The key of that catalog.
 pub(crate) fn default_key() -> Option<CatalogKey> {
-    CatalogName::new(DEFAULT).ok().map(CatalogKey::of_host)
+    CatalogName::new(DEFAULT).ok().map(CatalogKey::for_embedder)
 }
 
 /// Selects the skills that a spec names from the catalog that it names. If the tenant and the embedder both have a
@@ -58,8 +58,8 @@ pub(crate) fn choose(
 
 fn find(registry: &CatalogRegistry, tenant: &TenantId, name: &str) -> Option<Arc<Catalog>> {
     let name = CatalogName::new(name).ok()?;
-    let own = registry.catalog(&CatalogKey::of_tenant(tenant.clone(), name.clone()));
-    own.or_else(|| registry.catalog(&CatalogKey::of_host(name)))
+    let own = registry.catalog(&CatalogKey::for_tenant(tenant.clone(), name.clone()));
+    own.or_else(|| registry.catalog(&CatalogKey::for_embedder(name)))
 }
 
 /// The names of the catalogs that a tenant may see.

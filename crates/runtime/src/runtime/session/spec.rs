@@ -292,7 +292,7 @@ impl SessionSpec {
     /// each list of a tenant. A separate sandbox does this, which reaches only `pypi.org` and `files.pythonhosted.org`.
     /// The session's first sandbox waits for it. The packages are recorded.
     ///
-    /// A sandbox of the embedder's own kind is refused, as is a configuration whose `network` does not permit `pypi.org`
+    /// A sandbox of the embedder's own kind is refused, as is a configuration whose `network` does not permit both hosts
     /// ([`RuntimeError::PythonPackages`](crate::RuntimeError::PythonPackages)).
     #[must_use]
     pub fn python_packages(mut self, packages: impl IntoIterator<Item = PythonRequirement>) -> Self {

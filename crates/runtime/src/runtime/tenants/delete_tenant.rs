@@ -22,7 +22,7 @@ use crate::runtime::task_set::run_blocking;
 
 /// How long the tenant's sessions may take to end. Also how long to wait for tasks that are opening a session of the
 /// tenant.
-const STOPPING: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runtime {
     /// Deletes a tenant with everything it has, for ever: sessions, workspaces, skills and contents, counters and
@@ -56,15 +56,17 @@ impl Runtime {
 
     pub(crate) async fn remove_tenant(&self, tenant: &TenantId) -> Result<RemoteLeftovers, RuntimeError> {
         let factory = &self.inner.factory;
-        let gone = factory.deletions().clone();
-        let turn = Arc::clone(gone.exclusive());
-        let _turn = turn.lock().await;
-        let deadline = SystemClock.deadline(STOPPING);
-        let (noting, whose) = (gone.clone(), tenant.clone());
-        run_blocking("noting that a tenant is deleted", move || noting.begin(&whose)).await?;
+        let deletions = factory.deletions().clone();
+        let exclusive = Arc::clone(deletions.exclusive());
+        let _exclusive = exclusive.lock().await;
+        let deadline = SystemClock.deadline(STOP_TIMEOUT);
+        let (intents, owner) = (deletions.clone(), tenant.clone());
+        run_blocking("noting that a tenant is deleted", move || intents.begin(&owner)).await?;
         let home = factory.tenant_dir(tenant).await?;
         // From here on, every task that was opening a session has finished, or sees the intent record.
-        let Some(alone) = home.gate.exclusive(deadline).await? else { return Err(home.gate.busy()) };
+        let Some(exclusive_guard) = home.tenant_lock.exclusive(deadline).await? else {
+            return Err(home.tenant_lock.busy());
+        };
         let process_lock = self.inner.process_lock.clone();
         let is_dead = move |owner: &LeaseOwner| {
             process_lock.as_ref().is_some_and(|process_lock| process_lock.is_dead(owner))
@@ -78,19 +80,19 @@ impl Runtime {
         self.note_skills(tenant, &mut leftovers).await?;
         self.record_notes(tenant, &mut leftovers).await?;
         // A new deadline, since reading all records may have taken long.
-        let deadline = SystemClock.deadline(STOPPING);
+        let deadline = SystemClock.deadline(STOP_TIMEOUT);
         self.inner.tree.delete_tenant(tenant, &is_dead, deadline).await?;
         for key in self.registry().keys().into_iter().filter(|key| key.tenant() == Some(tenant)) {
             self.registry().unregister(key, deadline).await?;
         }
         factory.forget_tenant(tenant).await?;
-        let (homes, whose) = (Arc::clone(factory.data_dir()), tenant.clone());
+        let (data_dir, owner) = (Arc::clone(factory.data_dir()), tenant.clone());
         run_blocking("the removal of a tenant's folder", move || {
-            homes.remove(&whose)?;
-            gone.end(&whose)
+            data_dir.remove(&owner)?;
+            deletions.end(&owner)
         })
         .await?;
-        drop(alone);
+        drop(exclusive_guard);
         Ok(leftovers)
     }
 }

@@ -83,8 +83,9 @@ impl TenantDeletions {
 
 /// Completes interrupted deletions at the start. Failures are logged, and the next start tries again.
 pub(crate) async fn recover_tenant_deletions(runtime: &Runtime) -> Result<(), RuntimeError> {
-    let gone = runtime.inner.factory.deletions().clone();
-    let tenants = run_blocking("looking for tenants that were being deleted", move || gone.all()).await?;
+    let deletions = runtime.inner.factory.deletions().clone();
+    let tenants =
+        run_blocking("looking for tenants that were being deleted", move || deletions.all()).await?;
     for tenant in tenants {
         match runtime.remove_tenant(&tenant).await {
             Ok(_) => tracing::info!(%tenant, "completed the deletion of a tenant"),

@@ -82,14 +82,15 @@ impl DiskUsageCache {
         if !policy.limits_disk() {
             return Ok(None);
         }
-        let meter = self.entry(tenant);
-        let try_it = || meter.reserve(more, |sum| check_quota(tenant, &policy, meter.found(), sum));
-        self.current_entry(&meter, tenant, MaxAge::Recent).await?;
-        if let Ok(guard) = try_it() {
+        let usage_entry = self.entry(tenant);
+        let try_reserve =
+            || usage_entry.reserve(more, |sum| check_quota(tenant, &policy, usage_entry.found(), sum));
+        self.current_entry(&usage_entry, tenant, MaxAge::Recent).await?;
+        if let Ok(guard) = try_reserve() {
             return Ok(Some(guard));
         }
-        self.current_entry(&meter, tenant, MaxAge::Now).await?;
-        try_it().map(Some)
+        self.current_entry(&usage_entry, tenant, MaxAge::Now).await?;
+        try_reserve().map(Some)
     }
 
     /// Reserves space for a copy of this folder if the tenant's quota allows it. `None` if the tenant has no disk
@@ -131,19 +132,19 @@ impl DiskUsageCache {
 
     async fn current_entry(
         &self,
-        meter: &Arc<TenantUsageEntry>,
+        usage_entry: &Arc<TenantUsageEntry>,
         tenant: &TenantId,
         freshness: MaxAge,
     ) -> Result<MeasuredUsage, RuntimeError> {
-        let last = *lock(&meter.last);
+        let last = *lock(&usage_entry.last);
         if let (MaxAge::Recent, Some(last)) = (freshness, last) {
             let is_over = |deadline| SystemClock.remaining(deadline).is_zero();
             if !is_over(last.usable_until) {
-                if is_over(last.fresh_until) && meter.scan_lock.try_lock().is_ok() {
-                    let (meter, place, tenant) =
-                        (Arc::clone(meter), self.roots.roots(tenant), tenant.clone());
+                if is_over(last.fresh_until) && usage_entry.scan_lock.try_lock().is_ok() {
+                    let (usage_entry, roots, tenant) =
+                        (Arc::clone(usage_entry), self.roots.roots(tenant), tenant.clone());
                     drop(self.inner.scans.spawn(async move {
-                        if let Err(error) = meter.scan(place).await {
+                        if let Err(error) = usage_entry.scan(roots).await {
                             tracing::debug!(%tenant, %error, "the disk usage of a tenant was not measured");
                         }
                     }));
@@ -151,7 +152,7 @@ impl DiskUsageCache {
                 return Ok(last.found);
             }
         }
-        meter.scan(self.roots.roots(tenant)).await
+        usage_entry.scan(self.roots.roots(tenant)).await
     }
 
     /// Removes the values of a deleted tenant.
@@ -167,14 +168,14 @@ fn check_quota(
     MeasuredUsage { usage, incomplete_reason }: MeasuredUsage,
     more: DiskUsage,
 ) -> Result<(), RuntimeError> {
-    let of = |quota, limit, current| {
+    let exceeded = |quota, limit, current| {
         Err(RuntimeError::Quota(QuotaExceeded::new(tenant.clone(), quota, limit, current)))
     };
     let (bytes, inodes) = (policy.disk_bytes, policy.inodes);
     let sum = usage.plus(more);
     match incomplete_reason {
-        _ if usage.bytes >= bytes || sum.bytes > bytes => of(Quota::DiskBytes, bytes, sum.bytes),
-        _ if usage.inodes >= inodes || sum.inodes > inodes => of(Quota::Inodes, inodes, sum.inodes),
+        _ if usage.bytes >= bytes || sum.bytes > bytes => exceeded(Quota::DiskBytes, bytes, sum.bytes),
+        _ if usage.inodes >= inodes || sum.inodes > inodes => exceeded(Quota::Inodes, inodes, sum.inodes),
         // Otherwise a tenant could exceed its quota by hiding files.
         Some(reason) => Err(RuntimeError::UsageUnknown { tenant: tenant.clone(), reason }),
         None => Ok(()),

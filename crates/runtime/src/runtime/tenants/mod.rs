@@ -5,8 +5,8 @@ mod tenant_policy;
 
 mod disk_measure;
 mod disk_usage;
-mod quota_executor;
 mod space_reservations;
+mod tenant_quota_executor;
 mod usage_entry;
 mod usage_roots;
 
@@ -17,11 +17,11 @@ mod deletion_intents;
 
 pub(crate) use deletion_intents::{TenantDeletions, recover_tenant_deletions};
 pub(crate) use disk_usage::{DiskUsageCache, MaxAge};
-pub(crate) use quota_executor::QuotaSource;
 pub(crate) use space_reservations::TenantStoreQuota;
 #[cfg(feature = "anthropic")]
 pub(crate) use tenant_policies::TenantKey;
 pub(crate) use tenant_policies::{Gates, TenantPolicies};
+pub(crate) use tenant_quota_executor::TenantQuotaSource;
 
 pub use disk_measure::DiskUsage;
 pub use tenant_policy::TenantPolicy;

@@ -15,13 +15,13 @@ const BLOCK: u64 = 4096;
 /// The quota of a tenant's store.
 #[derive(Clone)]
 pub(crate) struct TenantStoreQuota {
-    meters: DiskUsageCache,
+    disk_usage: DiskUsageCache,
     tenant: TenantId,
 }
 
 impl TenantStoreQuota {
-    pub(crate) const fn new(meters: DiskUsageCache, tenant: TenantId) -> Self {
-        Self { meters, tenant }
+    pub(crate) const fn new(disk_usage: DiskUsageCache, tenant: TenantId) -> Self {
+        Self { disk_usage, tenant }
     }
 }
 
@@ -29,7 +29,7 @@ impl StoreQuota for TenantStoreQuota {
     fn reserve(&self, bytes: u64) -> BoxFuture<'_, Result<SpaceReservation, SessionError>> {
         Box::pin(async move {
             let more = DiskUsage { bytes: bytes.div_ceil(BLOCK).saturating_mul(BLOCK), inodes: 1 };
-            match self.meters.reserve(&self.tenant, more).await {
+            match self.disk_usage.reserve(&self.tenant, more).await {
                 Ok(Some(guard)) => Ok(SpaceReservation::with_guard(guard)),
                 Ok(None) => Ok(SpaceReservation::unlimited()),
                 Err(RuntimeError::Quota(exceeded)) => Err(exceeded.into()),

@@ -48,7 +48,7 @@ struct Inner {
 struct PolicyBoundGate {
     gate: AdmissionGate,
     /// The gate's default share before any policy was set.
-    first: Share,
+    initial_share: Share,
     /// The share of a tenant with this policy. The given share is the default.
     share: fn(&TenantPolicy, Share) -> Share,
 }
@@ -69,24 +69,24 @@ pub(crate) enum TenantKey {
 }
 
 impl TenantPolicies {
-    /// Policies for these gates. `standard` is the default for tenants without a policy of their own.
+    /// Policies for these gates. `default_policy` is the default for tenants without a policy of their own.
     pub(crate) fn new(
         gates: Gates,
-        standard: TenantPolicy,
-        own: BTreeMap<TenantId, TenantPolicy>,
+        default_policy: TenantPolicy,
+        overrides: BTreeMap<TenantId, TenantPolicy>,
         (clients, key): (ModelClients, Option<Digest>),
         config: &Config,
     ) -> Result<Self, RuntimeError> {
-        let standard = validate_policy(standard, &clients, config)?;
+        let default_policy = validate_policy(default_policy, &clients, config)?;
         let policy_gates = gates.policy_gates();
         for gate in &policy_gates {
-            gate.gate.set_default_share((gate.share)(&standard, gate.first));
+            gate.gate.set_default_share((gate.share)(&default_policy, gate.initial_share));
         }
         let weights = TenantWeights::default();
-        weights.set_default(standard.weight_in_journal());
-        let state = Mutex::new(State { default: Arc::new(standard), overrides: BTreeMap::new() });
+        weights.set_default(default_policy.weight_in_journal());
+        let state = Mutex::new(State { default: Arc::new(default_policy), overrides: BTreeMap::new() });
         let policies = Self { inner: Arc::new(Inner { gates, policy_gates, weights, clients, key, state }) };
-        for (tenant, policy) in own {
+        for (tenant, policy) in overrides {
             policies.set(&tenant, Some(policy), config)?;
         }
         Ok(policies)
@@ -102,8 +102,8 @@ impl TenantPolicies {
         let inner = &self.inner;
         let policy = policy.map(|policy| validate_policy(policy, &inner.clients, config)).transpose()?;
         let mut state = inner.lock();
-        for PolicyBoundGate { gate, first, share } in &inner.policy_gates {
-            gate.set_share(tenant, policy.as_ref().map(|policy| share(policy, *first)));
+        for PolicyBoundGate { gate, initial_share, share } in &inner.policy_gates {
+            gate.set_share(tenant, policy.as_ref().map(|policy| share(policy, *initial_share)));
         }
         inner.weights.set(tenant, policy.as_ref().map(TenantPolicy::weight_in_journal));
         let policy = match policy {
@@ -180,7 +180,7 @@ impl Gates {
     fn policy_gates(&self) -> Vec<PolicyBoundGate> {
         let follow = |gate: &AdmissionGate, share| PolicyBoundGate {
             gate: gate.clone(),
-            first: gate.default_share(),
+            initial_share: gate.default_share(),
             share,
         };
         let starts = self.starts.iter().map(|gate| follow(gate, TenantPolicy::share_of_starts));

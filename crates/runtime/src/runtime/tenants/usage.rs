@@ -105,11 +105,11 @@ impl Runtime {
     }
 
     fn set_policy(&self, tenant: &TenantId, policy: Option<TenantPolicy>) -> Result<(), RuntimeError> {
-        let is_own = policy.is_some();
+        let has_policy = policy.is_some();
         let factory = &self.inner.factory;
         let policy = factory.policies().set(tenant, policy, factory.config())?;
         self.inner.tree.add_secrets_all(tenant, &policy.redactor());
-        self.inner.tree.set_limits(tenant, is_own.then(|| policy.terms().clone()));
+        self.inner.tree.set_limits(tenant, has_policy.then(|| policy.terms().clone()));
         Ok(())
     }
 }

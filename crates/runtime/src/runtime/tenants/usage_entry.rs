@@ -47,7 +47,7 @@ pub(super) struct Measured {
 
 impl TenantUsageEntry {
     /// The result of a scan that starts after this call.
-    pub(super) async fn scan(&self, place: impl Into<TenantRoots>) -> Result<MeasuredUsage, RuntimeError> {
+    pub(super) async fn scan(&self, roots: impl Into<TenantRoots>) -> Result<MeasuredUsage, RuntimeError> {
         let scans_started = self.scans_started.load(Ordering::Acquire);
         let _turn = self.scan_lock.lock().await;
         let last = *lock(&self.last);
@@ -55,7 +55,7 @@ impl TenantUsageEntry {
             return Ok(last.found);
         }
         let scan = self.start_scan();
-        let found = place.into().measure().await?;
+        let found = roots.into().measure().await?;
         self.record_scan(scan, found);
         Ok(found)
     }
@@ -65,7 +65,7 @@ impl TenantUsageEntry {
         self.scans_started.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    pub(super) fn scans_begun(&self) -> u64 {
+    pub(super) fn scans_started(&self) -> u64 {
         self.scans_started.load(Ordering::Acquire)
     }
 
@@ -117,7 +117,7 @@ enum ReleasedAt {
 /// Reserved space, released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ReservationGuard {
-    meter: Arc<TenantUsageEntry>,
+    usage_entry: Arc<TenantUsageEntry>,
     id: u64,
 }
 
@@ -126,31 +126,31 @@ impl TenantUsageEntry {
     pub(super) fn reserve(
         self: &Arc<Self>,
         more: DiskUsage,
-        judge: impl FnOnce(DiskUsage) -> Result<(), RuntimeError>,
+        check: impl FnOnce(DiskUsage) -> Result<(), RuntimeError>,
     ) -> Result<ReservationGuard, RuntimeError> {
         let mut reservations = lock(&self.reservations.0);
         // Read under the lock, so that no later reservation counts what this scan has seen.
         let scan = self.last_scan();
         let is_unseen = |reservation: &Reservation| match reservation.until {
             ReleasedAt::WhenStored => true,
-            ReleasedAt::AfterScan(begun) => scan <= begun,
+            ReleasedAt::AfterScan(started) => scan <= started,
         };
         reservations.by_id.retain(|_, reservation| is_unseen(reservation));
         let sum = reservations.by_id.values().fold(more, |sum, reservation| sum.plus(reservation.usage));
-        judge(sum)?;
+        check(sum)?;
         reservations.last += 1;
         let id = reservations.last;
         reservations.by_id.insert(id, Reservation { usage: more, until: ReleasedAt::WhenStored });
-        Ok(ReservationGuard { meter: Arc::clone(self), id })
+        Ok(ReservationGuard { usage_entry: Arc::clone(self), id })
     }
 }
 
 impl Drop for ReservationGuard {
     fn drop(&mut self) {
-        let mut reservations = lock(&self.meter.reservations.0);
-        let begun = self.meter.scans_begun();
+        let mut reservations = lock(&self.usage_entry.reservations.0);
+        let started = self.usage_entry.scans_started();
         if let Some(reservation) = reservations.by_id.get_mut(&self.id) {
-            reservation.until = ReleasedAt::AfterScan(begun);
+            reservation.until = ReleasedAt::AfterScan(started);
         }
     }
 }
@@ -162,26 +162,27 @@ mod tests {
     #[tokio::test]
     async fn those_who_ask_while_one_walks_have_the_next_walk_together() {
         let folder = tempfile::tempdir().unwrap();
-        let meter = TenantUsageEntry::default();
+        let usage_entry = TenantUsageEntry::default();
         let scans = |turn| {
-            let all = futures_util::future::join_all((0..40).map(|_| meter.scan(folder.path().to_owned())));
+            let all =
+                futures_util::future::join_all((0..40).map(|_| usage_entry.scan(folder.path().to_owned())));
             futures_util::future::join(all, async move { drop(turn) })
         };
         // As if a scan ran.
-        scans(meter.scan_lock.lock().await).await;
-        assert_eq!(meter.scans_started.load(Ordering::Acquire), 1);
-        scans(meter.scan_lock.lock().await).await;
-        assert_eq!(meter.scans_started.load(Ordering::Acquire), 2);
+        scans(usage_entry.scan_lock.lock().await).await;
+        assert_eq!(usage_entry.scans_started.load(Ordering::Acquire), 1);
+        scans(usage_entry.scan_lock.lock().await).await;
+        assert_eq!(usage_entry.scans_started.load(Ordering::Acquire), 2);
     }
 
     #[tokio::test]
     async fn what_is_set_aside_counts_until_a_walk_has_seen_what_became_of_it() {
         let folder = tempfile::tempdir().unwrap();
-        let meter = Arc::new(TenantUsageEntry::default());
-        let scan = || meter.scan(folder.path().to_owned());
+        let usage_entry = Arc::new(TenantUsageEntry::default());
+        let scan = || usage_entry.scan(folder.path().to_owned());
         let some = DiskUsage { bytes: 40, inodes: 1 };
         let sum_with = |expected: u64| {
-            meter.reserve(some, |sum| {
+            usage_entry.reserve(some, |sum| {
                 assert_eq!((sum.bytes, sum.inodes), (expected, expected / 40));
                 Ok(())
             })
@@ -199,7 +200,7 @@ mod tests {
         scan().await.unwrap();
         drop(sum_with(40).unwrap());
         // A refused reservation is not kept.
-        let full = meter.reserve(some, |_| Err(RuntimeError::Draining));
+        let full = usage_entry.reserve(some, |_| Err(RuntimeError::Draining));
         assert!(matches!(full, Err(RuntimeError::Draining)));
         scan().await.unwrap();
         drop(sum_with(40).unwrap());
@@ -208,22 +209,22 @@ mod tests {
     #[tokio::test]
     async fn a_walk_that_began_before_something_was_stored_says_nothing_of_it() {
         let folder = tempfile::tempdir().unwrap();
-        let meter = Arc::new(TenantUsageEntry::default());
-        let turn = meter.scan_lock.lock().await;
+        let usage_entry = Arc::new(TenantUsageEntry::default());
+        let turn = usage_entry.scan_lock.lock().await;
         let some = DiskUsage { bytes: 40, inodes: 1 };
-        let stored = meter.reserve(some, |_| Ok(())).unwrap();
+        let stored = usage_entry.reserve(some, |_| Ok(())).unwrap();
         // As if a scan ran.
-        let begun = meter.start_scan();
+        let begun = usage_entry.start_scan();
         drop(stored);
         drop(turn);
-        meter.record_scan(begun, Default::default());
-        let counted = meter.reserve(some, |sum| {
+        usage_entry.record_scan(begun, Default::default());
+        let counted = usage_entry.reserve(some, |sum| {
             assert_eq!(sum.bytes, 80);
             Ok(())
         });
         drop(counted.unwrap());
-        meter.scan(folder.path().to_owned()).await.unwrap();
-        drop(meter.reserve(some, |sum| {
+        usage_entry.scan(folder.path().to_owned()).await.unwrap();
+        drop(usage_entry.reserve(some, |sum| {
             assert_eq!(sum.bytes, 40);
             Ok(())
         }));

@@ -44,12 +44,12 @@ impl UsageRoots {
     }
 
     pub(super) fn roots(&self, tenant: &TenantId) -> TenantRoots {
-        let mut place = TenantRoots::from(self.home.tenant_path(tenant));
+        let mut roots = TenantRoots::from(self.home.tenant_path(tenant));
         if let Some(JournalUsage { tenancy, blobs_dir }) = self.journal.get() {
-            place.folders.push(blobs_dir.join(tenant.as_str()));
-            place.journal = Some((tenancy.clone(), tenant.clone()));
+            roots.folders.push(blobs_dir.join(tenant.as_str()));
+            roots.journal = Some((tenancy.clone(), tenant.clone()));
         }
-        place
+        roots
     }
 }
 

@@ -22,7 +22,7 @@ use crate::docker::image_volumes::in_memory;
 use crate::docker::mount_check::ExpectedMounts;
 use crate::docker::options::{DockerOptions, HostMount};
 use crate::docker::runtime_files::RuntimeFiles;
-use crate::docker::volume_container::{SHELVES, VolumeContainer};
+use crate::docker::volume_container::{CONTENT_ROOT, VolumeContainer};
 use crate::error::SandboxError;
 use crate::guest_process::{missing_dir, resolve_dir, unavailable, utf8_path};
 use crate::host_dirs::SandboxDir;
@@ -166,7 +166,7 @@ impl PlanInputs<'_> {
         let tmpfs = in_memory(&self.image.volumes, &mounts)?;
         let writable = writable.into_iter().chain(tmpfs.clone()).collect();
         let hello = Hello {
-            content_root: Some(SHELVES.to_owned()),
+            content_root: Some(CONTENT_ROOT.to_owned()),
             ..self.hello(roots, writable, QuotaBasis::Everything)
         };
         let most = self.context.limits.disk();
@@ -222,8 +222,8 @@ impl PlanInputs<'_> {
         if let Some(path) = self.context.allowed_paths.first() {
             return refused("allowed path", path, "take what commands produce from the workspace");
         }
-        let is_shelved = |target: &Path| ContentDir::ALL.iter().any(|shelf| target.starts_with(shelf.path()));
-        if let Some(shared) = self.context.read_only.iter().find(|shared| !is_shelved(&shared.target)) {
+        let is_content = |target: &Path| ContentDir::ALL.iter().any(|dir| target.starts_with(dir.path()));
+        if let Some(shared) = self.context.read_only.iter().find(|shared| !is_content(&shared.target)) {
             return refused(
                 "read-only folder",
                 &shared.host,
@@ -244,7 +244,7 @@ impl PlanInputs<'_> {
         sandbox_dir: &SandboxDir,
         user: &ContainerUser,
     ) -> Result<Vec<BindMount>, SandboxError> {
-        let failed = |error| unavailable("a sandbox's folder cannot be furnished", error);
+        let failed = |error| unavailable("the contents of a sandbox's folder cannot be created", error);
         let fixed = |source: &Path, target: &str| {
             Ok::<_, SandboxError>(BindMount {
                 source: utf8_path(source)?,

@@ -231,10 +231,10 @@ mod tests {
     use super::*;
 
     fn body(engine: EngineKind, volumes: &[&str]) -> ContainerCreateBody {
-        made(engine, volumes, |spec| spec.body(HashMap::new()))
+        with_spec(engine, volumes, |spec| spec.body(HashMap::new()))
     }
 
-    fn made<T>(engine: EngineKind, volumes: &[&str], make: impl FnOnce(&ContainerSpec<'_>) -> T) -> T {
+    fn with_spec<T>(engine: EngineKind, volumes: &[&str], make: impl FnOnce(&ContainerSpec<'_>) -> T) -> T {
         let image = ImageInfo { id: "sha256:1".to_owned(), ..ImageInfo::default() };
         let tmpfs: Vec<String> = volumes.iter().map(|path| (*path).to_owned()).collect();
         let mounts = ["/workspace", "/mnt/skills"].map(|target| BindMount {
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn what_is_the_connectors_tells_containers_apart() {
         let of = |options: &DockerOptions, tenant: Option<&TenantId>| {
-            made(EngineKind::Docker, &[], |spec| spec.digest(options, tenant)).to_hex()
+            with_spec(EngineKind::Docker, &[], |spec| spec.digest(options, tenant)).to_hex()
         };
         let plain = DockerOptions::default();
         let volume = |host: &str| vec![format!("{host}:/data").parse().unwrap()];
@@ -305,12 +305,12 @@ mod tests {
     #[test]
     fn volumes_that_an_image_wants_are_memory_of_a_size() {
         let host = body(EngineKind::Docker, &["/data"]).host_config.unwrap();
-        let mut places: Vec<_> = host.tmpfs.unwrap().into_iter().collect();
-        places.sort();
-        let paths: Vec<_> = places.iter().map(|(path, _)| path.as_str()).collect();
+        let mut mounts: Vec<_> = host.tmpfs.unwrap().into_iter().collect();
+        mounts.sort();
+        let paths: Vec<_> = mounts.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(paths, ["/data", "/home/sandbox", "/tmp", "/var/tmp"]);
-        assert_eq!(places[1].1, "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=0755,uid=7,gid=8");
-        assert!(places.iter().all(|(_, options)| options.contains("size=")));
+        assert_eq!(mounts[1].1, "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=0755,uid=7,gid=8");
+        assert!(mounts.iter().all(|(_, options)| options.contains("size=")));
         let podman = body(EngineKind::Podman, &[]).host_config.unwrap();
         let most = podman.ulimits.unwrap().pop().unwrap();
         assert_eq!((most.name.as_deref(), most.soft, most.hard), (Some("nproc"), Some(1000), Some(1000)));

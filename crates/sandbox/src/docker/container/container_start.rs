@@ -51,13 +51,13 @@ pub(crate) async fn start(
 ) -> Result<StartedContainer, SandboxError> {
     let tracker = Arc::clone(resources.handle.tracker());
     let (sender, receiver) = oneshot::channel();
-    let its_keeper = Arc::clone(&tracker);
+    let task_tracker = Arc::clone(&tracker);
     tracker.run(async move {
-        let tracker = its_keeper;
+        let tracker = task_tracker;
         let copy_plan = create_plan.copy_plan.take();
-        let made = make(&mut resources, create_plan, || sender.is_closed()).await;
+        let created = make(&mut resources, create_plan, || sender.is_closed()).await;
         drop(permit);
-        let result = match made {
+        let result = match created {
             Ok((streams, stderr_tail, isolation)) => {
                 let init_process = match streams.peer_pid {
                     Some(peer_pid) => {
@@ -91,22 +91,23 @@ pub(crate) async fn start(
 async fn make(
     resources: &mut ContainerResources,
     create_plan: CreatePlan,
-    is_unwanted: impl Fn() -> bool,
+    is_cancelled: impl Fn() -> bool,
 ) -> Result<(GuestStreams, StderrTail, Isolation), SandboxError> {
-    let wanted = || {
-        let unwanted = || SandboxError::new(SandboxErrorKind::Cancelled, "nobody waits for the container");
-        if is_unwanted() { Err(unwanted()) } else { Ok(()) }
+    let check_not_cancelled = || {
+        let cancelled =
+            || SandboxError::new(SandboxErrorKind::Cancelled, "the caller stopped waiting for the container");
+        if is_cancelled() { Err(cancelled()) } else { Ok(()) }
     };
     let tracker = Arc::clone(resources.handle.tracker());
     resources.ownership.transfer().await?;
-    wanted()?;
+    check_not_cancelled()?;
     let CreatePlan { mut body, volume_fill, isolation, guest_listener, .. } = create_plan;
     if let (Some(volume_fill), Some(volume_container)) = (volume_fill, &mut resources.volume_container) {
         let engine = tracker.engine.info().kind;
         locate(&mut body, engine, &fill(volume_container, volume_fill, &tracker.engine).await?);
-        wanted()?;
+        check_not_cancelled()?;
     }
-    let mut begun = create_and_start(resources, body.clone(), &wanted).await;
+    let mut begun = create_and_start(resources, body.clone(), &check_not_cancelled).await;
     if let Err(error) = &begun
         && resources.volume_container.is_some()
         && error.to_string().contains("disable_ipv6")
@@ -117,7 +118,7 @@ async fn make(
         if let Some(config) = &mut body.host_config {
             config.sysctls = None;
         }
-        begun = create_and_start(resources, body, &wanted).await;
+        begun = create_and_start(resources, body, &check_not_cancelled).await;
     }
     let (warnings, streams) = begun?;
     let isolation = actual_isolation(isolation, &warnings);
@@ -131,8 +132,8 @@ async fn make(
     if let Some(mut output) = streams.stderr_tail.take() {
         // Reads until the container ends or is removed.
         tracker.run(async move {
-            let said = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
-            tracing::trace!(?said, "the standard error of a guest has ended");
+            let copied = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
+            tracing::trace!(?copied, "the standard error of a guest has ended");
         });
     }
     Ok((streams, stderr_tail, isolation))
@@ -142,14 +143,14 @@ async fn make(
 async fn create_and_start(
     resources: &mut ContainerResources,
     body: ContainerCreateBody,
-    wanted: impl Fn() -> Result<(), SandboxError>,
+    check_not_cancelled: impl Fn() -> Result<(), SandboxError>,
 ) -> Result<(Vec<String>, AttachContainerResults), SandboxError> {
     let tracker = Arc::clone(resources.handle.tracker());
     let warnings = resources.handle.create(body).await?;
     let handle: &ContainerHandle = &resources.handle;
-    wanted()?;
+    check_not_cancelled()?;
     let streams = tracker.engine.attach(handle.name()).await?;
-    wanted()?;
+    check_not_cancelled()?;
     tracker.engine.start(handle.name()).await?;
     Ok((warnings, streams))
 }

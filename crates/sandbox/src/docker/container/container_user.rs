@@ -14,7 +14,7 @@ use crate::settings::isolation::Boundary;
 
 /// The user id in containers of an engine that maps only a range of users. On its machine, none of these ids belongs
 /// to a user that owns files.
-const MAPPED: u32 = 65_532;
+const MAPPED_UNUSED_UID: u32 = 65_532;
 
 /// The user of commands.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl ContainerUser {
         if let Some(user) = &options.user {
             return Self::named(user);
         }
-        let nobody = if info.is_rootless || info.maps_users { MAPPED } else { unused_uid() };
+        let nobody = if info.is_rootless || info.maps_users { MAPPED_UNUSED_UID } else { unused_uid() };
         Self { identity: Boundary::Enforced, ..Self::with_ids(nobody, nobody) }
     }
 

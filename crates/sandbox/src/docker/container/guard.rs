@@ -80,12 +80,12 @@ pub(crate) struct ContainerResources {
     /// container.
     pub(crate) volume_container: Option<ContainerHandle>,
     /// Keeps the files that are mounted in the container. They must exist as long as the container does.
-    pub(crate) _premises: Arc<dyn Any + Send + Sync>,
+    pub(crate) _mounted_files: Arc<dyn Any + Send + Sync>,
 }
 
 impl fmt::Debug for ContainerResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remains").field("container", &self.handle.name()).finish_non_exhaustive()
+        f.debug_struct("ContainerResources").field("container", &self.handle.name()).finish_non_exhaustive()
     }
 }
 
@@ -151,19 +151,19 @@ impl ContainerGuard {
     /// Waits until nothing runs in the container, and describes its end. Where the engine may know the reason, the
     /// engine's description is used.
     async fn how_it_ended(&self, name: &str, watch: WatchState) -> String {
-        let told = self.exit_from_engine(name, watch);
-        tokio::pin!(told);
+        let engine_report = self.exit_from_engine(name, watch);
+        tokio::pin!(engine_report);
         if let Some(first) = self.watched() {
             tokio::select! {
                 biased;
-                how = &mut told => return how,
+                how = &mut engine_report => return how,
                 () = first.ended() => match first.memory() {
                     OomStatus::NoKills => return self.exit_from_stderr("its first process ended".to_owned()),
                     OomStatus::Unknown => {}
                 }
             }
         }
-        told.await
+        engine_report.await
     }
 
     /// Like [`Self::how_it_ended`], but uses only the engine.
@@ -202,7 +202,7 @@ impl ContainerGuard {
         let state = match self.tracker.engine.inspect(name).await {
             Ok(Some(found)) => found.state.unwrap_or_default(),
             Ok(None) => return "its container was removed by somebody else".to_owned(),
-            Err(error) => return format!("how it ended cannot be told: {error}"),
+            Err(error) => return format!("its exit status is unknown: {error}"),
         };
         if let Some(error) = state.error.filter(|error| !error.is_empty()) {
             return error;

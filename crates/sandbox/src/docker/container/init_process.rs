@@ -41,7 +41,7 @@ pub(crate) enum OomStatus {
 impl InitProcess {
     /// Opens the process of this id, if it is the first of a pid namespace.
     fn for_pid(pid: i32) -> Option<Self> {
-        let made = || -> io::Result<Option<Self>> {
+        let open = || -> io::Result<Option<Self>> {
             let pid =
                 Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
             let handle = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
@@ -53,7 +53,7 @@ impl InitProcess {
             let kills = OomKillCounter::for_process(pid);
             Ok(Some(Self { handle: awaited(handle)?, kills }))
         };
-        made().unwrap_or_else(|error| {
+        open().unwrap_or_else(|error| {
             tracing::debug!(%error, "the first process of a container cannot be watched");
             None
         })

@@ -28,7 +28,7 @@ const BOOT: &str = "conjure.boot";
 const CREATED: &str = "conjure.created";
 const LEASE: &str = "conjure.lease";
 const SPEC: &str = "conjure.spec";
-const PLACE: &str = "conjure.place";
+const SANDBOX_DIR: &str = "conjure.place";
 const TENANT: &str = "conjure.tenant";
 const SESSION: &str = "conjure.session";
 
@@ -65,7 +65,7 @@ impl OwnerIdentity {
         &self,
         options: &DockerOptions,
         context: &ExecutionContext,
-        place: Option<String>,
+        dir: Option<String>,
         spec: &Digest,
         now: u64,
     ) -> HashMap<String, String> {
@@ -83,7 +83,7 @@ impl OwnerIdentity {
             (LEASE, lease.to_string()),
             (SPEC, spec.to_hex()),
             // All labels are always set: the container would inherit a missing label from its image.
-            (PLACE, text(place)),
+            (SANDBOX_DIR, text(dir)),
             (TENANT, text(context.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()))),
             (SESSION, text(context.session.map(|session| session.to_string()))),
         ];
@@ -114,7 +114,7 @@ impl OwnerIdentity {
         let owner = label(OWNER).and_then(OwnerProcess::parse).filter(|_| is_here);
         let is_expired =
             label(LEASE).and_then(|lease| lease.parse().ok()).is_some_and(|lease: u64| lease < now);
-        let is_abandoned = label(PLACE).filter(|_| is_here).and_then(|place| is_abandoned(place, dirs));
+        let is_abandoned = label(SANDBOX_DIR).filter(|_| is_here).and_then(|label| is_abandoned(label, dirs));
         // A living process on this machine keeps its containers, however old they are.
         let is_left = match (owner, is_abandoned) {
             (Some(owner), _) if owner.is_alive() => false,
@@ -127,13 +127,13 @@ impl OwnerIdentity {
 }
 
 /// The label value of a sandbox directory.
-pub(crate) fn dir_label(places: &SandboxDirs, place: &SandboxDir) -> Option<String> {
-    Some(format!("{}/{}", places.identity()?, place.name()))
+pub(crate) fn dir_label(dirs: &SandboxDirs, dir: &SandboxDir) -> Option<String> {
+    Some(format!("{}/{}", dirs.identity()?, dir.name()))
 }
 
 /// Whether the process that locked a labelled sandbox directory is dead, where that is known.
-fn is_abandoned(place: &str, dirs: &[SandboxDirsRef]) -> Option<bool> {
-    let (identity, name) = place.split_once('/')?;
+fn is_abandoned(label: &str, dirs: &[SandboxDirsRef]) -> Option<bool> {
+    let (identity, name) = label.split_once('/')?;
     dirs.iter().find(|dirs| dirs.has_identity(identity))?.is_abandoned(name)
 }
 
@@ -203,37 +203,41 @@ mod tests {
     fn where_the_host_was_in_another_namespace_its_lock_tells() {
         let me = host("me");
         let data = tempfile::tempdir().unwrap();
-        let places = SandboxDirs::open(data.path()).unwrap();
-        let place = places.create().unwrap();
+        let sandbox_dirs = SandboxDirs::open(data.path()).unwrap();
+        let sandbox_dir = sandbox_dirs.create().unwrap();
         let mut host = host("other");
         host.owner = OwnerProcess::parse("conjure-1-1-1-0").unwrap().name(0);
         let mut labels = labels(&host);
-        let bears = dir_label(&places, &place).unwrap();
-        labels.insert(PLACE.to_owned(), bears.clone());
-        let dirs = [places.downgrade().unwrap()];
+        let bears = dir_label(&sandbox_dirs, &sandbox_dir).unwrap();
+        labels.insert(SANDBOX_DIR.to_owned(), bears.clone());
+        let dirs = [sandbox_dirs.downgrade().unwrap()];
         let later = NOW + DockerOptions::default().lease.as_secs() + 1;
         let sweep_decision = |labels: &HashMap<String, String>, dirs: &[SandboxDirsRef], now| {
             me.sweep_decision("conjure-other-7", labels, dirs, now)
         };
         // It lives, however long.
         assert_eq!(sweep_decision(&labels, &dirs, later), SweepDecision::Keep);
-        assert_eq!(sweep_decision(&labels, &[], later), SweepDecision::Orphaned, "nobody knows the place");
-        // Of another boot or machine a place says nothing, nor does one that has no such name.
+        assert_eq!(
+            sweep_decision(&labels, &[], later),
+            SweepDecision::Orphaned,
+            "nobody knows the directory"
+        );
+        // Of another boot or machine a directory says nothing, nor does one that has no such name.
         let remote = HashMap::from([(BOOT.to_owned(), "another".to_owned())]);
         let remote: HashMap<_, _> = labels.clone().into_iter().chain(remote).collect();
         let (_, name) = bears.split_once('/').unwrap();
         let strange = [bears.replace(name, "../x"), bears.replace(name, ""), format!("1-2-3/{name}")];
-        let strange = strange.map(|place| {
+        let strange = strange.map(|label| {
             let mut strange = labels.clone();
-            strange.insert(PLACE.to_owned(), place);
+            strange.insert(SANDBOX_DIR.to_owned(), label);
             strange
         });
-        drop(place);
+        drop(sandbox_dir);
         assert_eq!(sweep_decision(&labels, &dirs, NOW), SweepDecision::Orphaned);
         for labels in strange.iter().chain([&remote]) {
             assert_eq!(sweep_decision(labels, &dirs, NOW), SweepDecision::Keep);
         }
-        drop(places);
+        drop(sandbox_dirs);
         assert!(dirs[0].is_dropped());
         assert_eq!(sweep_decision(&labels, &dirs, NOW), SweepDecision::Keep);
     }

@@ -67,9 +67,9 @@ mod tests {
             rules.iter().all(|(action, conditions)| action == "SCMP_ACT_ALLOW" && !conditions.is_empty()),
             "{call}"
         );
-        let wanted =
+        let expected =
             serde_json::json!({"index": argument, "value": mask, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"});
-        assert!(rules.iter().any(|(_, conditions)| *conditions == [wanted.clone()]), "{call}: {rules:?}");
+        assert!(rules.iter().any(|(_, conditions)| *conditions == [expected.clone()]), "{call}: {rules:?}");
     }
 
     #[test]

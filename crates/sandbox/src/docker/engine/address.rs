@@ -58,22 +58,22 @@ impl EngineAddress {
         matches!(self, Self::Unix(_))
     }
 
-    /// Sends one request without a runtime, and returns the HTTP status. Each step has the timeout `patience`. For
+    /// Sends one request without a runtime, and returns the HTTP status. Each step times out after `timeout`. For
     /// removals in `Drop`.
-    pub(crate) fn ask_blocking(&self, request: &str, patience: Duration) -> io::Result<u16> {
+    pub(crate) fn ask_blocking(&self, request: &str, timeout: Duration) -> io::Result<u16> {
         let request = format!("{request} HTTP/1.0\r\nHost: engine\r\n\r\n");
         match self {
             Self::Unix(path) => {
                 let stream = connect_at_once(path)?;
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))?;
                 status(stream, &request)
             }
             Self::Tcp(host) => {
                 let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-                let stream = TcpStream::connect_timeout(&address, patience)?;
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
+                let stream = TcpStream::connect_timeout(&address, timeout)?;
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))?;
                 status(stream, &request)
             }
         }

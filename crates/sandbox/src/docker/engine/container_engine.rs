@@ -73,12 +73,12 @@ impl ContainerEngine {
     /// # Errors
     /// When the engine does not answer. The report lists containers that could not be removed.
     pub async fn sweep(&self) -> Result<ContainerSweepReport, SandboxError> {
-        let tracker = self.found().await?;
+        let tracker = self.find().await?;
         sweep_containers(&tracker, self.host()?, self.known()).await
     }
 
     /// Adds directories whose locks sweeps check from now on.
-    pub(crate) fn learn(&self, dirs: &SandboxDirs) {
+    pub(crate) fn add_sandbox_dirs(&self, dirs: &SandboxDirs) {
         let Some(dirs) = dirs.downgrade() else { return };
         let mut known = lock(&self.inner.known);
         known.retain(|other| !other.is_dropped() && !other.is_same(&dirs));
@@ -91,7 +91,7 @@ impl ContainerEngine {
 
     /// Returns the tracker, for creating a container. Starts a sweep in the background when one is due.
     pub(crate) async fn tracker(&self) -> Result<Arc<ContainerTracker>, SandboxError> {
-        let tracker = self.found().await?;
+        let tracker = self.find().await?;
         if self.is_due(&tracker, SystemClock.timestamp()) {
             let (host, known, sweeper) = (self.host()?, self.known(), Arc::clone(&tracker));
             tracker.run(async move {
@@ -113,7 +113,7 @@ impl ContainerEngine {
     }
 
     /// Returns the tracker, without a sweep.
-    pub(crate) async fn found(&self) -> Result<Arc<ContainerTracker>, SandboxError> {
+    pub(crate) async fn find(&self) -> Result<Arc<ContainerTracker>, SandboxError> {
         let found = self.inner.tracker.get_or_try_init(|| async {
             let engine = EngineClient::find(&self.inner.addresses).await?;
             Ok(ContainerTracker::new(engine, &self.inner.instance))
@@ -174,7 +174,7 @@ async fn sweep_containers(
         };
         all.into_iter().map(decision).collect::<Vec<_>>()
     });
-    let decisions = decisions.await.map_err(|error| unavailable("containers cannot be looked at", error))?;
+    let decisions = decisions.await.map_err(|error| unavailable("containers cannot be inspected", error))?;
     let mut swept = ContainerSweepReport::default();
     for (found, decision) in decisions {
         let is_left = match decision {

@@ -84,7 +84,7 @@ impl EngineClient {
 
     async fn connect(address: EngineAddress) -> Result<Self, SandboxError> {
         let (client, version) = reach(&address, WORK_TIMEOUT).await?;
-        let info = answer(&address, "tell what it can", QUERY_TIMEOUT, client.info()).await?;
+        let info = answer(&address, "report its capabilities", QUERY_TIMEOUT, client.info()).await?;
         let info = EngineInfo::from_answers(&address, version, info)?;
         tracing::debug!(%address, engine = info.name(), "found a container engine");
         Ok(Self { client, address, info })
@@ -100,7 +100,7 @@ impl EngineClient {
 
     /// Inspects the image of this name or digest.
     pub(crate) async fn image(&self, image: &str) -> Result<ImageInspect, SandboxError> {
-        let doing = "look at the image";
+        let doing = "inspect the image";
         for name in self.info.kind.names_for(image) {
             match with_timeout(&self.address, doing, QUERY_TIMEOUT, self.client.inspect_image(&name)).await? {
                 Err(error) if is_absent(&error) => {}
@@ -127,7 +127,7 @@ impl EngineClient {
         let answer = with_timeout(&self.address, doing, WORK_TIMEOUT, asked).await;
         // The engine continues to process a request that timed out.
         let answer = answer.map_err(|error| CreateError { error, effect: Effect::Unknown })?;
-        let made = answer.map_err(|error| {
+        let created = answer.map_err(|error| {
             let effect = effect(&error);
             let error = match &error {
                 // The image was removed meanwhile.
@@ -140,7 +140,7 @@ impl EngineClient {
             };
             CreateError { error, effect }
         })?;
-        Ok(made.warnings)
+        Ok(created.warnings)
     }
 
     /// Attaches to a container before its start, so that no output is missed.
@@ -183,7 +183,7 @@ impl EngineClient {
 
     /// Inspects a container; `None` when it does not exist.
     pub(crate) async fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, SandboxError> {
-        let doing = "look at a container";
+        let doing = "inspect a container";
         let asked = self.client.inspect_container(name, None::<InspectContainerOptions>);
         match with_timeout(&self.address, doing, QUERY_TIMEOUT, asked).await? {
             Ok(found) => Ok(Some(found)),
@@ -248,7 +248,7 @@ impl EngineClient {
 
     /// Whether the engine has a container of this name, even a broken one.
     async fn is_listed(&self, name: &str) -> Result<bool, SandboxError> {
-        let doing = "look at a container";
+        let doing = "inspect a container";
         let asked = self.client.inspect_container(name, None::<InspectContainerOptions>);
         match with_timeout(&self.address, doing, WORK_TIMEOUT, asked).await? {
             Err(error) if is_absent(&error) => Ok(false),
@@ -307,15 +307,15 @@ pub(crate) async fn first<T, F: Future<Output = Result<T, SandboxError>>>(
     Err(refusals.swap_remove(telling.unwrap_or(0)))
 }
 
-/// Connects to the engine at this address, with its API version. Returns the client and the version. Requests have
-/// the timeout `patience`.
+/// Connects to the engine at this address, with its API version. Returns the client and the version. Requests time
+/// out after `timeout`.
 pub(crate) async fn reach(
     address: &EngineAddress,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(Client, SystemVersion), SandboxError> {
-    let client = transport::client(address, patience)
-        .map_err(|error| explained(address, "be connected to", &error))?;
-    let doing = "tell its version";
+    let client =
+        transport::client(address, timeout).map_err(|error| explained(address, "be connected to", &error))?;
+    let doing = "report its version";
     let client = match with_timeout(address, doing, QUERY_TIMEOUT, client.negotiate_version()).await? {
         Err(error @ Error::DockerResponseServerError { .. }) => {
             return Err(malformed_answer(address, &error));
@@ -334,20 +334,20 @@ pub(crate) async fn reach(
 async fn answer<T>(
     address: &EngineAddress,
     doing: &str,
-    patience: Duration,
+    timeout: Duration,
     asked: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, SandboxError> {
-    with_timeout(address, doing, patience, asked).await?.map_err(|error| explained(address, doing, &error))
+    with_timeout(address, doing, timeout, asked).await?.map_err(|error| explained(address, doing, &error))
 }
 
 /// Waits for the response of the engine within the timeout.
 async fn with_timeout<T>(
     address: &EngineAddress,
     doing: &str,
-    patience: Duration,
+    timeout: Duration,
     asked: impl Future<Output = T>,
 ) -> Result<T, SandboxError> {
-    tokio::time::timeout(patience, asked).await.map_err(|_| timed_out(address, doing, patience))
+    tokio::time::timeout(timeout, asked).await.map_err(|_| timed_out(address, doing, timeout))
 }
 
 #[cfg(test)]

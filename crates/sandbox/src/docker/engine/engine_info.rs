@@ -240,14 +240,14 @@ mod tests {
         assert_eq!(info(docker("20.10.24+dfsg1")).unwrap().name(), "Docker Engine 20.10.24+dfsg1");
         assert_eq!(info(docker("29.0.0-rc.1")).unwrap().kind, EngineKind::Docker);
         assert_eq!(info(podman("4.3.1")).unwrap().kind, EngineKind::Podman);
-        for (version, told) in [
+        for (version, message) in [
             (docker("19.03.15"), "Docker Engine 19.03.15 at `unix:///run/engine` is too old: 20.10 or later"),
             (podman("3.4.4"), "Podman 3.4.4 at `unix:///run/engine` is too old: 4.0 or later"),
             (docker("dev"), "has no version: `dev`"),
             (SystemVersion::default(), "tells no version"),
         ] {
             let error = info(version).unwrap_err();
-            assert!(error.to_string().contains(told), "{error}");
+            assert!(error.to_string().contains(message), "{error}");
             assert_eq!(error.kind(), crate::SandboxErrorKind::EngineUnavailable);
         }
     }

@@ -21,11 +21,11 @@ pub(crate) fn no_engine(reason: impl std::fmt::Display) -> SandboxError {
 }
 
 /// The error for an engine that does not answer in time.
-pub(crate) fn timed_out(address: &EngineAddress, doing: &str, patience: Duration) -> SandboxError {
+pub(crate) fn timed_out(address: &EngineAddress, doing: &str, timeout: Duration) -> SandboxError {
     no_engine(format!(
         "the one at `{address}` did not {doing} within {} s; it may hang or have too much to do: look at its log, \
          and restart it",
-        patience.as_secs()
+        timeout.as_secs()
     ))
 }
 
@@ -75,9 +75,9 @@ fn forbidden(address: &EngineAddress) -> SandboxError {
 
 /// The error for a response that is not from a container engine.
 pub(crate) fn malformed_answer(address: &EngineAddress, error: &Error) -> SandboxError {
-    let said = full_message(error);
-    let said = said.get(..said.floor_char_boundary(MAX_MESSAGE)).unwrap_or_default();
-    no_engine(format!("what answers at `{address}` does not speak as an engine does ({})", said.trim()))
+    let message = full_message(error);
+    let message = message.get(..message.floor_char_boundary(MAX_MESSAGE)).unwrap_or_default();
+    no_engine(format!("what answers at `{address}` does not speak as an engine does ({})", message.trim()))
 }
 
 /// The error for a request that the engine refuses.
@@ -152,7 +152,7 @@ pub(crate) fn is_conflict(error: &Error) -> bool {
 /// Whether a container disappeared during the request.
 pub(crate) fn vanished_meanwhile(error: &Error) -> bool {
     let Error::DockerResponseServerError { status_code: 500, message } = error else { return false };
-    ["container not known", "no such container"].iter().any(|told| message.contains(told))
+    ["container not known", "no such container"].iter().any(|text| message.contains(text))
 }
 
 /// Whether an answer exceeded the size limit.
@@ -206,7 +206,7 @@ fn full_message(error: &Error) -> String {
 mod tests {
     use super::*;
 
-    fn told(status_code: u16, message: &str) -> SandboxError {
+    fn refusal(status_code: u16, message: &str) -> SandboxError {
         let error = Error::DockerResponseServerError { status_code, message: message.to_owned() };
         explained(&EngineAddress::Unix("/run/engine".into()), "make a container", &error)
     }
@@ -229,7 +229,7 @@ mod tests {
             ),
             ("something new", SandboxErrorKind::Unavailable, "does not make a container: something new"),
         ] {
-            let error = told(500, message);
+            let error = refusal(500, message);
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.to_string().contains(hint), "{error}");
         }

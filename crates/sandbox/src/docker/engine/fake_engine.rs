@@ -26,7 +26,7 @@ enum FakeEngineKind {
 }
 
 impl FakeEngineKind {
-    const fn told(self) -> &'static str {
+    const fn version_json(self) -> &'static str {
         match self {
             Self::Docker => r#"{"Version":"20.10.24","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#,
             Self::Podman => {
@@ -82,7 +82,7 @@ fn serve(mut stream: &UnixStream, version: FakeEngineKind, reply: impl Fn(&str) 
         }
     }
     let answer = match request.as_str() {
-        known if known.contains("/version ") => FakeReply::Answer(version.told().to_owned()),
+        known if known.contains("/version ") => FakeReply::Answer(version.version_json().to_owned()),
         known if known.contains("/info ") => FakeReply::Answer("{}".to_owned()),
         other => reply(other),
     };

@@ -47,7 +47,7 @@ pub(crate) async fn list_by_label(
             Err(error @ Error::DockerResponseServerError { .. }) if !vanished_meanwhile(&error) => {
                 list_docker(client, label).await
             }
-            told => told,
+            result => result,
         },
     }
 }
@@ -73,12 +73,12 @@ async fn list_podman(client: &Client, label: &str) -> Result<Vec<ListedContainer
         whole.extend_from_slice(&piece);
         Ok(whole)
     });
-    let told: Vec<PodmanContainer> = serde_json::from_slice(&answer.await?)?;
+    let containers: Vec<PodmanContainer> = serde_json::from_slice(&answer.await?)?;
     let found = |it: PodmanContainer| {
         let name = first(it.names.unwrap_or_default());
         ListedContainer { id: it.id, name, labels: it.labels.unwrap_or_default() }
     };
-    Ok(told.into_iter().map(found).collect())
+    Ok(containers.into_iter().map(found).collect())
 }
 
 /// Docker prefixes the name with a slash.
@@ -135,8 +135,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_that_a_container_leaves_is_asked_for_again() {
-        let told = Mutex::new(vec![FakeReply::Answer(DOCKERS.to_owned()), HALF, HALF]);
-        let (engine, _folder) = scripted(move |_| told.lock().unwrap().pop().unwrap_or(HALF)).await;
+        let replies = Mutex::new(vec![FakeReply::Answer(DOCKERS.to_owned()), HALF, HALF]);
+        let (engine, _folder) = scripted(move |_| replies.lock().unwrap().pop().unwrap_or(HALF)).await;
         assert_eq!(engine.list_by_label("b=c").await.unwrap(), [found("1", "a", &[("b", "c")])]);
     }
 

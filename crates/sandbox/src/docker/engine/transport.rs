@@ -29,14 +29,14 @@ const MAX_BODY: u64 = 64 << 20;
 /// The size limit of a progress stream, which is read line by line.
 const MAX_STREAM: u64 = 256 << 20;
 
-/// Creates a client of the engine at this address. Requests have the timeout `patience`.
-pub(crate) fn client(address: &EngineAddress, patience: Duration) -> Result<Client, Error> {
+/// Creates a client of the engine at this address. Requests time out after `timeout`.
+pub(crate) fn client(address: &EngineAddress, timeout: Duration) -> Result<Client, Error> {
     let transport = Transport { address: address.clone(), tasks: TaskTracker::new() };
     let ask = move |request| {
         let transport = transport.clone();
         async move { transport.ask(request).await }
     };
-    Client::connect_with_custom_transport(ask, Some("http://engine"), patience.as_secs(), API_DEFAULT_VERSION)
+    Client::connect_with_custom_transport(ask, Some("http://engine"), timeout.as_secs(), API_DEFAULT_VERSION)
 }
 
 #[derive(Debug, Clone)]

@@ -74,7 +74,7 @@ pub async fn build_image(
             Err(ImageError::new(ImageErrorKind::TimedOut, "the time for the build was up"))
         }
     };
-    build_dir.is_clear().await;
+    build_dir.wait_cleanup().await;
     ended
 }
 
@@ -136,8 +136,8 @@ async fn select_method(
         }
         Err(error) => {
             let hint = error.hint().unwrap_or_default().to_owned();
-            let told = format!("{no_base}; and it cannot be made of Debian packages: {error}");
-            Err(ImageError::new(no_base.kind(), told).with_hint(hint))
+            let message = format!("{no_base}; and it cannot be made of Debian packages: {error}");
+            Err(ImageError::new(no_base.kind(), message).with_hint(hint))
         }
     }
 }
@@ -216,7 +216,7 @@ async fn copy(
     progress: &ProgressReporter<'_>,
 ) -> Result<(), ImageError> {
     let Some(mut output) = output else { return Ok(()) };
-    let (mut sent, mut told) = (0_u64, 0);
+    let (mut sent, mut reported) = (0_u64, 0);
     loop {
         let mut piece = bytes::BytesMut::with_capacity(PIECE);
         let read = output.read_buf(&mut piece).await;
@@ -229,8 +229,8 @@ async fn copy(
             return Ok(());
         }
         sent += read as u64;
-        if sent - told >= REPORT_EVERY {
-            told = sent;
+        if sent - reported >= REPORT_EVERY {
+            reported = sent;
             progress.sent(sent);
         }
     }
@@ -247,8 +247,8 @@ fn check_architecture(engine: &BuildClient) -> Result<(), ImageError> {
     if there.is_empty() || there == here || there == std::env::consts::ARCH {
         return Ok(());
     }
-    let told = format!("the engine's processor is `{there}` and this machine's `{here}`");
-    Err(ImageError::new(ImageErrorKind::BadRequest, told)
+    let message = format!("the engine's processor is `{there}` and this machine's `{here}`");
+    Err(ImageError::new(ImageErrorKind::BadRequest, message)
         .with_hint("build from the Dockerfile, or on a machine like the engine's"))
 }
 

@@ -52,9 +52,9 @@ impl BuildClient {
     /// Connects to the first of these addresses that answers; without any, to the first of the usual ones.
     pub(super) async fn find(addresses: &[EngineAddress], deadline: Deadline) -> Result<Self, ImageError> {
         // Requests of a build may take as long as the build.
-        let patience = SystemClock.remaining(deadline) + QUERY_TIMEOUT;
+        let timeout = SystemClock.remaining(deadline) + QUERY_TIMEOUT;
         let found = first(addresses, async |address: EngineAddress| {
-            let (client, version) = reach(&address, patience).await?;
+            let (client, version) = reach(&address, timeout).await?;
             let kind = EngineKind::from_version(&version);
             Ok(Self { client, address, kind, architecture: version.arch.unwrap_or_default() })
         });
@@ -63,7 +63,7 @@ impl BuildClient {
 
     /// The image of this name, if it exists.
     pub(super) async fn image(&self, name: &str) -> Result<Option<ImageInspect>, ImageError> {
-        let doing = "look at an image";
+        let doing = "inspect an image";
         for name in self.kind.names_for(name) {
             match query_raw(&self.address, doing, self.client.inspect_image(&name)).await? {
                 Ok(image) => return Ok(Some(image)),
@@ -152,12 +152,12 @@ impl BuildClient {
 
     /// The name under which the engine builds the image. It is provisional for engines on which an aborted build
     /// cannot be stopped.
-    pub(super) fn draft(&self, name: &ImageName, number: &str) -> Result<ImageName, ImageError> {
+    pub(super) fn build_name(&self, name: &ImageName, number: &str) -> Result<ImageName, ImageError> {
         match self.kind {
             EngineKind::Docker => Ok(name.clone()),
             // Podman's service does not list the containers that run the steps of a build, so they cannot be killed.
-            EngineKind::Podman => provisional_tag::draft(number)
-                .map_err(|error| ImageError::io("tell who builds the image", &error)),
+            EngineKind::Podman => provisional_tag::for_build(number)
+                .map_err(|error| ImageError::io("identify the building process", &error)),
         }
     }
 
@@ -171,7 +171,7 @@ impl BuildClient {
             .flat_map(|image| image.repo_tags.into_iter().map(move |name| (name, image.created)));
         for (name, _) in named.filter(|(name, created)| provisional_tag::is_abandoned(name, *created, now)) {
             match name.parse() {
-                Ok(name) => self.forget(&name).await?,
+                Ok(name) => self.untag(&name).await?,
                 Err(reason) => tracing::debug!(reason, "an image that is not needed was not removed"),
             }
         }
@@ -186,7 +186,7 @@ impl BuildClient {
     }
 
     /// Removes a name from an image. If it was the last name, the image is removed.
-    pub(super) async fn forget(&self, name: &ImageName) -> Result<(), ImageError> {
+    pub(super) async fn untag(&self, name: &ImageName) -> Result<(), ImageError> {
         let (options, name) = (RemoveImageOptionsBuilder::new().build(), name.to_string());
         let removed = self.client.remove_image(&name, Some(options), None);
         match with_timeout(&self.address, QUERY_TIMEOUT * 6, "remove an image", removed).await? {
@@ -231,7 +231,7 @@ impl BuildClient {
     }
 
     /// Removes the leftovers of this build, which has ended: containers, and images without a name.
-    pub(super) async fn clear_up(&self, number: &str) -> Result<(), ImageError> {
+    pub(super) async fn remove_leftovers(&self, number: &str) -> Result<(), ImageError> {
         let label = format!("{LABEL}={number}");
         for id in self.containers(&label).await? {
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();

@@ -1,7 +1,7 @@
 //! The directory and the number of a build, and its cleanup.
 //!
 //! State: the directory, while any part of the build runs. Threads clean up, so the cleanup also runs if the build's
-//! future is dropped or its Tokio runtime has ended. A caller that can wait should call [`BuildDir::is_clear`].
+//! future is dropped or its Tokio runtime has ended. A caller that can wait should call [`BuildDir::wait_cleanup`].
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::error::ImageError;
 pub(super) struct BuildDir {
     folder: TempDir,
     number: String,
-    clearing: Mutex<Vec<JoinHandle<()>>>,
+    cleanup_threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl BuildDir {
@@ -26,8 +26,8 @@ impl BuildDir {
     pub(super) fn make(within: Option<&Path>) -> Result<Arc<Self>, ImageError> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("conjure-image-");
-        let made = within.map_or_else(|| builder.tempdir(), |folder| builder.tempdir_in(folder));
-        let folder = made.map_err(|error| ImageError::io("make a temporary folder", &error))?;
+        let folder = within.map_or_else(|| builder.tempdir(), |folder| builder.tempdir_in(folder));
+        let folder = folder.map_err(|error| ImageError::io("make a temporary folder", &error))?;
         // If `mmdebstrap` does not run as root, its programs use the directory as another user.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
             .map_err(|error| ImageError::io("open the temporary folder to programs", &error))?;
@@ -35,7 +35,7 @@ impl BuildDir {
             format!("{} {} {:?}", folder.path().display(), std::process::id(), SystemClock.timestamp());
         let mut number = Digest::of_bytes(unique.as_bytes()).to_hex();
         number.truncate(24);
-        Ok(Arc::new(Self { folder, number, clearing: Mutex::default() }))
+        Ok(Arc::new(Self { folder, number, cleanup_threads: Mutex::default() }))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -53,21 +53,21 @@ impl BuildDir {
     }
 
     /// Runs cleanup work on a thread. The directory stays until the work has ended.
-    pub(super) fn clear_up(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+    pub(super) fn spawn_cleanup(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let build_dir = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("image-clearing".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name("image-cleanup".to_owned()).spawn(move || {
             work();
             drop(build_dir);
         });
         match thread {
-            Ok(thread) => lock(&self.clearing).push(thread),
+            Ok(thread) => lock(&self.cleanup_threads).push(thread),
             Err(error) => tracing::warn!(%error, "processes of an image build may be left"),
         }
     }
 
     /// Waits until all started cleanup work has ended.
-    pub(super) async fn is_clear(&self) {
-        let threads = std::mem::take(&mut *lock(&self.clearing));
+    pub(super) async fn wait_cleanup(&self) {
+        let threads = std::mem::take(&mut *lock(&self.cleanup_threads));
         let joined =
             tokio::task::spawn_blocking(|| threads.into_iter().for_each(|thread| drop(thread.join())));
         let _ = joined.await;

@@ -111,7 +111,7 @@ impl BuildProcess {
     /// # Errors
     /// The reason of its failure, as far as its output shows it.
     pub(super) async fn finish(&mut self, progress: &ProgressReporter<'_>) -> Result<(), ImageError> {
-        let failed = |error: &std::io::Error| ImageError::io("hear a program", error);
+        let failed = |error: &std::io::Error| ImageError::io("read the output of a program", error);
         if let Some(mut errors) = self.errors.take() {
             let mut line = Vec::new();
             while errors.read_until(b'\n', &mut line).await.map_err(|error| failed(&error))? > 0 {
@@ -136,7 +136,7 @@ impl BuildProcess {
 impl Drop for BuildProcess {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            self.build_dir.clear_up(move || end(child));
+            self.build_dir.spawn_cleanup(move || end(child));
         }
     }
 }
@@ -173,10 +173,10 @@ fn pause() {
 
 /// The error for a program that failed after these last lines.
 fn explained(name: &str, status: &str, last: &VecDeque<String>) -> ImageError {
-    let told = last.iter().rev().find(|line| is_error_line(line)).or_else(|| last.back());
-    let told = told.map_or_else(|| status.to_owned(), |line| line.trim().to_owned());
+    let reason = last.iter().rev().find(|line| is_error_line(line)).or_else(|| last.back());
+    let reason = reason.map_or_else(|| status.to_owned(), |line| line.trim().to_owned());
     let says = |words: &[&str]| last.iter().any(|line| words.iter().any(|word| line.contains(word)));
-    let failed = |kind| ImageError::new(kind, format!("`{name}` failed: {told}"));
+    let failed = |kind| ImageError::new(kind, format!("`{name}` failed: {reason}"));
     if says(&["No space left on device", "Disk quota exceeded", "You don't have enough free space"]) {
         failed(ImageErrorKind::NoSpace).with_hint(ROOM_HERE)
     } else if says(&["No module named pip"]) {

@@ -55,8 +55,8 @@ impl ImageError {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ImageErrorKind::NoSpace,
             _ => ImageErrorKind::Io,
         };
-        let told = Self::new(kind, format!("failed to {doing}: {error}"));
-        if kind == ImageErrorKind::NoSpace { told.with_hint(ROOM_HERE) } else { told }
+        let image_error = Self::new(kind, format!("failed to {doing}: {error}"));
+        if kind == ImageErrorKind::NoSpace { image_error.with_hint(ROOM_HERE) } else { image_error }
     }
 
     /// The class.

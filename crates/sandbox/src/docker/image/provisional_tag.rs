@@ -15,7 +15,7 @@ const REPOSITORY: &str = "localhost/conjure-build-";
 const OLD: i64 = 24 * 60 * 60;
 
 /// The provisional name for the build with this number in this process.
-pub(super) fn draft(number: &str) -> io::Result<ImageName> {
+pub(super) fn for_build(number: &str) -> io::Result<ImageName> {
     let name = format!("{REPOSITORY}{number}:{}.{}", boot()?, OwnerProcess::current()?.name(0));
     name.parse().map_err(io::Error::other)
 }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_draft_is_its_builders_until_they_are_dead() {
-        let own = draft("0123456789abcdef01234567").unwrap().to_string();
+        let own = for_build("0123456789abcdef01234567").unwrap().to_string();
         let (now, old) = (1_800_000_000, 1_800_000_000 - OLD - 1);
         assert!(!is_abandoned(&own, now, now));
         // A process with this one's number that was started at another time, so it is dead.

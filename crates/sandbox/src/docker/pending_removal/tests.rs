@@ -173,11 +173,11 @@ fn what_is_being_made_is_left_alone_until_it_is_shown() {
         }));
         let mut handle = ContainerHandle::reserve(&ContainerTracker::new(engine, "slow"));
         runtime.block_on(async {
-            let made = tokio::select! {
-                made = handle.create(ContainerCreateBody::default()) => Some(made),
+            let created = tokio::select! {
+                created = handle.create(ContainerCreateBody::default()) => Some(created),
                 () = async { while asked.lock().unwrap().is_empty() { tokio::task::yield_now().await } } => None,
             };
-            assert!(made.is_none(), "{made:?}");
+            assert!(created.is_none(), "{created:?}");
         });
         drop(runtime);
         drop(handle);

@@ -78,8 +78,9 @@ fn what_is_the_host_s_own_is_not_for_commands_to_write() {
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::open(&folder.path().join("data")).unwrap();
     let dir = data.sandboxes().create().unwrap();
-    let shelves = ContentSource { data: &data, dir: Some(&dir) };
-    let of = |context: &ExecutionContext| JailMounts::from_context(context, JailUser::choose(), shelves);
+    let content_source = ContentSource { data: &data, dir: Some(&dir) };
+    let of =
+        |context: &ExecutionContext| JailMounts::from_context(context, JailUser::choose(), content_source);
     let own = data.workspace().unwrap();
     assert!(of(&ExecutionContext::new(own.path())).is_ok());
     let others = [folder.path().to_owned(), data.path().to_owned(), data.store().root().to_owned()];

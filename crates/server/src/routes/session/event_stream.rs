@@ -48,7 +48,7 @@ async fn stream_events(
     let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
     let session = state.runtime.session(&caller.tenant, stored.id).await?;
     let recorded = session.snapshot().await?.events;
-    let told = EventStream {
+    let events = EventStream {
         session: id,
         subscription: session.subscribe(recorded).await?,
         previews: PreviewMapping::new(wanted),
@@ -61,7 +61,7 @@ async fn stream_events(
         _open: OpenStream::count(),
     };
     let heartbeat = KeepAlive::new().interval(HEARTBEAT).event(ping());
-    Ok(Sse::new(told.into_records()).keep_alive(heartbeat))
+    Ok(Sse::new(events.into_records()).keep_alive(heartbeat))
 }
 
 /// The event stream of one client.
@@ -79,15 +79,15 @@ struct EventStream {
 
 impl EventStream {
     fn into_records(self) -> impl Stream<Item = Result<Record, Infallible>> + Send {
-        stream::unfold(self, |mut told| async move {
+        stream::unfold(self, |mut events| async move {
             loop {
-                if let Some(record) = told.ready.pop_front() {
-                    return Some((Ok(record), told));
+                if let Some(record) = events.ready.pop_front() {
+                    return Some((Ok(record), events));
                 }
-                if told.is_over {
+                if events.is_over {
                     return None;
                 }
-                told.read_next().await;
+                events.read_next().await;
             }
         })
     }

@@ -65,9 +65,9 @@ async fn list(
             data.extend(events.into_iter().filter(|event| is_wanted(event, &query)));
         }
         from = page.next;
-        let Some(EventCursor { seq, place }) = from else { return Ok(Json(Page { data, next_page: None })) };
+        let Some(EventCursor { seq, index }) = from else { return Ok(Json(Page { data, next_page: None })) };
         if data.len() >= query.page.limit {
-            let next_page = Cursor { list, position: format!("{seq}.{place}") }.encode();
+            let next_page = Cursor { list, position: format!("{seq}.{index}") }.encode();
             return Ok(Json(Page { data, next_page: Some(next_page) }));
         }
     }
@@ -86,8 +86,8 @@ fn list_name(id: &str, query: &EventListQuery) -> String {
 
 fn read_place(text: &str) -> Result<EventCursor, ApiError> {
     let numbers =
-        text.split_once('.').and_then(|(seq, place)| Some((seq.parse().ok()?, place.parse().ok()?)));
-    let (seq, place) = numbers
+        text.split_once('.').and_then(|(seq, index)| Some((seq.parse().ok()?, index.parse().ok()?)));
+    let (seq, index) = numbers
         .ok_or_else(|| ApiError::invalid("page: the value is not a cursor; give `next_page` as it is"))?;
-    Ok(EventCursor { seq, place })
+    Ok(EventCursor { seq, index })
 }

@@ -19,7 +19,7 @@ use crate::sessions::{self, SessionStore, StoredSession, client_tools, cost_micr
 use crate::state::ServerState;
 
 /// The maximum number of rows that are read for one page with a status filter.
-const MOST_SKIPPED: usize = 10_000;
+const MAX_SCANNED_ROWS: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -58,13 +58,13 @@ async fn list(
     let mut query = SessionListQuery::from_query(&query)?;
     let store = SessionStore::new(&*state.records, &caller.tenant);
     let wanted = query.page.limit;
-    let (mut data, mut prev_page, mut looked_at) = (Vec::new(), None, 0);
+    let (mut data, mut prev_page, mut scanned) = (Vec::new(), None, 0);
     loop {
         let page = store.list(&query).await?;
-        if looked_at == 0 {
+        if scanned == 0 {
             prev_page = page.prev_page;
         }
-        looked_at += page.data.len();
+        scanned += page.data.len();
         for stored in &page.data {
             let session = sessions::show(&state.runtime, &caller.tenant, stored).await?;
             if query.statuses.is_empty() || query.statuses.contains(&session.status) {
@@ -73,7 +73,7 @@ async fn list(
         }
         // With a status filter, a page may be shorter than requested. It is empty only if there are no more rows, or the limit of rows was
         // reached.
-        if page.next_page.is_none() || !data.is_empty() || looked_at >= MOST_SKIPPED.max(wanted) {
+        if page.next_page.is_none() || !data.is_empty() || scanned >= MAX_SCANNED_ROWS.max(wanted) {
             return Ok(Json(TwoWayPage { data, next_page: page.next_page, prev_page }));
         }
         query.page.page = page.next_page;

@@ -48,11 +48,11 @@ async fn create(
     no_query(&query)?;
     let vault: VaultId = vault.parse()?;
     let vaults = Vaults::new(&*state.records, &caller.tenant);
-    vaults.in_use(vault).await?;
+    vaults.get_active(vault).await?;
     let create = CredentialCreate::from_json(&body, now())?;
     let credentials = Credentials::open(&state, &caller.tenant, vault).await?;
     let credential = credentials.create(create).await?;
-    if let Err(error) = vaults.in_use(vault).await {
+    if let Err(error) = vaults.get_active(vault).await {
         // The vault was archived or deleted while the credential was created.
         credentials.delete(credential.id).await?;
         return Err(error);

@@ -25,7 +25,7 @@ use crate::runtime::task_set::run_blocking;
 const REFUSED_LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The skills that the session pinned.
-pub(crate) enum RetainedSkills {
+pub(crate) enum PinnedSkillsSource {
     /// The skills that its record names, if it has a record.
     AsRecorded,
     /// These skills. The session may have no record.
@@ -61,7 +61,7 @@ impl Runtime {
         let (runtime, key) = (self.clone(), SessionKey::new(tenant.clone(), id));
         let deleting = async move {
             let leftovers =
-                runtime.delete_local(&key, RetainedSkills::AsRecorded, DeleteCondition::Always).await?;
+                runtime.delete_local(&key, PinnedSkillsSource::AsRecorded, DeleteCondition::Always).await?;
             Ok(runtime.delete_remote_now(leftovers).await)
         };
         self.inner.tasks.run("the deletion of a session", deleting).await
@@ -74,7 +74,7 @@ impl Runtime {
         let deleting = async move {
             // The janitor deletes the files that remain at a service.
             runtime
-                .delete_local(&key, RetainedSkills::AsRecorded, DeleteCondition::Unchanged(events))
+                .delete_local(&key, PinnedSkillsSource::AsRecorded, DeleteCondition::Unchanged(events))
                 .await
                 .map(drop)
         };
@@ -84,14 +84,14 @@ impl Runtime {
     pub(crate) async fn delete_local(
         &self,
         key: &SessionKey,
-        kept: RetainedSkills,
+        skills: PinnedSkillsSource,
         only: DeleteCondition,
     ) -> Result<RemoteLeftovers, RuntimeError> {
         let deadline = SystemClock.deadline(STOP_TIMEOUT);
         let records = self.session_reader().await?;
-        let (kept, profile) = match kept {
-            RetainedSkills::Listed(skills) => (Some(skills), None),
-            RetainedSkills::AsRecorded => match records.opened_profile(key).await {
+        let (pinned, profile) = match skills {
+            PinnedSkillsSource::Listed(skills) => (Some(skills), None),
+            PinnedSkillsSource::AsRecorded => match records.opened_profile(key).await {
                 Ok(profile) => (Some(profile.skills.clone()), Some(profile)),
                 // An interrupted deletion may have left the workspace.
                 Err(RuntimeError::NotFound { .. }) => (Some(Vec::new()), None),
@@ -111,11 +111,11 @@ impl Runtime {
             match (only, &profile) {
                 // A live session is in use, even if it is only read and has no new events.
                 (DeleteCondition::Unchanged(_), _) if tree.contains(key) => {
-                    let reason = "somebody has taken it up since it was looked at".to_owned();
+                    let reason = "the session is in use again".to_owned();
                     Err(SessionError::TakenOver { reason }.into())
                 }
                 (_, Some(profile))
-                    if kept.is_none() || self.may_have_remote_files(&records, key, profile).await =>
+                    if pinned.is_none() || self.may_have_remote_files(&records, key, profile).await =>
                 {
                     self.delete_noted(key, profile, only, &mut leftovers, deadline).await
                 }
@@ -129,14 +129,14 @@ impl Runtime {
             let deleted = deleting().await;
             return deleted.map(|()| leftovers);
         };
-        let pass = home.gate.shared(deadline).await?;
+        let shared_guard = home.tenant_lock.shared(deadline).await?;
         home.set_intent(key.session).await?;
         let deleted = deleting().await;
         match deleted {
             // A session without a record may have a workspace.
             Ok(()) | Err(RuntimeError::NotFound { .. }) => self.inner.factory.forget(key, &home).await?,
             Err(error) => {
-                drop(pass);
+                drop(shared_guard);
                 // If it is unknown whether the session was deleted, the intent record stays.
                 if is_refusal(&error) {
                     cancel_intent(&home, key, &records).await;
@@ -144,8 +144,8 @@ impl Runtime {
                 return Err(error);
             }
         }
-        drop(pass);
-        match unpin_skills(&home, key, kept, &records, deadline).await {
+        drop(shared_guard);
+        match unpin_skills(&home, key, pinned, &records, deadline).await {
             Ok(SkillCleanup::Done) => home.clear_intent(key.session).await,
             Ok(SkillCleanup::AtNextStart) => {}
             Err(error) => {
@@ -168,7 +168,9 @@ const fn is_refusal(error: &RuntimeError) -> bool {
 /// Removes the intent record of a refused deletion. It stays if another runtime opens or deletes sessions of the
 /// tenant, since that one may have written it, too. The next start then removes it.
 async fn cancel_intent(home: &Arc<TenantDir>, key: &SessionKey, records: &SessionReader) {
-    let Ok(Some(_alone)) = home.gate.exclusive(SystemClock.deadline(REFUSED_LOCK_TIMEOUT)).await else {
+    let Ok(Some(_exclusive_guard)) =
+        home.tenant_lock.exclusive(SystemClock.deadline(REFUSED_LOCK_TIMEOUT)).await
+    else {
         return;
     };
     // A session without events was being opened, perhaps by a process that is dead.
@@ -181,23 +183,25 @@ async fn cancel_intent(home: &Arc<TenantDir>, key: &SessionKey, records: &Sessio
 async fn unpin_skills(
     home: &Arc<TenantDir>,
     key: &SessionKey,
-    kept: Option<Vec<PinnedSkill>>,
+    pinned: Option<Vec<PinnedSkill>>,
     records: &SessionReader,
     deadline: Deadline,
 ) -> Result<SkillCleanup, RuntimeError> {
-    let Some(kept) = kept else { return Ok(SkillCleanup::AtNextStart) };
-    let mut unused: BTreeSet<Digest> = kept.iter().map(|pinned| pinned.digest).collect();
+    let Some(pinned) = pinned else { return Ok(SkillCleanup::AtNextStart) };
+    let mut unused: BTreeSet<Digest> = pinned.iter().map(|skill| skill.digest).collect();
     // Checked first without the lock: most skills belong to other sessions, too.
     records.without_used(&key.tenant, &mut unused).await?;
     if unused.is_empty() {
         return Ok(SkillCleanup::Done);
     }
-    let Some(alone) = home.gate.exclusive(deadline).await? else { return Ok(SkillCleanup::AtNextStart) };
+    let Some(exclusive_guard) = home.tenant_lock.exclusive(deadline).await? else {
+        return Ok(SkillCleanup::AtNextStart);
+    };
     // A session that was opened meanwhile may have them.
     records.without_used(&key.tenant, &mut unused).await?;
     let home = Arc::clone(home);
     run_blocking("removing skills", move || {
-        unused.iter().try_for_each(|digest| home.pins.remove(digest, &alone))?;
+        unused.iter().try_for_each(|digest| home.pins.remove(digest, &exclusive_guard))?;
         Ok(SkillCleanup::Done)
     })
     .await

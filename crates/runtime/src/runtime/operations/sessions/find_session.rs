@@ -81,13 +81,13 @@ impl Runtime {
         else {
             return error;
         };
-        let looking = async {
+        let preparing = async {
             let profile = self.session_reader().await?.profile(key).await?;
             self.inner.factory.prepare(key, &profile).await
         };
-        let looked = looking.await;
+        let prepared = preparing.await;
         self.inner.factory.drop_prepared(key);
-        looked.err().unwrap_or(error)
+        prepared.err().unwrap_or(error)
     }
 
     /// Forgets the secrets of a session that was deleted during the search for it, and removes its workspace.
@@ -96,10 +96,10 @@ impl Runtime {
         let forgotten = match self.inner.factory.existing_tenant_dir(key).await {
             Ok(Some(home)) => self.inner.factory.forget(key, &home).await,
             Ok(None) => Ok(()),
-            Err(left) => Err(left),
+            Err(failure) => Err(failure),
         };
-        if let Err(left) = forgotten {
-            tracing::warn!(session = %key, error = %left, "the workspace of a deleted session was not removed");
+        if let Err(failure) = forgotten {
+            tracing::warn!(session = %key, error = %failure, "the workspace of a deleted session was not removed");
         }
         error
     }

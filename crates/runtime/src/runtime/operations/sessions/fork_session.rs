@@ -18,7 +18,7 @@ use conjure_journal::SessionKey;
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
-use crate::runtime::operations::sessions::delete_session::RetainedSkills;
+use crate::runtime::operations::sessions::delete_session::PinnedSkillsSource;
 use crate::runtime::operations::sessions::open_session::LOCK_TIMEOUT;
 use crate::runtime::session::input::session_secrets::SessionSecrets;
 use crate::runtime::session::readers::session_reader::SessionReader;
@@ -96,7 +96,7 @@ impl Runtime {
         let (forker, undoer, undone) = (self.clone(), self.clone(), key.clone());
         let forking = async move { forker.fork_tracked(&original, &key, at, given).await };
         // No caller knows the fork's id.
-        let undoing = async move { undoer.rollback(&undone, RetainedSkills::AsRecorded).await };
+        let undoing = async move { undoer.rollback(&undone, PinnedSkillsSource::AsRecorded).await };
         self.inner.tasks.run_or_undo("the fork of a session", forking, undoing).await
     }
 
@@ -116,13 +116,13 @@ impl Runtime {
         let fork = Fork { original, key, read: recorded.len() as u64, events };
         factory.check_disk(&key.tenant).await?;
         let home = factory.session_tenant_dir(key).await?;
-        let pass = home.gate.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
+        let shared_guard = home.tenant_lock.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
         // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(&key.tenant).await?;
-        if !home.is_there() {
+        if !home.exists() {
             return Err(RuntimeError::TenantBeingDeleted { tenant: key.tenant.clone() });
         }
-        let pass = pass?;
+        let shared_guard = shared_guard?;
         home.set_intent(key.session).await?;
         factory.copy_secrets(original, key);
         factory.set_secrets(key, given);
@@ -133,11 +133,11 @@ impl Runtime {
             Err(error) => Err(error),
         };
         factory.drop_prepared(key);
-        drop(pass);
+        drop(shared_guard);
         match &forked {
             Ok(_) => home.clear_intent(key.session).await,
             // No caller knows the fork's id.
-            Err(_) => self.rollback(key, RetainedSkills::Listed(profile.skills)).await,
+            Err(_) => self.rollback(key, PinnedSkillsSource::Listed(profile.skills)).await,
         }
         forked
     }
@@ -167,8 +167,9 @@ impl Runtime {
         if fork.has_new_turn(records).await? {
             return Err(RuntimeError::Fork { session, reason: ForkError::TurnRunning });
         }
-        let made = tree::NewSession::new(fork.key.tenant.clone()).id(fork.key.session).events(fork.events);
-        Ok(self.inner.tree.open(made).await?)
+        let new_session =
+            tree::NewSession::new(fork.key.tenant.clone()).id(fork.key.session).events(fork.events);
+        Ok(self.inner.tree.open(new_session).await?)
     }
 }
 

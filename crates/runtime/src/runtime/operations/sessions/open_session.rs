@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
-use crate::runtime::operations::sessions::delete_session::RetainedSkills;
+use crate::runtime::operations::sessions::delete_session::PinnedSkillsSource;
 use crate::runtime::remote_cleanup::DeleteCondition;
 use crate::runtime::session::factory::hosted_sessions;
 use crate::runtime::session::factory::network::recorded_hosts;
@@ -57,7 +57,7 @@ impl Runtime {
         let (opener, undoer, undone) = (self.clone(), self.clone(), key.clone());
         let opening = async move { opener.open_tracked(&key, spec, skills).await };
         // No caller knows the session's id.
-        let undoing = async move { undoer.rollback(&undone, RetainedSkills::AsRecorded).await };
+        let undoing = async move { undoer.rollback(&undone, PinnedSkillsSource::AsRecorded).await };
         self.inner.tasks.run_or_undo("the opening of a session", opening, undoing).await
     }
 
@@ -118,20 +118,23 @@ impl Runtime {
         factory.check_tenant(&key.tenant).await?;
         factory.check_disk(&key.tenant).await?;
         let home = factory.session_tenant_dir(key).await?;
-        let pass = home.gate.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
+        let shared_guard = home.tenant_lock.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
         // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(&key.tenant).await?;
-        if !home.is_there() {
+        if !home.exists() {
             return Err(RuntimeError::TenantBeingDeleted { tenant: key.tenant.clone() });
         }
-        let pass = pass?;
+        let shared_guard = shared_guard?;
         home.set_intent(key.session).await?;
         factory.set_secrets(key, given);
-        let (pinned, kept) = pin_skills(&home, skills).await;
-        let opened = match kept {
+        let (pinned, pin_result) = pin_skills(&home, skills).await;
+        let opened = match pin_result {
             Ok(()) => {
-                let made = tree::NewSession::new(spec.tenant).history(spec.history);
-                match self.record(key, SessionProfile { skills: pinned.clone(), ..profile }, made).await {
+                let new_session = tree::NewSession::new(spec.tenant).history(spec.history);
+                match self
+                    .record(key, SessionProfile { skills: pinned.clone(), ..profile }, new_session)
+                    .await
+                {
                     Ok(session) => register_artifacts(session, spec.artifacts).await,
                     failed => failed,
                 }
@@ -139,11 +142,11 @@ impl Runtime {
             Err(error) => Err(error),
         };
         factory.drop_prepared(key);
-        drop(pass);
+        drop(shared_guard);
         match &opened {
             Ok(_) => home.clear_intent(key.session).await,
             // No caller knows the session's id.
-            Err(_) => self.rollback(key, RetainedSkills::Listed(pinned)).await,
+            Err(_) => self.rollback(key, PinnedSkillsSource::Listed(pinned)).await,
         }
         opened
     }
@@ -159,10 +162,12 @@ impl Runtime {
     }
 
     /// Deletes a session that no caller has.
-    pub(crate) async fn rollback(&self, key: &SessionKey, kept: RetainedSkills) {
-        match self.delete_local(key, kept, DeleteCondition::Always).await {
+    pub(crate) async fn rollback(&self, key: &SessionKey, skills: PinnedSkillsSource) {
+        match self.delete_local(key, skills, DeleteCondition::Always).await {
             Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
-            Err(error) => tracing::warn!(session = %key, %error, "an expired session was not deleted"),
+            Err(error) => {
+                tracing::warn!(session = %key, %error, "a session whose opening failed was not deleted")
+            }
         }
     }
 
@@ -198,13 +203,13 @@ async fn pin_skills(
     skills: Vec<Arc<Skill>>,
 ) -> (Vec<PinnedSkill>, Result<(), RuntimeError>) {
     let home = Arc::clone(home);
-    let pinning = run_blocking("the keeping of skills", move || {
+    let pinning = run_blocking("pinning skills", move || {
         let mut pinned = Vec::with_capacity(skills.len());
-        let kept = skills.iter().try_for_each(|skill| {
+        let pin_result = skills.iter().try_for_each(|skill| {
             pinned.push(home.pins.pin(skill)?);
             Ok(())
         });
-        Ok((pinned, kept))
+        Ok((pinned, pin_result))
     });
     pinning.await.unwrap_or_else(|error| (Vec::new(), Err(error)))
 }

@@ -26,29 +26,29 @@ pub(crate) struct RuntimeArtifacts {
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
     policies: TenantPolicies,
-    meters: DiskUsageCache,
+    disk_usage: DiskUsageCache,
 }
 
 impl RuntimeArtifacts {
     /// Creates the services that the configuration and the tenants' policies describe. Returns `None` if sessions have no
-    /// artifacts. If `own` is given, it replaces the built-in fetch.
+    /// artifacts. If `fetch_override` is given, it replaces the built-in fetch.
     pub(crate) fn new(
         config: &Config,
-        own: Option<Arc<dyn Fetch>>,
+        fetch_override: Option<Arc<dyn Fetch>>,
         policies: TenantPolicies,
-        meters: DiskUsageCache,
+        disk_usage: DiskUsageCache,
     ) -> Result<Option<Self>, RuntimeError> {
         let Some(options) = config.artifacts() else { return Ok(None) };
         let options = Arc::new(options);
-        let fetch = match own {
-            Some(own) => Some(own),
+        let fetch = match fetch_override {
+            Some(fetch) => Some(fetch),
             None => default_fetch(&options)?,
         };
-        Ok(Some(Self { options, fetch, policies, meters }))
+        Ok(Some(Self { options, fetch, policies, disk_usage }))
     }
 
     /// The artifact services of one session.
-    pub(crate) fn parts(
+    pub(crate) fn session_services(
         &self,
         key: &SessionKey,
         profile: &SessionProfile,
@@ -58,29 +58,24 @@ impl RuntimeArtifacts {
     ) -> ArtifactServices {
         let store = home.data.store().clone();
         let resolver = ReferenceResolver::new(key.tenant.clone(), store.clone(), Arc::clone(&self.options));
-        let intake = ArtifactIngestor::new(Arc::clone(&self.options));
-        let (intake, resolver) = match &self.fetch {
-            Some(fetch) => (intake.with_fetch(Arc::clone(fetch)), resolver.with_fetch(Arc::clone(fetch))),
-            None => (intake, resolver),
+        let ingestor = ArtifactIngestor::new(Arc::clone(&self.options));
+        let (ingestor, resolver) = match &self.fetch {
+            Some(fetch) => (ingestor.with_fetch(Arc::clone(fetch)), resolver.with_fetch(Arc::clone(fetch))),
+            None => (ingestor, resolver),
         };
         let (policies, tenant) = (self.policies.clone(), key.tenant.clone());
         let resolver = resolver.with_cache_quota(move || policies.policy(&tenant).artifact_cache_bytes);
         let resolver = resolver.with_network(self.network_of(&key.tenant, profile));
-        let intake = intake.with_network(self.network_of(&key.tenant, profile));
-        let keeper: Arc<dyn ContentPinner> = match record {
+        let ingestor = ingestor.with_network(self.network_of(&key.tenant, profile));
+        let pinner: Arc<dyn ContentPinner> = match record {
             JournalLocation::OnDisk => {
-                let kept = ArtifactPins::new(home.data.path(), key.session, store);
-                Arc::new(kept.with_guard(Arc::<TenantDir>::clone(home)))
+                let pins = ArtifactPins::new(home.data.path(), key.session, store);
+                Arc::new(pins.with_guard(Arc::<TenantDir>::clone(home)))
             }
             JournalLocation::InMemory => Arc::new(()),
         };
-        let room = Arc::new(TenantStoreQuota::new(self.meters.clone(), key.tenant.clone()));
-        ArtifactServices {
-            ingestor: intake,
-            resolver: resolver.with_skills(skills),
-            pinner: keeper,
-            quota: room,
-        }
+        let quota = Arc::new(TenantStoreQuota::new(self.disk_usage.clone(), key.tenant.clone()));
+        ArtifactServices { ingestor, resolver: resolver.with_skills(skills), pinner, quota }
     }
 
     /// The network policy of a session's fetches: its tenant's policy at the time of each fetch, narrowed by the
@@ -122,9 +117,9 @@ fn default_fetch(_: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, Run
 fn default_fetch(options: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
     use conjure_egress::Egress;
     // The network policy of sandboxes does not limit fetches. Each request carries its own policy.
-    let way_out = Egress::new(EgressPolicy::Full);
+    let egress = Egress::new(EgressPolicy::Full);
     let fetch =
-        conjure_artifact::HttpFetch::new(Arc::clone(options), way_out, Arc::new(conjure_base::SystemClock));
+        conjure_artifact::HttpFetch::new(Arc::clone(options), egress, Arc::new(conjure_base::SystemClock));
     match fetch {
         Ok(fetch) => Ok(Some(Arc::new(fetch))),
         Err(error) => Err(RuntimeError::Fetch { reason: error.to_string() }),

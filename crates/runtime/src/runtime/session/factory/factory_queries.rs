@@ -42,7 +42,7 @@ impl RuntimeSessionFactory {
 
     /// The size of the tenant's URL cache in bytes.
     pub(crate) fn artifact_cache_bytes(&self, tenant: &TenantId) -> u64 {
-        self.inner.artifacts.as_ref().map_or(0, |desk| desk.cache_bytes(tenant))
+        self.inner.artifacts.as_ref().map_or(0, |artifacts| artifacts.cache_bytes(tenant))
     }
 
     /// The tenants that are being deleted.
@@ -144,11 +144,11 @@ impl RuntimeSessionFactory {
     /// - The model's calls have side effects.
     /// - The model is unknown.
     pub(crate) fn may_have_files(&self, tenant: &TenantId, profile: &SessionProfile) -> bool {
-        let acts = || match self.unwrapped_model(tenant, profile.model.as_deref()) {
+        let may_have_side_effects = || match self.unwrapped_model(tenant, profile.model.as_deref()) {
             Ok((_, model)) => hosted_sessions::has_side_effects(&*model),
             Err(_) => true,
         };
-        !profile.hosted.is_empty() || acts()
+        !profile.hosted.is_empty() || may_have_side_effects()
     }
 
     fn unwrapped_model(
@@ -195,9 +195,9 @@ impl RuntimeSessionFactory {
         let policy = self.inner.sandboxes.policies().policy(tenant);
         let mut names = self.inner.models.names(&policy.models, &self.inner.config);
         if let Ok(default) = self.inner.models.name(&policy.models, None, &self.inner.config)
-            && let Err(at) = names.binary_search_by(|name| name.as_str().cmp(default))
+            && let Err(index) = names.binary_search_by(|name| name.as_str().cmp(default))
         {
-            names.insert(at, default.to_owned());
+            names.insert(index, default.to_owned());
         }
         names
     }

@@ -35,13 +35,13 @@ impl RuntimeSessionFactory {
         }
         let record = self.inner.record;
         // Keeps a temporary workspace alive until the copy is complete.
-        let held = self.inner.sessions().get(from).and_then(|known| known.workspace.clone());
-        if record == JournalLocation::InMemory && held.is_none() {
+        let workspace_guard = self.inner.sessions().get(from).and_then(|known| known.workspace.clone());
+        if record == JournalLocation::InMemory && workspace_guard.is_none() {
             return Ok(());
         }
         let (inner, home, original) = (Arc::clone(&self.inner), Arc::clone(home), from.clone());
-        let finding = move || inner.own_workspace(&original, &home);
-        let source = run_blocking("looking for a workspace", finding).await?;
+        let find_workspace = move || inner.own_workspace(&original, &home);
+        let source = run_blocking("looking for a workspace", find_workspace).await?;
         let _reserved = self.inner.sandboxes.disk_usage().reserve_copy(&from.tenant, &source).await?;
         // Cancels the copy when this future is dropped.
         let cancel = CancellationToken::new();
@@ -51,7 +51,7 @@ impl RuntimeSessionFactory {
         run_blocking("the copy of a workspace", move || {
             let target = inner.own_workspace(&to, &home)?;
             let copied = copy_workspace(&source, &target, record, &cancel);
-            drop(held);
+            drop(workspace_guard);
             copied
         })
         .await
@@ -95,14 +95,14 @@ fn copy_workspace(
     let refused = |path: &Path, reason: String| RuntimeError::Workspace { path: path.to_owned(), reason };
     let open = |path: &Path| open_real(path).map_err(|error| refused(path, error.to_string()));
     let (from, to) = (open(source)?, open(target)?);
-    let opened = to.try_clone().map_err(|error| refused(target, error.to_string()))?;
+    let target_dir = to.try_clone().map_err(|error| refused(target, error.to_string()))?;
     copy_tree(from, to, CopyBounds::default(), cancel).map_err(|CopyError { path, reason }| {
         let path: PathBuf = if path.as_os_str().is_empty() { source.to_owned() } else { source.join(path) };
         refused(&path, format!("it cannot be copied: {reason}"))
     })?;
     if record == JournalLocation::OnDisk {
         // The fork's event log is durable, so its files must be, too.
-        rustix::fs::syncfs(opened)
+        rustix::fs::syncfs(target_dir)
             .map_err(|errno| refused(target, std::io::Error::from(errno).to_string()))?;
     }
     Ok(())

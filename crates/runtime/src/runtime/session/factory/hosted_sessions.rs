@@ -74,17 +74,17 @@ pub(crate) fn files_of(
     if hosted.is_empty() {
         return Ok(None);
     }
-    let unsaid = || RuntimeError::NoHostedFiles { model: name.to_owned() };
+    let files_unknown = || RuntimeError::NoHostedFiles { model: name.to_owned() };
     let files = match model.hosted_files() {
         HostedFiles::Available(files) => {
-            let files = files.downcast::<ServiceFiles>().map_err(|_| unsaid())?;
+            let files = files.downcast::<ServiceFiles>().map_err(|_| files_unknown())?;
             HostedSessionFiles {
                 outputs: Some(Arc::clone(&files.outputs)),
                 uploads: Arc::clone(&files.uploads),
             }
         }
         HostedFiles::None => HostedSessionFiles { outputs: None, uploads: Arc::new(NoUploads) },
-        HostedFiles::Unknown => return Err(unsaid()),
+        HostedFiles::Unknown => return Err(files_unknown()),
     };
     Ok(Some(files))
 }
@@ -101,7 +101,7 @@ pub(crate) fn removal_of(name: &str, model: &dyn Model) -> Result<Arc<dyn Servic
 
 /// Whether the model's calls may have side effects at its service even if the request asks for none.
 pub(crate) fn has_side_effects(model: &dyn Model) -> bool {
-    let asks_for_nothing = Request {
+    let empty_request = Request {
         turn: TurnId::FIRST,
         call: 1,
         instructions: Vec::new(),
@@ -110,7 +110,7 @@ pub(crate) fn has_side_effects(model: &dyn Model) -> bool {
         container: None,
         hosted: Arc::default(),
     };
-    model.side_effects(&asks_for_nothing) == SideEffects::Possible
+    model.side_effects(&empty_request) == SideEffects::Possible
 }
 
 #[cfg(feature = "anthropic")]

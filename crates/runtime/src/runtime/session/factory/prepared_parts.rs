@@ -91,7 +91,7 @@ impl Inner {
             }
         }
         let folders: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
-        given.read_texts(&folders);
+        given.parse_texts(&folders);
         check_secrets(&folders, profile, &given)?;
         let workspace = match (&profile.workspace, &kind) {
             (Some(folder), kind) => Some(self.check_workspace(folder, kind.as_ref())?),
@@ -102,17 +102,17 @@ impl Inner {
         // The environment now includes the variables of the tenant's policy, so these are marked, too.
         complete.mark_sensitive(&sensitive_variables(&folders));
         if let Some(known) = self.sessions().get_mut(key) {
-            known.secrets.read_texts(&folders);
+            known.secrets.parse_texts(&folders);
             known.secrets.mark_sensitive(&profile.secret_names.environment);
         }
         complete.environment.extend(inputs.environment);
         complete.secrets.extend(inputs.secrets);
         let packages = self.python_packages(profile, &home, kind.as_ref())?;
         if let Some(packages) = &packages {
-            let ours = packages.python_path();
+            let packages_path = packages.python_path();
             let path = match complete.environment.get("PYTHONPATH") {
-                Some(theirs) => format!("{ours}:{theirs}"),
-                None => ours,
+                Some(path) => format!("{packages_path}:{path}"),
+                None => packages_path,
             };
             complete.environment.insert("PYTHONPATH".to_owned(), path);
         }
@@ -137,7 +137,7 @@ impl Inner {
                 if let Some(folder) =
                     workspace.as_ref().filter(|folder| *folder != context.workspace().path())
                 {
-                    let reason = "a symbolic link was put into its path just now".to_owned();
+                    let reason = "its path now contains a symbolic link".to_owned();
                     return Err(RuntimeError::Workspace { path: folder.clone(), reason });
                 }
                 let mounts = self.workspace_mounts(profile, workspace.as_deref())?;
@@ -149,8 +149,10 @@ impl Inner {
             }
             None => None,
         };
-        let artifacts =
-            self.artifacts.as_ref().map(|desk| desk.parts(key, profile, &home, self.record, folders));
+        let artifacts = self
+            .artifacts
+            .as_ref()
+            .map(|artifacts| artifacts.session_services(key, profile, &home, self.record, folders));
         let (inputs, values) = (inputs.prompt_text, inputs.values);
         let model_name = profile.model.clone();
         Ok(PreparedParts {

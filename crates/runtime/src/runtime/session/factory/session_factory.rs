@@ -44,7 +44,7 @@ use crate::runtime::session::factory::hosted_sessions::HostedSessionFiles;
 #[cfg(feature = "mcp")]
 use crate::runtime::session::mcp;
 use crate::runtime::session::python::python_packages::PythonInstaller;
-use crate::runtime::session::readers::known_session::{PreparedParts, SessionInputs};
+use crate::runtime::session::readers::known_session::{PreparedParts, VolatileSessionState};
 use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 use crate::workbench::{prompt_options, skill_tools};
@@ -78,7 +78,7 @@ pub(crate) struct Inner {
     #[cfg(feature = "mcp")]
     pub(crate) accounts: OnceLock<TenantAccounts>,
     pub(crate) python: Arc<PythonInstaller>,
-    pub(crate) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
+    pub(crate) sessions: Mutex<HashMap<SessionKey, VolatileSessionState>>,
     /// The tool definitions of all sessions without tools of their own.
     pub(crate) tool_definitions: OnceLock<Arc<[ToolDefinition]>>,
 }
@@ -91,10 +91,10 @@ impl RuntimeSessionFactory {
         tools: Vec<Arc<dyn Tool>>,
         approver: Arc<dyn Approver>,
         sandboxes: SandboxKinds,
-        desk: Option<RuntimeArtifacts>,
+        artifacts: Option<RuntimeArtifacts>,
     ) -> Self {
-        let (record, gone) = (home.record(), TenantDeletions::new(home.path()));
-        let (sessions, told) = (Mutex::default(), OnceLock::new());
+        let (record, deletions) = (home.record(), TenantDeletions::new(home.path()));
+        let (sessions, tool_definitions) = (Mutex::default(), OnceLock::new());
         let inner = Inner {
             config,
             home,
@@ -103,8 +103,8 @@ impl RuntimeSessionFactory {
             tools,
             approver,
             sandboxes,
-            artifacts: desk,
-            deletions: gone,
+            artifacts,
+            deletions,
             #[cfg(feature = "mcp")]
             vaults: OnceLock::new(),
             #[cfg(feature = "mcp")]
@@ -113,7 +113,7 @@ impl RuntimeSessionFactory {
             accounts: OnceLock::new(),
             python: Arc::default(),
             sessions,
-            tool_definitions: told,
+            tool_definitions,
         };
         Self { inner: Arc::new(inner), _presence: None }
     }
@@ -192,7 +192,7 @@ impl RuntimeSessionFactory {
 }
 
 impl Inner {
-    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, SessionInputs>> {
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, VolatileSessionState>> {
         lock(&self.sessions)
     }
 }
@@ -311,8 +311,8 @@ impl SessionFactory for RuntimeSessionFactory {
         let (inner, tenant) = (Arc::clone(&self.inner), setup.key.tenant.clone());
         let (profile, components) = (setup.profile.clone(), setup.components.clone());
         Box::pin(async move {
-            let finding = move || inner.model_of(&tenant, &profile);
-            let found = run_blocking("the preparation of a model", finding).await;
+            let find_model = move || inner.model_of(&tenant, &profile);
+            let found = run_blocking("the preparation of a model", find_model).await;
             let (model, hosted) = found.map_err(|error| config_failure(&error))?;
             Ok(with_hosted_files(SessionComponents { model, ..components }, hosted))
         })

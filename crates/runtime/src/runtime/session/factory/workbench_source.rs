@@ -42,8 +42,9 @@ impl Inner {
     ) -> Result<(Arc<dyn ExecutorSource>, Redactor), RuntimeError> {
         self.deletions.check(&key.tenant)?;
         let policy = self.sandboxes.policies().policy(&key.tenant);
-        let mut of_tenant = CompleteSecrets { environment: Default::default(), secrets: Default::default() };
-        policy.apply_defaults(&mut of_tenant);
+        let mut tenant_secrets =
+            CompleteSecrets { environment: Default::default(), secrets: Default::default() };
+        policy.apply_defaults(&mut tenant_secrets);
         let name = self.config.executor().as_str();
         let kind = self.sandboxes.kind(name)?;
         let kind = kind.unwrap_or(SandboxKind::BuiltIn(self.config.executor()));
@@ -52,8 +53,8 @@ impl Inner {
         }
         let options = ContextOptions {
             data: Some(home.data.clone()),
-            environment: of_tenant.environment,
-            secrets: of_tenant.secrets,
+            environment: tenant_secrets.environment,
+            secrets: tenant_secrets.secrets,
             ..ContextOptions::default()
         };
         let redactor = redactor_with(&options, &self.models.secrets(&self.config));

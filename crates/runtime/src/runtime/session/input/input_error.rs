@@ -35,7 +35,7 @@ pub enum InputError {
     },
     /// A part of a sensitive value is too short to redact, because it would occur everywhere.
     #[error(
-        "the input `{name}` is sensitive, and a text or number of fewer than {MIN_SECRET_BYTES} bytes in it is too short to be kept out of what is told"
+        "the input `{name}` is sensitive, and a text or number of fewer than {MIN_SECRET_BYTES} bytes in it is too short to be redacted"
     )]
     TooShort {
         /// The name of the input.

@@ -49,16 +49,16 @@ pub(crate) fn split(
     given: &SessionSecrets,
 ) -> Result<SplitInputs, RuntimeError> {
     let values = given.inputs();
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for (skill, manifest) in manifests(skills) {
         let missing = manifest.missing_inputs(values).filter(|_| matches!(choice, SkillSelection::Named(_)));
         let problems = missing.chain(manifest.mismatched_inputs(values));
-        faults.extend(problems.map(|problem| InputError::Skill { skill: skill.name().to_string(), problem }));
+        errors.extend(problems.map(|problem| InputError::Skill { skill: skill.name().to_string(), problem }));
     }
-    faults.extend(value_errors(skills, values));
-    faults.extend(variable_collisions(given.variables(), values.keys(), |_| true));
-    if !faults.is_empty() {
-        return Err(RuntimeError::Inputs { faults });
+    errors.extend(value_errors(skills, values));
+    errors.extend(variable_collisions(given.variables(), values.keys(), |_| true));
+    if !errors.is_empty() {
+        return Err(RuntimeError::Inputs { errors });
     }
     let sensitive = sensitive_inputs(skills);
     let (withheld, recorded): (Inputs, Inputs) =
@@ -77,17 +77,17 @@ pub(crate) fn check_secrets(
     given: &SessionSecrets,
 ) -> Result<(), RuntimeError> {
     let values = given.inputs();
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for (skill, manifest) in manifests(skills) {
         let problems = manifest.mismatched_inputs(values);
-        faults.extend(problems.map(|problem| InputError::Skill { skill: skill.name().to_string(), problem }));
+        errors.extend(problems.map(|problem| InputError::Skill { skill: skill.name().to_string(), problem }));
     }
-    faults.extend(value_errors(skills, values));
+    errors.extend(value_errors(skills, values));
     let variables: BTreeSet<&str> =
         given.variables().chain(profile.environment.keys().map(String::as_str)).collect();
     let names: BTreeSet<&String> = profile.inputs.keys().chain(values.keys()).collect();
-    faults.extend(variable_collisions(variables, names, |name| values.contains_key(name)));
-    if faults.is_empty() { Ok(()) } else { Err(RuntimeError::Inputs { faults }) }
+    errors.extend(variable_collisions(variables, names, |name| values.contains_key(name)));
+    if errors.is_empty() { Ok(()) } else { Err(RuntimeError::Inputs { errors }) }
 }
 
 /// The errors in the given values.
@@ -95,42 +95,42 @@ fn value_errors(skills: &[Arc<Skill>], values: &Inputs) -> Vec<InputError> {
     let known: BTreeSet<&str> =
         manifests(skills).flat_map(|(_, manifest)| manifest.inputs()).map(|input| input.name()).collect();
     let sensitive = sensitive_inputs(skills);
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for name in values.keys().filter(|name| !known.contains(&name.as_str())) {
         let nearest = closest_match(name, known.iter().copied()).map(str::to_owned);
-        faults.push(InputError::Unknown { name: name.clone(), nearest });
+        errors.push(InputError::Unknown { name: name.clone(), nearest });
     }
     for (name, value) in values {
         if input_text(value).contains('\0') {
-            faults.push(InputError::Nul { name: name.clone() });
+            errors.push(InputError::Nul { name: name.clone() });
         }
         let is_short = |text: &String| !text.is_empty() && text.len() < MIN_SECRET_BYTES;
         if sensitive.contains(name) && texts_in_value(value).iter().any(is_short) {
-            faults.push(InputError::TooShort { name: name.clone() });
+            errors.push(InputError::TooShort { name: name.clone() });
         }
     }
-    faults
+    errors
 }
 
 /// The variables that would have two values. Reports only those where an input to be checked is involved.
 fn variable_collisions<'n>(
     variables: impl IntoIterator<Item = &'n str>,
     names: impl IntoIterator<Item = &'n String>,
-    is_looked_at: impl Fn(&str) -> bool,
+    is_checked: impl Fn(&str) -> bool,
 ) -> Vec<InputError> {
     let mut holders: BTreeMap<String, (String, bool)> =
         variables.into_iter().map(|name| (name.to_owned(), (format!("variable {name}"), false))).collect();
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for name in names {
-        let (variable, new) = (input_variable(name), is_looked_at(name));
+        let (variable, checks_second) = (input_variable(name), is_checked(name));
         let second = format!("input {name}");
-        if let Some((first, old)) = holders.insert(variable.clone(), (second.clone(), new))
-            && (old || new)
+        if let Some((first, checks_first)) = holders.insert(variable.clone(), (second.clone(), checks_second))
+            && (checks_first || checks_second)
         {
-            faults.push(InputError::SameVariable { variable, first, second });
+            errors.push(InputError::SameVariable { variable, first, second });
         }
     }
-    faults
+    errors
 }
 
 /// The environment, the secrets and the prompt text that result from a session's inputs.
@@ -172,17 +172,17 @@ pub(crate) fn effective_inputs(
             visible.insert(name.clone());
         }
     }
-    let mut told = values.clone();
+    let mut shown_values = values.clone();
     if profile.activation == SkillActivation::View {
-        let taken = |name: &str| effective.environment.contains_key(name) || variables.contains_key(name);
-        let defaults = free_defaults(skills, taken);
+        let is_taken = |name: &str| effective.environment.contains_key(name) || variables.contains_key(name);
+        let defaults = free_defaults(skills, is_taken);
         for (variable, (name, value)) in defaults {
             effective.environment.insert(variable, input_text(&value));
             visible.insert(name.clone());
-            told.insert(name, value);
+            shown_values.insert(name, value);
         }
     }
-    effective.prompt_text = prompt_text(&told, &visible);
+    effective.prompt_text = prompt_text(&shown_values, &visible);
     effective.values = values;
     effective
 }
@@ -215,13 +215,13 @@ pub fn redactor_of_inputs(
     variables: &BTreeMap<String, String>,
 ) -> Redactor {
     let names = sensitive_inputs(skills);
-    let of_inputs = inputs.iter().filter(|(name, _)| names.contains(*name));
-    let of_inputs = of_inputs.flat_map(|(name, value)| secrets_in_value(name, value));
-    let hidden = sensitive_variables(skills).into_iter().filter_map(|name| {
+    let sensitive = inputs.iter().filter(|(name, _)| names.contains(*name));
+    let input_secrets = sensitive.flat_map(|(name, value)| secrets_in_value(name, value));
+    let variable_secrets = sensitive_variables(skills).into_iter().filter_map(|name| {
         let value = variables.get(&name)?.clone();
         Some((name, value))
     });
-    let secrets = of_inputs.chain(hidden).collect();
+    let secrets = input_secrets.chain(variable_secrets).collect();
     ContextOptions { secrets, ..ContextOptions::default() }.redactor()
 }
 

@@ -17,7 +17,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::options::JournalLocation;
 use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
 use crate::runtime::session::input::session_secrets::{CompleteSecrets, SessionSecrets};
-use crate::runtime::session::readers::known_session::SessionInputs;
+use crate::runtime::session::readers::known_session::VolatileSessionState;
 use crate::runtime::task_set::run_blocking;
 
 impl RuntimeSessionFactory {
@@ -108,15 +108,15 @@ impl RuntimeSessionFactory {
         let tenant = tenant.clone();
         run_blocking("forgetting a tenant", move || {
             let mut sessions = inner.sessions();
-            let (gone, kept) =
+            let (removed, remaining) =
                 std::mem::take(&mut *sessions).into_iter().partition(|(key, _)| key.tenant == tenant);
-            *sessions = kept;
+            *sessions = remaining;
             drop(sessions);
-            let gone: HashMap<SessionKey, SessionInputs> = gone;
-            drop(gone);
+            let removed: HashMap<SessionKey, VolatileSessionState> = removed;
+            drop(removed);
             inner.sandboxes.disk_usage().forget(&tenant);
-            if let Some(desk) = &inner.artifacts {
-                desk.forget(&tenant);
+            if let Some(artifacts) = &inner.artifacts {
+                artifacts.forget(&tenant);
             }
             Ok(())
         })

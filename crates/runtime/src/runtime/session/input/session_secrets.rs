@@ -22,12 +22,12 @@ pub struct SessionSecrets {
     secrets: BTreeMap<String, String>,
     inputs: Inputs,
     /// The names of inputs that were given as text and are not parsed yet.
-    unread: BTreeSet<String>,
+    unparsed_texts: BTreeSet<String>,
     /// Variables that a manifest declares sensitive, even if their names do not look like that.
-    hidden: BTreeSet<String>,
+    sensitive_variables: BTreeSet<String>,
     /// MCP servers of this session alone. `None` keeps the earlier ones.
     mcp_servers: Option<Vec<McpServerSpec>>,
-    rest: MissingPolicy,
+    missing_policy: MissingPolicy,
 }
 
 /// How to treat a value that the event log names and that was not given.
@@ -63,7 +63,7 @@ impl SessionSecrets {
     #[must_use]
     pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         let name = name.into();
-        self.unread.remove(&name);
+        self.unparsed_texts.remove(&name);
         self.inputs.insert(name, value.into());
         self
     }
@@ -73,7 +73,7 @@ impl SessionSecrets {
     #[must_use]
     pub fn input_text(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let name = name.into();
-        self.unread.insert(name.clone());
+        self.unparsed_texts.insert(name.clone());
         self.inputs.insert(name, Value::String(text.into()));
         self
     }
@@ -92,8 +92,8 @@ impl SessionSecrets {
     }
 
     /// Parses the texts of inputs whose schemas are in these skills.
-    pub(crate) fn read_texts(&mut self, skills: &[Arc<Skill>]) {
-        for name in std::mem::take(&mut self.unread) {
+    pub(crate) fn parse_texts(&mut self, skills: &[Arc<Skill>]) {
+        for name in std::mem::take(&mut self.unparsed_texts) {
             let schema = skills.iter().find_map(|skill| Some(skill.manifest()?.input(&name)?.schema()));
             if let (Some(schema), Some(value)) = (schema, self.inputs.get_mut(&name))
                 && let Value::String(text) = &*value
@@ -107,7 +107,7 @@ impl SessionSecrets {
     /// missing secrets cannot be redacted.
     #[must_use]
     pub const fn allow_missing(mut self) -> Self {
-        self.rest = MissingPolicy::Skip;
+        self.missing_policy = MissingPolicy::Skip;
         self
     }
 
@@ -115,9 +115,9 @@ impl SessionSecrets {
         self.environment.is_empty()
             && self.secrets.is_empty()
             && self.inputs.is_empty()
-            && self.hidden.is_empty()
+            && self.sensitive_variables.is_empty()
             && self.mcp_servers.is_none()
-            && self.rest == MissingPolicy::Require
+            && self.missing_policy == MissingPolicy::Require
     }
 
     /// These values merged over those of `before`.
@@ -131,13 +131,13 @@ impl SessionSecrets {
         for (name, value) in &before.inputs {
             if !self.inputs.contains_key(name) {
                 self.inputs.insert(name.clone(), value.clone());
-                self.unread.extend(before.unread.get(name).cloned());
+                self.unparsed_texts.extend(before.unparsed_texts.get(name).cloned());
             }
         }
-        self.hidden.extend(before.hidden.iter().cloned());
+        self.sensitive_variables.extend(before.sensitive_variables.iter().cloned());
         self.mcp_servers = self.mcp_servers.or_else(|| before.mcp_servers.clone());
-        if before.rest == MissingPolicy::Skip {
-            self.rest = MissingPolicy::Skip;
+        if before.missing_policy == MissingPolicy::Skip {
+            self.missing_policy = MissingPolicy::Skip;
         }
         self
     }
@@ -155,7 +155,7 @@ impl SessionSecrets {
     /// Marks those of these variables as sensitive that are given here.
     pub(crate) fn mark_sensitive<'n>(&mut self, variables: impl IntoIterator<Item = &'n String>) {
         let given = variables.into_iter().filter(|name| self.environment.contains_key(*name));
-        self.hidden.extend(given.cloned());
+        self.sensitive_variables.extend(given.cloned());
     }
 
     /// Keeps only the inputs of these names. Recorded inputs need not be kept here.
@@ -167,8 +167,9 @@ impl SessionSecrets {
 
     /// Splits off the variables that may be recorded. Returns the names of everything else.
     pub(crate) fn split_recorded(&self) -> (BTreeMap<String, String>, SecretNames) {
-        let is_withheld =
-            |name: &str, value: &str| is_sensitive_variable(name, value) || self.hidden.contains(name);
+        let is_withheld = |name: &str, value: &str| {
+            is_sensitive_variable(name, value) || self.sensitive_variables.contains(name)
+        };
         let (withheld, recorded): (BTreeMap<_, _>, BTreeMap<_, _>) =
             self.environment.clone().into_iter().partition(|(name, value)| is_withheld(name, value));
         let withheld = SecretNames {
@@ -184,7 +185,7 @@ impl SessionSecrets {
         let mut secrets = self.secrets;
         let of_servers = self.mcp_servers.iter().flatten().flat_map(McpServerSpec::secrets);
         secrets.extend(of_servers.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        secrets.extend(sensitive_vars(&self.environment, &self.hidden));
+        secrets.extend(sensitive_vars(&self.environment, &self.sensitive_variables));
         secrets.extend(self.inputs.iter().flat_map(|(name, value)| secrets_in_value(name, value)));
         CompleteSecrets { environment: self.environment, secrets }
     }
@@ -209,7 +210,7 @@ impl SessionSecrets {
                 .cloned()
                 .collect(),
         };
-        if self.rest == MissingPolicy::Require && !missing.is_empty() {
+        if self.missing_policy == MissingPolicy::Require && !missing.is_empty() {
             return Err(RuntimeError::MissingSecrets { session, missing });
         }
         let mut environment = profile.environment.clone();
@@ -247,7 +248,7 @@ impl fmt::Debug for SessionSecrets {
             .field("secrets", &self.secrets.keys())
             .field("inputs", &self.inputs.keys())
             .field("mcp_servers", &self.own_servers().iter().map(|server| &server.name).collect::<Vec<_>>())
-            .field("rest", &self.rest)
+            .field("missing_policy", &self.missing_policy)
             .finish()
     }
 }

@@ -63,19 +63,19 @@ impl SearchPaths<'_> {
 pub(super) fn program_files(
     command: &str,
     args: &[String],
-    around: SearchPaths<'_>,
+    search_paths: SearchPaths<'_>,
 ) -> Result<ProgramFiles, String> {
-    let program = find(command, around.path, around.home)?;
+    let program = find(command, search_paths.path, search_paths.home)?;
     let mut files = ProgramFiles { program: program.clone(), ..ProgramFiles::default() };
-    files.add_program(&program, around.path);
+    files.add_program(&program, search_paths.path);
     for arg in args {
-        files.add_argument(arg, around);
+        files.add_argument(arg, search_paths);
     }
     // An alias inside a visible folder is dropped: the sandbox sees the link itself.
     let ProgramFiles { folders, aliases, .. } = &mut files;
     aliases.retain(|alias, real| {
         let of_workspace =
-            |path: &Path| around.workspace.is_some_and(|workspace| path.starts_with(workspace));
+            |path: &Path| search_paths.workspace.is_some_and(|workspace| path.starts_with(workspace));
         !folders.iter().any(|folder| alias.starts_with(folder)) && !of_workspace(alias) && !of_workspace(real)
     });
     Ok(files)
@@ -143,10 +143,10 @@ impl ProgramFiles {
     }
 
     /// Adds the file or folder that an argument names. The argument may be the path alone, or `--option=PATH`.
-    fn add_argument(&mut self, arg: &str, around: SearchPaths<'_>) {
+    fn add_argument(&mut self, arg: &str, search_paths: SearchPaths<'_>) {
         let value =
             arg.strip_prefix('-').and_then(|option| option.split_once('=')).map_or(arg, |(_, value)| value);
-        let given = with_home(value, around.home);
+        let given = with_home(value, search_paths.home);
         if !given.is_absolute() {
             return;
         }
@@ -156,7 +156,7 @@ impl ProgramFiles {
             .canonicalize()
             .ok()
             .or_else(|| Some(given.parent()?.canonicalize().ok()?.join(given.file_name()?)));
-        let Some(real) = real.filter(|real| !around.leads_out(&given, real)) else { return };
+        let Some(real) = real.filter(|real| !search_paths.leads_out(&given, real)) else { return };
         let folder = if real.is_dir() { Some(real.as_path()) } else { real.parent() };
         let is_shown = |folder: &&Path| {
             let is_own = real.is_dir() || !is_personal(folder);
@@ -263,7 +263,7 @@ mod tests {
         symlink(tool.join("bin/server"), home.join(".local/bin/server")).unwrap();
 
         let path = std::env::join_paths([PathBuf::from("relative"), home.join(".local/bin")]).unwrap();
-        let around = SearchPaths { path: &path, home: Some(&home), workspace: None };
+        let search_paths = SearchPaths { path: &path, home: Some(&home), workspace: None };
         let project = home.join("project");
         fs::create_dir_all(&project).unwrap();
         fs::write(home.join("notes.txt"), "private").unwrap();
@@ -274,7 +274,7 @@ mod tests {
             "/".to_owned(),
             "/etc/passwd".to_owned(),
         ];
-        let files = program_files("server", &args, around).unwrap();
+        let files = program_files("server", &args, search_paths).unwrap();
         assert_eq!(files.program, home.join(".local/bin/server"));
         let expected = [home.join(".local/bin"), tool.clone(), project, root.join("opt/python")];
         assert!(files.folders.is_superset(&expected.into()), "{:?}", files.folders);
@@ -283,18 +283,18 @@ mod tests {
 
         // As pyenv and its kin have it.
         program(&home.join(".pyenv/shims/python3"), "#!/usr/bin/env bash\n");
-        let shim = program_files("~/.pyenv/shims/python3", &[], around).unwrap();
+        let shim = program_files("~/.pyenv/shims/python3", &[], search_paths).unwrap();
         assert!(shim.folders.contains(&home.join(".pyenv")), "{:?}", shim.folders);
         assert!(!shim.folders.contains(&home), "{:?}", shim.folders);
         for (odd, whole) in [("shims", home.clone()), (".local/shims", home.join(".local"))] {
             program(&home.join(odd).join("python3"), "#!/usr/bin/env bash\n");
-            let odd = program_files(&format!("~/{odd}/python3"), &[], around).unwrap();
+            let odd = program_files(&format!("~/{odd}/python3"), &[], search_paths).unwrap();
             assert!(!odd.folders.contains(&whole), "{:?}", odd.folders);
         }
 
-        let error = program_files("none", &[], around).unwrap_err();
+        let error = program_files("none", &[], search_paths).unwrap_err();
         assert!(error.contains("`none`"), "{error}");
-        assert!(program_files("~/none", &[], around).unwrap_err().contains("home/none"));
+        assert!(program_files("~/none", &[], search_paths).unwrap_err().contains("home/none"));
     }
 
     /// A path through a link stands for what it leads to, but for links that tools may have made.
@@ -318,12 +318,12 @@ mod tests {
             symlink(target, link).unwrap();
         }
         let args = |names: &[&Path]| names.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-        let around = SearchPaths { path: OsStr::new(""), home: None, workspace: Some(&workspace) };
+        let search_paths = SearchPaths { path: OsStr::new(""), home: None, workspace: Some(&workspace) };
         let server = root.join("linked/venv/bin/server");
         let server = server.to_str().unwrap();
 
         let [_, current, mine, also, planted] = links.map(|(link, _)| link);
-        let files = program_files(server, &args(&[&current, &mine, &also]), around).unwrap();
+        let files = program_files(server, &args(&[&current, &mine, &also]), search_paths).unwrap();
         let aliases = [(root.join("linked/venv"), home.join("venv")), (current, home.join("project"))];
         assert_eq!(files.aliases, aliases.into());
         let folders = [home.join("project"), home.join("venv"), workspace.join("inner")];
@@ -331,7 +331,7 @@ mod tests {
 
         symlink(&workspace, home.join("way")).unwrap();
         for planted in [planted, home.join("way/planted")] {
-            let files = program_files(server, &args(&[&planted]), around).unwrap();
+            let files = program_files(server, &args(&[&planted]), search_paths).unwrap();
             assert_eq!(files.folders, [home.join("venv")].into(), "{planted:?}");
         }
     }

@@ -44,12 +44,12 @@ impl Inner {
         redactor: &Redactor,
     ) -> Result<Vec<ServerParts>, RuntimeError> {
         let mut parts = Vec::new();
-        let of_session = profile.executor.as_deref().unwrap_or(self.config.executor().as_str());
+        let session_kind = profile.executor.as_deref().unwrap_or(self.config.executor().as_str());
         let own =
             self.sessions().get(key).map(|known| known.secrets.own_servers().to_vec()).unwrap_or_default();
         for spec in &own {
             let manifest = format!("session-{}.json", spec.name);
-            parts.push(self.server_part(key, of_session, home, (workspace, redactor), spec, &manifest)?);
+            parts.push(self.server_part(key, session_kind, home, (workspace, redactor), spec, &manifest)?);
         }
         for name in &profile.mcp_servers {
             if own.iter().any(|own| own.name.as_str() == name) {
@@ -63,7 +63,7 @@ impl Inner {
             parts.push(if spec.shared {
                 self.shared_part(&key.tenant, home, redactor, spec, &manifest)?
             } else {
-                self.server_part(key, of_session, home, (workspace, redactor), spec, &manifest)?
+                self.server_part(key, session_kind, home, (workspace, redactor), spec, &manifest)?
             });
         }
         for server in &profile.remote_servers {
@@ -81,8 +81,8 @@ impl Inner {
         spec: &McpServerSpec,
         manifest: &str,
     ) -> Result<ServerParts, RuntimeError> {
-        let live = self.tenant_servers.get().and_then(|servers| servers.get(tenant, spec.name.as_str()));
-        if let Some(server) = live {
+        let running = self.tenant_servers.get().and_then(|servers| servers.get(tenant, spec.name.as_str()));
+        if let Some(server) = running {
             let part = ServerParts::new(spec.clone(), home.data.path().join("mcp").join(manifest), None);
             return Ok(ServerParts { sharing: Sharing::Live(server), ..part });
         }
@@ -107,7 +107,7 @@ impl Inner {
         let manifest = home.data.path().join("mcp").join(manifest);
         match &spec.transport {
             McpTransport::Http(http) => {
-                let authorization = self.login_of(key, redactor, http, name);
+                let authorization = self.login_authorization(key, redactor, http, name);
                 Ok(ServerParts::new(spec.clone(), manifest, authorization))
             }
             McpTransport::Stdio(stdio) => {
@@ -120,7 +120,7 @@ impl Inner {
     }
 
     /// The tenant's login at a configured server. `None` if the configured headers contain `Authorization`.
-    fn login_of(
+    fn login_authorization(
         &self,
         key: &SessionKey,
         redactor: &Redactor,
@@ -164,14 +164,14 @@ impl Inner {
         let addresses = self.remote_addresses();
         let http = HttpServer { url: server.url.clone(), headers: BTreeMap::new(), addresses };
         let name = McpServerName::new(&server.name).map_err(refused)?;
-        let named = |is_enabled: bool| {
+        let tools_by_state = |is_enabled: bool| {
             let tools = server.tools.iter().filter(move |(_, rule)| rule.enabled == is_enabled);
             tools.map(|(name, _)| name.clone()).collect::<BTreeSet<_>>()
         };
         let spec = McpServerSpec {
             required: true,
-            enabled_tools: (!server.default.enabled).then(|| named(true)),
-            disabled_tools: named(false),
+            enabled_tools: (!server.default.enabled).then(|| tools_by_state(true)),
+            disabled_tools: tools_by_state(false),
             permission: server.default.permission,
             tool_permissions: server
                 .tools
@@ -181,8 +181,8 @@ impl Inner {
             ..McpServerSpec::new(name, McpTransport::Http(http))
         };
         // The tools of a server may depend on the credential, so the file name depends on the vaults, too.
-        let of = format!("{}\0{}", server.url, profile.vaults.join("\0"));
-        let digits = Digest::of_bytes(of.as_bytes()).to_hex();
+        let identity = format!("{}\0{}", server.url, profile.vaults.join("\0"));
+        let digits = Digest::of_bytes(identity.as_bytes()).to_hex();
         let manifest = home.data.path().join("mcp").join(format!("remote-{digits}.json"));
         let authorization = VaultAuthorization {
             vaults: self.vaults.get().cloned(),
@@ -227,9 +227,10 @@ impl Inner {
         if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail | ExecutorKind::Local)) {
             let path =
                 self.config.passthrough_env().get(&OsString::from("PATH")).cloned().unwrap_or_default();
-            let real = workspace.and_then(|workspace| workspace.canonicalize().ok());
-            let around = SearchPaths { path: &path, home: self.config.home(), workspace: real.as_deref() };
-            let files = program_files(&program.command, &program.args, around).map_err(refused)?;
+            let real_workspace = workspace.and_then(|workspace| workspace.canonicalize().ok());
+            let search_paths =
+                SearchPaths { path: &path, home: self.config.home(), workspace: real_workspace.as_deref() };
+            let files = program_files(&program.command, &program.args, search_paths).map_err(refused)?;
             program.command = utf8(&files.program).map_err(refused)?;
             roots = files.arguments;
             if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail)) {
@@ -248,12 +249,12 @@ impl Inner {
                 let path = path.map_err(|error| refused(error.to_string()))?;
                 program.env.entry("PATH".to_owned()).or_insert(path.to_string_lossy().into_owned());
                 if is_runner {
-                    let kept = home
+                    let home_dir = home
                         .data
                         .named_workspace(&home_name(name))
                         .map_err(|error| refused(error.to_string()))?;
-                    program.env.entry("HOME".to_owned()).or_insert(utf8(&kept).map_err(refused)?);
-                    allowed_paths.push(kept);
+                    program.env.entry("HOME".to_owned()).or_insert(utf8(&home_dir).map_err(refused)?);
+                    allowed_paths.push(home_dir);
                 }
             }
         }

@@ -33,7 +33,7 @@ pub(in crate::runtime::session) async fn start_servers(
             }
             (_, Some(source), _) => {
                 let id = format!("mcp-{}", part.spec.name);
-                part.server(Some(Arc::new(executors.supervise_further(&id, source)?))).into()
+                part.server(Some(Arc::new(executors.supervise_additional(&id, source)?))).into()
             }
             (_, None, _) => part.server(None).into(),
         });

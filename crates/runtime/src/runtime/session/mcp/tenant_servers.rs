@@ -43,7 +43,7 @@ pub(crate) struct TenantServers {
 /// The supervisors of the servers' sandboxes.
 #[derive(Debug, Default)]
 struct Sandboxes {
-    made: u64,
+    created: u64,
     tenants: HashMap<ChildId, TenantId>,
 }
 
@@ -75,7 +75,7 @@ impl TenantServers {
         source: Arc<dyn ExecutorSource>,
         executors: &SupervisedExecutorBuilder,
     ) -> Result<Arc<McpServer>, Failure> {
-        let _one = self.starting.lock().await;
+        let _start_guard = self.starting.lock().await;
         let name = (tenant.clone(), part.spec.name.to_string());
         if let Some(server) = self.get(tenant, &name.1) {
             return Ok(server);
@@ -85,7 +85,7 @@ impl TenantServers {
         let in_use = CancellationToken::new();
         self.end_after(id.clone(), in_use.clone());
         let in_use = in_use.drop_guard();
-        let (actor, executor) = executors.supervise_apart(id, source)?;
+        let (actor, executor) = executors.supervise_detached(id, source)?;
         self.supervisor.start_child(actor, SystemClock.deadline(SUPERVISOR_TIMEOUT)).await?;
         let redactor = Redactor::new(secrets(std::slice::from_ref(&part)));
         let executor: Arc<dyn Executor> = Arc::new(executor);
@@ -117,8 +117,8 @@ impl TenantServers {
 
     /// Ends the sandboxes of a tenant. The tenant must not have sessions any more.
     pub(crate) async fn end_tenant(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), RuntimeError> {
-        let of_tenant = lock(&self.sandboxes).of(tenant);
-        for id in of_tenant {
+        let ids = lock(&self.sandboxes).ids_of_tenant(tenant);
+        for id in ids {
             let ended = end(&self.supervisor, &self.sandboxes, &id, deadline).await;
             ended.map_err(|error| RuntimeError::interrupted("ending a tenant's MCP servers", &error))?;
         }
@@ -129,14 +129,14 @@ impl TenantServers {
 impl Sandboxes {
     /// Registers another supervisor of the tenant, and returns its id.
     fn add(&mut self, tenant: &TenantId) -> Result<ChildId, SpecError> {
-        self.made += 1;
-        let id = ChildId::new(format!("server-{}", self.made))?;
+        self.created += 1;
+        let id = ChildId::new(format!("server-{}", self.created))?;
         self.tenants.insert(id.clone(), tenant.clone());
         Ok(id)
     }
 
-    fn of(&self, tenant: &TenantId) -> Vec<ChildId> {
-        let of_tenant = self.tenants.iter().filter(|(_, whose)| *whose == tenant);
+    fn ids_of_tenant(&self, tenant: &TenantId) -> Vec<ChildId> {
+        let of_tenant = self.tenants.iter().filter(|(_, owner)| *owner == tenant);
         of_tenant.map(|(id, _)| id.clone()).collect()
     }
 }

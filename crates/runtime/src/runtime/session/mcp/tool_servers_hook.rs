@@ -28,7 +28,7 @@ impl ToolServersHook {
     }
 
     /// A report of the failures that were not reported yet; `None` if there are none.
-    fn news(&self) -> Option<CommandKind> {
+    fn new_failures(&self) -> Option<CommandKind> {
         let mut state = lock(&self.state);
         let mut failures: Vec<ToolServerFailure> = self.servers.failures();
         failures.retain(|failure| state.reported.insert(failure.server.clone()));
@@ -39,7 +39,7 @@ impl ToolServersHook {
 impl PreCallHook for ToolServersHook {
     fn before_model_call(&self, _: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
         if lock(&self.state).has_waited {
-            return self.news().map(|news| stream::iter([news]).boxed());
+            return self.new_failures().map(|report| stream::iter([report]).boxed());
         }
         let (servers, state) = (Arc::clone(&self.servers), Arc::clone(&self.state));
         // The driver calls the hook again after the wait. If the wait is interrupted, the next turn starts it again.

@@ -55,10 +55,10 @@ impl VaultAuthorization {
             let is_refused = refused
                 .is_some_and(|refused| refused.expose_secret() == found.secret.token().expose_secret());
             let CredentialSecret::OAuth(tokens) = &found.secret else {
-                return Ok((!is_refused).then(|| self.given(&found.secret)));
+                return Ok((!is_refused).then(|| self.register_token(&found.secret)));
             };
-            if renewed || !(is_refused || ends_soon(tokens)) {
-                return Ok((!is_refused).then(|| self.given(&found.secret)));
+            if renewed || !(is_refused || expires_soon(tokens)) {
+                return Ok((!is_refused).then(|| self.register_token(&found.secret)));
             }
             match self.renew(vaults, &store, &found, tokens).await {
                 Ok(true) => renewed = true,
@@ -67,14 +67,14 @@ impl VaultAuthorization {
                 // The server may still accept the old token.
                 Err(reason) if !is_refused => {
                     tracing::warn!(credential = found.id, reason, "a token is not renewed");
-                    return Ok(Some(self.given(&found.secret)));
+                    return Ok(Some(self.register_token(&found.secret)));
                 }
                 Err(reason) => {
                     return Err(format!("the credential `{}` was not accepted, and {reason}", found.id));
                 }
             }
         }
-        Err("others change the credential at the same time".to_owned())
+        Err("the credential changed during each attempt; try again".to_owned())
     }
 
     /// Renews the token of a credential. Returns `false` if another caller or process changed the credential meanwhile.
@@ -91,10 +91,11 @@ impl VaultAuthorization {
         };
         // Within this process, one renewal runs at a time, because a refresh token is often valid only once. If several
         // processes renew, only one of them stores its tokens.
-        let turn = vaults.renewing(&found.id).await;
-        let now = store.find(&self.names, &self.url).await.map_err(|error| error.to_string())?;
-        let is_same = now.is_some_and(|now| {
-            now.id == found.id && now.secret.token().expose_secret() == tokens.access_token.expose_secret()
+        let renewal_guard = vaults.renewing(&found.id).await;
+        let current = store.find(&self.names, &self.url).await.map_err(|error| error.to_string())?;
+        let is_same = current.is_some_and(|current| {
+            current.id == found.id
+                && current.secret.token().expose_secret() == tokens.access_token.expose_secret()
         });
         if !is_same {
             return Ok(false);
@@ -109,9 +110,9 @@ impl VaultAuthorization {
         };
         // The renewal continues even if the session ends meanwhile, because the old refresh token may be used up already.
         let run = async move {
-            let done = renewal.run().await;
-            drop(turn);
-            done
+            let result = renewal.run().await;
+            drop(renewal_guard);
+            result
         };
         let (outcome, stored) = vaults
             .renew(run)
@@ -122,7 +123,7 @@ impl VaultAuthorization {
     }
 
     /// Returns the token, and adds it to the redactor.
-    fn given(&self, secret: &CredentialSecret) -> SecretString {
+    fn register_token(&self, secret: &CredentialSecret) -> SecretString {
         let token = secret.token();
         let text = [(REDACTED_AS.to_owned(), token.expose_secret().to_owned())];
         self.redactor.extend(&Redactor::new(text));
@@ -179,10 +180,10 @@ impl Renewal {
 }
 
 /// Whether a token can be renewed and has expired or expires soon.
-fn ends_soon(tokens: &OAuthTokens) -> bool {
+fn expires_soon(tokens: &OAuthTokens) -> bool {
     let soon =
         SystemClock.timestamp().millis().saturating_add(RENEW_BEFORE.as_millis().try_into().unwrap_or(0));
-    tokens.refresh.is_some() && tokens.expires_at.is_some_and(|end| end.millis() <= soon)
+    tokens.refresh.is_some() && tokens.expires_at.is_some_and(|expiry| expiry.millis() <= soon)
 }
 
 impl Authorize for VaultAuthorization {

@@ -38,11 +38,13 @@ impl Inner {
             return Err(refused("only jails, containers and `local` sandboxes can have them".to_owned()));
         };
         if *kind != ExecutorKind::Local {
-            let reaches = self.config.network().policy().is_ok_and(|policy| {
-                let host = Host::parse(PYTHON_REGISTRY[0]).ok();
-                host.is_some_and(|host| policy.check(&Target::new(host, HTTPS)).is_ok())
+            let reaches_registry = self.config.network().policy().is_ok_and(|policy| {
+                PYTHON_REGISTRY.into_iter().all(|name| {
+                    let host = Host::parse(name).ok();
+                    host.is_some_and(|host| policy.check(&Target::new(host, HTTPS)).is_ok())
+                })
             });
-            if !reaches {
+            if !reaches_registry {
                 return Err(refused(format!(
                     "the configuration's `network` does not let sandboxes reach `{}`; permit it, or put the packages into the image of the sandboxes",
                     PYTHON_REGISTRY.join("` and `")
@@ -70,8 +72,10 @@ impl Inner {
         // Weak references, so that an installation does not keep the runtime alive.
         let (inner, key, home) = (Arc::downgrade(self), key.clone(), Arc::downgrade(home));
         let install = move |workspace: PathBuf| {
-            let gone = || RuntimeError::PythonPackages { reason: "the host ends".to_owned() };
-            let (inner, home) = (inner.upgrade().ok_or_else(gone)?, home.upgrade().ok_or_else(gone)?);
+            let shutting_down =
+                || RuntimeError::PythonPackages { reason: "the runtime is shutting down".to_owned() };
+            let (inner, home) =
+                (inner.upgrade().ok_or_else(shutting_down)?, home.upgrade().ok_or_else(shutting_down)?);
             let options = ContextOptions {
                 workspace: Some(workspace),
                 data: Some(home.data.clone()),

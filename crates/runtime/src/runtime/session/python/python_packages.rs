@@ -62,7 +62,7 @@ try:
     from importlib.metadata import version, PackageNotFoundError
     from pip._vendor.packaging.requirements import Requirement
 except ImportError:
-    sys.exit('there is no pip: install the package python3-pip where the sandboxes have their programs from')
+    sys.exit('there is no pip: install python3-pip in the image of the sandboxes, or on this machine')
 for text in sys.argv[1:]:
     wanted = Requirement(text)
     if wanted.marker is not None and not wanted.marker.evaluate():
@@ -146,22 +146,22 @@ type Installation = Shared<BoxFuture<'static, Result<(), Arc<str>>>>;
 pub(crate) struct PythonInstaller {
     running: Arc<Mutex<HashMap<PathBuf, Installation>>>,
     tasks: TaskTracker,
-    ended: CancellationToken,
-    _end: DropGuard,
+    shutdown: CancellationToken,
+    _shutdown_guard: DropGuard,
 }
 
 impl Default for PythonInstaller {
     fn default() -> Self {
-        let ended = CancellationToken::new();
-        let end = ended.clone().drop_guard();
-        Self { running: Arc::default(), tasks: TaskTracker::new(), ended, _end: end }
+        let shutdown = CancellationToken::new();
+        let guard = shutdown.clone().drop_guard();
+        Self { running: Arc::default(), tasks: TaskTracker::new(), shutdown, _shutdown_guard: guard }
     }
 }
 
 impl PythonInstaller {
     /// Cancels the running installations, and waits for their end until the deadline.
     pub(crate) async fn end(&self, deadline: Deadline) {
-        self.ended.cancel();
+        self.shutdown.cancel();
         self.tasks.close();
         tokio::select! {
             biased;
@@ -177,15 +177,15 @@ impl PythonInstaller {
         if let Some(installation) = running.get(&packages.dir) {
             return installation.clone();
         }
-        let (dir, all) = (packages.dir.clone(), Arc::clone(&self.running));
-        let (packages, source, ended) = (Arc::clone(packages), Arc::clone(source), self.ended.clone());
+        let (dir, installations) = (packages.dir.clone(), Arc::clone(&self.running));
+        let (packages, source, shutdown) = (Arc::clone(packages), Arc::clone(source), self.shutdown.clone());
         let work = async move {
             let installed = tokio::select! {
                 biased;
-                () = ended.cancelled() => Err("the host ends".to_owned()),
-                installed = install_locked(&packages, &source, &ended) => installed,
+                () = shutdown.cancelled() => Err("the runtime is shutting down".to_owned()),
+                installed = install_locked(&packages, &source, &shutdown) => installed,
             };
-            lock(&all).remove(&packages.dir);
+            lock(&installations).remove(&packages.dir);
             installed.map_err(Arc::from)
         };
         let installation = work.boxed().shared();
@@ -199,12 +199,12 @@ impl PythonInstaller {
 async fn install_locked(
     packages: &Arc<PythonPackages>,
     source: &Arc<InstallSource>,
-    ended: &CancellationToken,
+    shutdown: &CancellationToken,
 ) -> Result<(), String> {
     let deadline = SystemClock.deadline(INSTALL_TIMEOUT);
     let lock_path = packages.shared.with_extension("lock");
     // Blocking work continues if this future is dropped. It holds the lock until it ends.
-    let locked = Arc::new(loop {
+    let file_lock = Arc::new(loop {
         let file =
             FileLock::open(&lock_path).map_err(|errno| format!("`{}`: {errno}", lock_path.display()))?;
         match FileLock::try_exclusive(file).map_err(|errno| errno.to_string())? {
@@ -218,28 +218,28 @@ async fn install_locked(
     if packages.dir.is_dir() {
         return Ok(());
     }
-    let (begun, making, held) = (Arc::clone(packages), Arc::clone(source), Arc::clone(&locked));
-    let made = conjure_fs::run_blocking(move || {
+    let (to_install, open_source, held) = (Arc::clone(packages), Arc::clone(source), Arc::clone(&file_lock));
+    let prepared = conjure_fs::run_blocking(move || {
         let _held = held;
-        let workspace = begun.empty_workspace().map_err(|error| error.to_string())?;
-        let source = making(workspace.clone()).map_err(|error| error.to_string())?;
+        let workspace = to_install.empty_workspace().map_err(|error| error.to_string())?;
+        let source = open_source(workspace.clone()).map_err(|error| error.to_string())?;
         Ok::<_, String>((workspace, source))
     });
-    let (workspace, source) = made.await.map_err(|error| error.to_string())??;
+    let (workspace, source) = prepared.await.map_err(|error| error.to_string())??;
     let start = SystemClock.deadline(START_TIMEOUT).min(deadline);
     let _permit = source.acquire_permit(start).await.map_err(|error| error.to_string())?;
     let sandbox = source.create(start).await.map_err(|error| error.to_string())?;
-    let options = CallOptions { deadline, cancel: ended.clone() };
+    let options = CallOptions { deadline, cancel: shutdown.clone() };
     let installed = install_in(&*sandbox, &packages.requirements, options).await;
     drop(sandbox);
-    let (finished, cancel) = (Arc::clone(packages), ended.clone());
+    let (installed_packages, cancel) = (Arc::clone(packages), shutdown.clone());
     conjure_fs::run_blocking(move || {
-        let _held = locked;
+        let _held = file_lock;
         match installed {
-            Ok(()) => finish(&finished, &workspace, &cancel),
+            Ok(()) => finish(&installed_packages, &workspace, &cancel),
             Err(reason) => {
                 // The files may be large. If this removal fails, the next installation repeats it.
-                let _ = finished.home.data.remove_workspace(&finished.workspace);
+                let _ = installed_packages.home.data.remove_workspace(&installed_packages.workspace);
                 Err(reason)
             }
         }
@@ -287,7 +287,7 @@ async fn run(
     options: CallOptions,
 ) -> Result<CommandOutcome, String> {
     let outcome = sandbox.run(command, options).await.map_err(|error| error.to_string())?;
-    let how = match outcome.end {
+    let reason = match outcome.end {
         CommandEnd::Exited(0) => return Ok(outcome),
         CommandEnd::Exited(code) => format!("the installation ended with {code}"),
         CommandEnd::TimedOut => format!("it was not done after {} s", INSTALL_TIMEOUT.as_secs()),
@@ -295,13 +295,13 @@ async fn run(
         CommandEnd::OutOfMemory => "memory ran out".to_owned(),
         _ => "the installation was ended".to_owned(),
     };
-    let said =
+    let output_text =
         [&outcome.stdout, &outcome.stderr].map(|output| [&*output.head, &*output.tail].concat()).concat();
-    let said = String::from_utf8_lossy(&said);
-    let said = said.trim();
-    let skipped = said.chars().count().saturating_sub(MAX_REASON_CHARS);
-    let last: String = said.chars().skip(skipped).collect();
-    Err(if last.is_empty() { how } else { format!("{how}: {last}") })
+    let output_text = String::from_utf8_lossy(&output_text);
+    let output_text = output_text.trim();
+    let skipped = output_text.chars().count().saturating_sub(MAX_REASON_CHARS);
+    let tail: String = output_text.chars().skip(skipped).collect();
+    Err(if tail.is_empty() { reason } else { format!("{reason}: {tail}") })
 }
 
 /// Moves the installed packages to their final directory. Blocks.

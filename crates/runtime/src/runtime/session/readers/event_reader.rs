@@ -30,7 +30,7 @@ pub struct EventCursor {
     /// The sequence number of a recorded event.
     pub seq: u64,
     /// How many of the session events of `seq` are before the position.
-    pub place: usize,
+    pub index: usize,
 }
 
 /// The order of a list of events.
@@ -97,25 +97,25 @@ impl SessionReader {
         let mut found: Vec<(EventCursor, SessionEvent)> = Vec::new();
         match query.order {
             EventOrder::Ascending => {
-                let start = query.from.unwrap_or(EventCursor { seq: 0, place: 0 });
+                let start = query.from.unwrap_or(EventCursor { seq: 0, index: 0 });
                 let mut seq = start.seq;
                 while found.len() <= limit && seq < total {
                     let until = seq.saturating_add(chunk).min(total);
-                    let listed = listed(self.project(key, seq, until, redactor).await?);
-                    found.extend(listed.filter(|(place, _)| *place >= start));
+                    let events = with_cursors(self.project(key, seq, until, redactor).await?);
+                    found.extend(events.filter(|(cursor, _)| *cursor >= start));
                     seq = until;
                 }
             }
             EventOrder::Descending => {
-                let end = query.from.unwrap_or(EventCursor { seq: total, place: 0 });
+                let end = query.from.unwrap_or(EventCursor { seq: total, index: 0 });
                 let mut until = end.seq.saturating_add(1).min(total);
                 while found.len() <= limit && until > 0 {
                     let seq = until.saturating_sub(chunk);
-                    let mut listed: Vec<_> = listed(self.project(key, seq, until, redactor).await?)
-                        .filter(|(place, _)| *place < end)
+                    let mut events: Vec<_> = with_cursors(self.project(key, seq, until, redactor).await?)
+                        .filter(|(cursor, _)| *cursor < end)
                         .collect();
-                    listed.reverse();
-                    found.append(&mut listed);
+                    events.reverse();
+                    found.append(&mut events);
                     until = seq;
                 }
             }
@@ -126,7 +126,7 @@ impl SessionReader {
         });
         found.truncate(limit);
         let mut events: Vec<SessionEvent> = found.into_iter().map(|(_, event)| event).collect();
-        self.fill_in(key, &mut events, total).await?;
+        self.set_processed_at(key, &mut events, total).await?;
         Ok(SessionEventPage { events, next })
     }
 
@@ -193,7 +193,7 @@ impl SessionReader {
     }
 
     /// Sets `processed_at` of queued messages whose turns have begun.
-    async fn fill_in(
+    async fn set_processed_at(
         &self,
         key: &SessionKey,
         events: &mut [SessionEvent],
@@ -235,12 +235,12 @@ impl SessionReader {
 
 /// The events of a list with their positions. Leaves out the second event of a queued message, because the message is
 /// listed where it was queued.
-fn listed(ranges: ProjectedRange) -> impl Iterator<Item = (EventCursor, SessionEvent)> {
+fn with_cursors(ranges: ProjectedRange) -> impl Iterator<Item = (EventCursor, SessionEvent)> {
     ranges.into_iter().flat_map(|(seq, events)| {
         events
             .into_iter()
             .enumerate()
-            .map(move |(place, event)| (EventCursor { seq, place }, event))
+            .map(move |(index, event)| (EventCursor { seq, index }, event))
             .filter(|(_, event)| !is_taken_message(event))
     })
 }

@@ -16,7 +16,7 @@ use crate::runtime::session::input::session_secrets::SessionSecrets;
 
 /// What the factory keeps of a session in addition to its event log.
 #[derive(Default)]
-pub(crate) struct SessionInputs {
+pub(crate) struct VolatileSessionState {
     pub(crate) secrets: SessionSecrets,
     /// The parts for the start that is about to happen.
     pub(crate) parts: Option<PreparedParts>,

@@ -283,7 +283,7 @@ impl SessionReader {
         infos: Vec<SessionInfo>,
     ) -> Result<Vec<(SessionInfo, Option<LeaseOwner>)>, RuntimeError> {
         let (now, process_lock) = (SystemClock.timestamp(), self.process_lock.clone());
-        run_blocking("looking who lives", move || {
+        run_blocking("checking which processes are alive", move || {
             let mut dead: HashMap<LeaseOwner, bool> = HashMap::new();
             let mut is_dead = |owner: &LeaseOwner| {
                 let Some(process_lock) = &process_lock else { return false };
@@ -347,7 +347,7 @@ impl SessionReader {
             Some(overview) => overview,
             None => self.overview(key, info, saving).await?,
         };
-        let TextHead { text, is_cut } = overview.last_text;
+        let TextHead { text, is_truncated } = overview.last_text;
         Ok(SessionContents {
             status: match (overview.turn, overview.status) {
                 (None, _) => SessionStatus::Idle,
@@ -358,7 +358,7 @@ impl SessionReader {
             turns: overview.turns,
             queued: overview.queued,
             last_stop: overview.last_stop.map(|stop| redact_stop(redactor, &stop)),
-            last_text: match is_cut {
+            last_text: match is_truncated {
                 true => redactor.redact_head(&text),
                 false => redactor.redact(&text).into_owned(),
             },
@@ -427,7 +427,7 @@ pub(crate) fn read(key: &SessionKey, recorded: &RecordedEvent) -> Result<Event, 
         reason: format!("event {}: {reason}", recorded.seq),
     };
     if recorded.kind != EVENT_KIND {
-        return Err(unreadable(format!("it is of kind `{}`, which is no conversation's", recorded.kind)));
+        return Err(unreadable(format!("its kind is `{}`, not `{EVENT_KIND}`", recorded.kind)));
     }
     serde_json::from_slice(&recorded.body).map_err(|error| unreadable(error.to_string()))
 }

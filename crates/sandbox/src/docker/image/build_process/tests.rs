@@ -87,8 +87,8 @@ async fn what_a_program_says_is_told_line_by_line_and_how_it_ended() {
         shell(&build_dir, "printf '10%%\\r20%%\\none\\n\\n' >&2; printf 'E: no\\n' >&2; exit 3");
     let error = process.finish(&progress).await.unwrap_err();
     assert_eq!(error.to_string(), "`sh` failed: E: no");
-    let told = ["20%", "one", "E: no"].map(|line| ImageProgress::Line(line.to_owned()));
-    assert_eq!(*heard.lock().unwrap(), told);
+    let expected = ["20%", "one", "E: no"].map(|line| ImageProgress::Line(line.to_owned()));
+    assert_eq!(*heard.lock().unwrap(), expected);
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_program_that_is_given_up_ends_with_all_that_it_started_and_clears_up_
     // It ignores what asks it to end.
     let stubborn: i32 = lines.next_line().await.unwrap().unwrap().parse().unwrap();
     drop(process);
-    build_dir.is_clear().await;
+    build_dir.wait_cleanup().await;
     assert!(!folder.join("kept").exists());
     // It was killed; whoever adopted it may be slow to take notice.
     let deadline = SystemClock.deadline(Duration::from_secs(20));

@@ -37,7 +37,7 @@ const PROXIES: [&str; 8] = [
 ];
 
 /// How long an engine may take to end a build whose steps are killed.
-const PATIENCE: Duration = Duration::from_secs(180);
+const BUILD_END_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The base of the image.
 pub(crate) fn base(options: &ImageOptions) -> &str {
@@ -83,7 +83,7 @@ pub(crate) async fn build(
     let given_up = CancellationToken::new();
     let _given_up_when_dropped = given_up.clone().drop_guard();
     let (options, number) = (options.clone(), build_dir.number().to_owned());
-    build_dir.clear_up(move || {
+    build_dir.spawn_cleanup(move || {
         let tell = |line| drop(sender.send(BuildMessage::Line(line)));
         let built = in_runtime(run_build(&options, &number, deadline, &given_up, tell));
         // The receiver may have been dropped with the future.
@@ -116,28 +116,28 @@ async fn run_build(
         given_up.cancelled().await;
         tokio::select! {
             never = engine.kill_build_steps(number) => match never {},
-            () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE)) => {}
+            () = SystemClock.sleep_until(SystemClock.deadline(BUILD_END_TIMEOUT)) => {}
         }
     };
-    let draft = engine.draft(&options.name, number)?;
-    if draft != options.name
+    let build_name = engine.build_name(&options.name, number)?;
+    if build_name != options.name
         && let Err(error) = engine.sweep_provisional_tags().await
     {
         tracing::debug!(%error, "leftovers of killed image builds are still there");
     }
     let mut built = tokio::select! {
-        built = engine.build(&draft, arguments, context(options.packages), tell) => built,
+        built = engine.build(&build_name, arguments, context(options.packages), tell) => built,
         () = kill_build_steps => Err(ImageError::new(ImageErrorKind::Refused, "the engine does not end the build")),
     };
-    if draft != options.name {
+    if build_name != options.name {
         if built.is_ok() && !given_up.is_cancelled() {
-            built = engine.name(&draft, &options.name).await;
+            built = engine.name(&build_name, &options.name).await;
         }
-        if let Err(error) = engine.forget(&draft).await {
-            tracing::warn!(%error, image = %draft, "an image that is not needed was not removed");
+        if let Err(error) = engine.untag(&build_name).await {
+            tracing::warn!(%error, image = %build_name, "an image that is not needed was not removed");
         }
     }
-    if let Err(error) = engine.clear_up(number).await {
+    if let Err(error) = engine.remove_leftovers(number).await {
         tracing::warn!(%error, number, "leftovers of an image build are still in the engine");
     }
     built

@@ -66,7 +66,7 @@ pub(crate) async fn fetch(
     // These programs contain the path of this machine's Python, so they are removed.
     match std::fs::remove_dir_all(build_dir.path().join(FOLDER).join("bin")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(ImageError::io("remove what wheels brought of programs", &error))
+            Err(ImageError::io("remove the programs of the wheels", &error))
         }
         _ => Ok(()),
     }

@@ -17,11 +17,11 @@ use tokio::sync::Mutex;
 
 use super::inbox::{ShellEnd, ShellInbox};
 use super::live_shell::{LiveShell, is_missing};
+use crate::agent_toolset::error_text::toolset_error;
 use crate::builtin::bash::{NOTICE_BYTES, capture_limit, render};
 use crate::limits::OutputLimits;
 use crate::text::{clean, quote};
 use crate::tool::{ToolOutput, ToolStatus};
-use crate::toolset::error_text::toolset_error;
 
 /// Bytes of the output of background jobs that are shown with the next command.
 const BACKGROUND_BYTES: usize = 4 * 1024;

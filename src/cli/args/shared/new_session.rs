@@ -16,7 +16,7 @@ use crate::cli::args::shared::values::{
 
 /// The options of a new session.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct OpenArgs {
+pub(crate) struct NewSessionArgs {
     /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
     #[arg(long, value_name = "DIR")]
     pub(crate) skills: Vec<PathBuf>,

@@ -30,13 +30,13 @@ use crate::supervision::{Address, Context, Failure, Flow, WaitReasonGuard, Worke
 const WARN_AFTER: Duration = Duration::from_secs(20);
 
 /// The actor of one sandbox.
-pub(crate) struct ExecutorActor {
+pub(crate) struct SandboxActor {
     /// Shows in the tree that the sandbox is paused. `None` while it runs.
     paused: Option<WaitReasonGuard>,
 }
 
 /// A message to the actor.
-pub(crate) enum ExecutorMessage {
+pub(crate) enum SandboxMessage {
     /// The sandbox has ended by itself.
     Lost(SandboxError),
     /// The sandbox was idle for long enough, and is stopped.
@@ -49,7 +49,7 @@ pub(crate) enum ExecutorMessage {
 
 /// The services of the actor.
 #[derive(Clone)]
-pub(crate) struct ExecutorDeps {
+pub(crate) struct SandboxDeps {
     pub(crate) source: Arc<dyn ExecutorSource>,
     pub(crate) slot: Arc<SandboxSlot>,
     pub(crate) start_timeout: Duration,
@@ -57,19 +57,16 @@ pub(crate) struct ExecutorDeps {
     pub(crate) idle_policy: IdlePolicy,
 }
 
-impl ExecutorActor {
+impl SandboxActor {
     /// Has the sandbox created, and returns when it serves calls.
-    pub(crate) async fn start(
-        deps: ExecutorDeps,
-        context: Context<ExecutorMessage>,
-    ) -> Result<Self, Failure> {
+    pub(crate) async fn start(deps: SandboxDeps, context: Context<SandboxMessage>) -> Result<Self, Failure> {
         let _waiting = context.waiting_for("its sandbox");
         let (ready, started) = oneshot::channel();
         let (address, path) = (context.address().clone(), context.path().to_owned());
         let deadline = SystemClock.deadline(deps.start_timeout);
         context.spawn_joined(move |stop| async move {
-            let kept = run_sandbox(&deps, deadline, (&path, &address), ready, &stop).await;
-            if let Err((error, ready)) = kept {
+            let outcome = run_sandbox(&deps, deadline, (&path, &address), ready, &stop).await;
+            if let Err((error, ready)) = outcome {
                 if let Some(metrics) = &deps.slot.metrics {
                     metrics.start_failed(&error);
                 }
@@ -80,27 +77,27 @@ impl ExecutorActor {
         match started.await {
             Ok(Ok(())) => Ok(Self { paused: None }),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err("the making of the sandbox broke off".into()),
+            Err(_) => Err("sandbox creation ended without a result".into()),
         }
     }
 }
 
-impl Worker for ExecutorActor {
-    type Message = ExecutorMessage;
+impl Worker for SandboxActor {
+    type Message = SandboxMessage;
 
     async fn handle(
         &mut self,
-        message: ExecutorMessage,
-        context: &Context<ExecutorMessage>,
+        message: SandboxMessage,
+        context: &Context<SandboxMessage>,
     ) -> Result<Flow, Failure> {
         match message {
-            ExecutorMessage::Lost(reason) => return Err(reason.into()),
-            ExecutorMessage::StopIdle => return Ok(Flow::Stop),
-            ExecutorMessage::Paused => {
+            SandboxMessage::Lost(reason) => return Err(reason.into()),
+            SandboxMessage::StopIdle => return Ok(Flow::Stop),
+            SandboxMessage::Paused => {
                 self.paused = None;
                 self.paused = Some(context.waiting_for("a call; its sandbox is paused"));
             }
-            ExecutorMessage::Resumed => self.paused = None,
+            SandboxMessage::Resumed => self.paused = None,
         }
         Ok(Flow::Continue)
     }
@@ -110,16 +107,16 @@ type ReadySender = oneshot::Sender<Result<(), SandboxError>>;
 
 /// Creates a sandbox, keeps it until it or the actor ends, and removes it.
 async fn run_sandbox(
-    deps: &ExecutorDeps,
+    deps: &SandboxDeps,
     deadline: Deadline,
-    (path, address): (&str, &Address<ExecutorMessage>),
+    (path, address): (&str, &Address<SandboxMessage>),
     ready: ReadySender,
     stop: &CancellationToken,
 ) -> Result<(), (SandboxError, ReadySender)> {
-    let ExecutorDeps { source, slot, .. } = deps;
+    let SandboxDeps { source, slot, .. } = deps;
     let SandboxLifecycle { exclusive, closed, .. } = &*slot.lifecycle;
     // The supervisor already waits until the previous actor is gone. This lock guarantees it for the sandbox.
-    let Some(_moored) = stop.run_until_cancelled(exclusive.lock()).await else { return Ok(()) };
+    let Some(_exclusive) = stop.run_until_cancelled(exclusive.lock()).await else { return Ok(()) };
     if closed.is_cancelled() {
         return Err((closed_error(), ready));
     }
@@ -211,12 +208,12 @@ impl StopSignal<'_> {
 /// Initialises a new sandbox, installs the content of the previous one, and lets it serve calls.
 async fn prepare_sandbox(
     executor: &Arc<dyn Executor>,
-    deps: &ExecutorDeps,
+    deps: &SandboxDeps,
     deadline: Deadline,
 ) -> Result<Arc<LiveSandbox>, SandboxError> {
-    let ExecutorDeps { source, .. } = deps;
+    let SandboxDeps { source, .. } = deps;
     if executor.layout() != source.layout() {
-        let message = "things lie elsewhere in the sandbox than its source had said; mend the source";
+        let message = "the sandbox's layout differs from its source's layout; fix the source";
         return Err(SandboxError::new(SandboxErrorKind::Unavailable, message));
     }
     executor.init().await?;
@@ -226,7 +223,7 @@ async fn prepare_sandbox(
 #[cfg(target_os = "linux")]
 async fn install_previous_items(
     executor: &Arc<dyn Executor>,
-    ExecutorDeps { slot, idle_policy, .. }: &ExecutorDeps,
+    SandboxDeps { slot, idle_policy, .. }: &SandboxDeps,
     deadline: Deadline,
 ) -> Result<Arc<LiveSandbox>, SandboxError> {
     let mut given: Vec<InstalledItem> = Vec::new();
@@ -253,7 +250,7 @@ async fn install_previous_items(
 #[expect(clippy::unused_async, reason = "elsewhere there is something to wait for")]
 async fn install_previous_items(
     executor: &Arc<dyn Executor>,
-    ExecutorDeps { slot, idle_policy, .. }: &ExecutorDeps,
+    SandboxDeps { slot, idle_policy, .. }: &SandboxDeps,
     _: Deadline,
 ) -> Result<Arc<LiveSandbox>, SandboxError> {
     Ok(slot.set(Arc::clone(executor), SandboxUsage::new(*idle_policy)))
@@ -263,8 +260,8 @@ async fn install_previous_items(
 /// calls.
 async fn watch(
     sandbox: &Arc<LiveSandbox>,
-    deps: &ExecutorDeps,
-    address: &Address<ExecutorMessage>,
+    deps: &SandboxDeps,
+    address: &Address<SandboxMessage>,
     stop: StopSignal<'_>,
 ) -> EndReason {
     let slot = &deps.slot;
@@ -279,7 +276,7 @@ async fn watch(
         Some(None) => {
             slot.clear_idle(sandbox);
             // The actor may already be ending.
-            let _ = address.send(ExecutorMessage::StopIdle);
+            let _ = address.send(SandboxMessage::StopIdle);
             EndReason::Ended
         }
         Some(Some(reason)) => {
@@ -288,7 +285,7 @@ async fn watch(
             }
             slot.clear(sandbox, reason.clone());
             // The actor may already be ending.
-            let _ = address.send(ExecutorMessage::Lost(reason));
+            let _ = address.send(SandboxMessage::Lost(reason));
             EndReason::Lost
         }
         None if stop.session.is_cancelled() => {
@@ -305,7 +302,7 @@ async fn watch(
 
 /// Pauses the sandbox while it is idle. Returns when it was idle for long enough to be stopped. By then it can no longer be used,
 /// and its files are on the host.
-async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address<ExecutorMessage>) {
+async fn wait_idle(sandbox: &LiveSandbox, deps: &SandboxDeps, address: &Address<SandboxMessage>) {
     let usage = &sandbox.usage;
     let (mut pause_state, mut counted) = (PauseState::Running, None);
     loop {
@@ -315,14 +312,14 @@ async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address
                 if pause_state == PauseState::Paused {
                     counted = deps.slot.metrics.as_ref().map(SandboxMetrics::paused);
                     // The actor may already be ending; the same holds below.
-                    let _ = address.send(ExecutorMessage::Paused);
+                    let _ = address.send(SandboxMessage::Paused);
                 }
                 continue;
             }
             IdleAction::Resumed => {
                 pause_state = PauseState::Running;
                 drop(counted.take());
-                let _ = address.send(ExecutorMessage::Resumed);
+                let _ = address.send(SandboxMessage::Resumed);
                 continue;
             }
             IdleAction::Stop => {}

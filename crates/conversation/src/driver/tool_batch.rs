@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::tool_cancellation::{BatchPhase, CANCEL_GRACE, cancelled_or_expired};
 use crate::events::call_outcome::CallOutcome;
 use crate::session::session_view::SessionView;
 use crate::tools::input_request::ProvidedInput;
@@ -19,9 +20,6 @@ use crate::tools::tool::{ToolCall, ToolEnding, ToolResult};
 use crate::tools::tool_runner::{
     Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunOutcome, ToolRunner,
 };
-
-/// How long cancelled tools may take to clean up before they are dropped.
-pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the calls of one response and returns their results in call order (specification 5.10).
 ///
@@ -37,11 +35,11 @@ pub async fn execute_tool_calls(
 ) -> Vec<ToolResult> {
     let mut results: Vec<Option<ToolResult>> = Vec::with_capacity(calls.len());
     let mut allowed: Vec<(usize, &ToolCall, CallTraits)> = Vec::new();
-    let mut over = Box::pin(cancelled_or_expired(&context, &SystemClock));
+    let mut end = Box::pin(cancelled_or_expired(&context, &SystemClock));
     for (place, call) in calls.iter().enumerate() {
         // The deadline is polled first: an authorization that never returns must not keep the calls from ending.
         let Either::Right((authorization, _)) =
-            select(&mut over, Box::pin(authorize(runner, call, &context.view))).await
+            select(&mut end, Box::pin(authorize(runner, call, &context.view))).await
         else {
             break;
         };
@@ -83,18 +81,6 @@ pub async fn execute_tool_calls(
         ToolResult::error(&call.id, "not run: the calls were cancelled or their deadline passed")
     };
     calls.iter().zip(results).map(|(call, result)| result.unwrap_or_else(|| not_run(call))).collect()
-}
-
-/// Waits for the cancellation or the deadline, whichever comes first.
-fn cancelled_or_expired(
-    context: &CallContext,
-    clock: &dyn Clock,
-) -> impl Future<Output = ()> + Send + 'static {
-    let (cancelled, deadline) =
-        (context.cancel.clone().cancelled_owned(), clock.sleep_until(context.deadline));
-    async move {
-        select(std::pin::pin!(cancelled), deadline).await;
-    }
 }
 
 /// The phase of a call of a response, for [`startable`].
@@ -168,16 +154,6 @@ pub(crate) struct ToolBatch<'a> {
     phase: BatchPhase,
 }
 
-/// The phase of a batch.
-enum BatchPhase {
-    /// The tools are running; waits for the cancellation or the deadline.
-    Running(BoxFuture<'static, ()>),
-    /// The tools are cancelled; waits for the end of the grace period.
-    Grace(BoxFuture<'static, ()>),
-    /// The grace period is over, the tools are dropped.
-    Dropped,
-}
-
 impl<'a> ToolBatch<'a> {
     /// A batch without calls. Calls run while [`ToolBatch::next`] is awaited.
     pub(crate) fn new(
@@ -234,21 +210,12 @@ impl<'a> ToolBatch<'a> {
                 }
                 // All futures have ended, so no call is open; the loop ends.
                 Either::Left((None, _)) => self.open.clear(),
-                Either::Right(_) => self.escalate(),
+                Either::Right(_) => {
+                    self.phase.cancel_then_drop(&mut self.running, &self.cancel, self.clock, self.grace);
+                }
             }
         }
         None
-    }
-
-    /// Moves to the next phase: cancels running tools, then drops cancelled ones.
-    fn escalate(&mut self) {
-        if let BatchPhase::Running(_) = self.phase {
-            self.cancel.cancel();
-            self.phase = BatchPhase::Grace(self.clock.sleep_until(self.clock.deadline(self.grace)));
-        } else {
-            self.running.clear();
-            self.phase = BatchPhase::Dropped;
-        }
     }
 }
 

@@ -21,19 +21,19 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::tenants::disk_usage::DiskUsageCache;
 
 /// A source of sandboxes that checks the tenant's disk quota.
-pub(crate) struct QuotaSource {
+pub(crate) struct TenantQuotaSource {
     source: Arc<dyn ExecutorSource>,
     quota: QuotaCheck,
 }
 
 /// A sandbox that checks the tenant's disk quota.
-struct QuotaExecutor {
+struct TenantQuotaExecutor {
     executor: Box<dyn Executor>,
     quota: QuotaCheck,
 }
 
 /// A process in a sandbox. Each of its calls checks the quota.
-struct QuotaProcess {
+struct TenantQuotaProcess {
     process: Box<dyn Process>,
     quota: QuotaCheck,
 }
@@ -75,13 +75,13 @@ impl QuotaCheck {
     }
 }
 
-impl QuotaSource {
+impl TenantQuotaSource {
     pub(crate) fn new(source: Arc<dyn ExecutorSource>, usage: DiskUsageCache, tenant: TenantId) -> Self {
         Self { source, quota: QuotaCheck { usage, tenant } }
     }
 }
 
-impl ExecutorSource for QuotaSource {
+impl ExecutorSource for TenantQuotaSource {
     fn layout(&self) -> &Layout {
         self.source.layout()
     }
@@ -100,12 +100,12 @@ impl ExecutorSource for QuotaSource {
     fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
         Box::pin(async move {
             let executor = self.source.create(deadline).await?;
-            Ok(Box::new(QuotaExecutor { executor, quota: self.quota.clone() }) as Box<dyn Executor>)
+            Ok(Box::new(TenantQuotaExecutor { executor, quota: self.quota.clone() }) as Box<dyn Executor>)
         })
     }
 }
 
-impl Executor for QuotaExecutor {
+impl Executor for TenantQuotaExecutor {
     fn layout(&self) -> &Layout {
         self.executor.layout()
     }
@@ -137,7 +137,7 @@ impl Executor for QuotaExecutor {
         Box::pin(async move {
             self.quota.check_call(&options).await?;
             let process = self.executor.start(command, options).await?;
-            Ok(Box::new(QuotaProcess { process, quota: self.quota.clone() }) as Box<dyn Process>)
+            Ok(Box::new(TenantQuotaProcess { process, quota: self.quota.clone() }) as Box<dyn Process>)
         })
     }
 
@@ -240,23 +240,23 @@ impl Executor for QuotaExecutor {
 
     fn install_content<'a>(
         &'a self,
-        provision: ContentItem,
+        item: ContentItem,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
-        self.executor.install_content(provision, options)
+        self.executor.install_content(item, options)
     }
 
     fn remove_content<'a>(
         &'a self,
-        shelf: ContentDir,
+        folder: ContentDir,
         name: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {
-        self.executor.remove_content(shelf, name, options)
+        self.executor.remove_content(folder, name, options)
     }
 }
 
-impl Process for QuotaProcess {
+impl Process for TenantQuotaProcess {
     fn begin_call(&self, options: CallOptions) -> BoxFuture<'_, Result<ProcessCall, SandboxError>> {
         Box::pin(async move {
             self.quota.check_call(&options).await?;
@@ -277,20 +277,20 @@ impl Process for QuotaProcess {
     }
 }
 
-impl fmt::Debug for QuotaProcess {
+impl fmt::Debug for TenantQuotaProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuotaProcess").field("process", &self.process).finish_non_exhaustive()
+        f.debug_struct("TenantQuotaProcess").field("process", &self.process).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for QuotaSource {
+impl fmt::Debug for TenantQuotaSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeteredSource").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("TenantQuotaSource").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for QuotaExecutor {
+impl fmt::Debug for TenantQuotaExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeteredExecutor").field("executor", &self.executor).finish_non_exhaustive()
+        f.debug_struct("TenantQuotaExecutor").field("executor", &self.executor).finish_non_exhaustive()
     }
 }
