@@ -25,6 +25,7 @@ mod conformance;
 #[cfg(feature = "docker")]
 mod containers;
 mod doctor;
+mod folders;
 mod guide;
 mod hosted_skills_command;
 #[cfg(feature = "docker")]

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
-use conjure_conversation::{
-    Command, CommandKind, Event, Message, SessionOverview, SessionProfile, SessionState, apply, decide,
-};
+use conjure_conversation::{SessionOverview, SessionState};
 use conjure_journal::{AppendBatch, Epoch, Journal, JournalError, LeaseOwner, SessionKey};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +19,7 @@ use crate::maintenance::MaintenanceScheduler;
 use crate::maintenance::maintenance;
 use crate::metrics::RuntimeMetrics;
 use crate::session::{
-    Session, SessionEntry, SessionError, SessionServices, encoded, session_child_spec, to_row,
+    Session, SessionEntry, SessionError, SessionServices, encoded, first_events, session_child_spec, to_row,
 };
 use crate::supervision::{
     ActorTree, ChildId, ChildSpec, Intensity, IntensityScope, Partitions, RequestError, Root, StartError,
@@ -405,23 +403,6 @@ impl SessionRuntime {
         self.inner.close_subscriptions();
         Ok(stopped?)
     }
-}
-
-/// The first events of a session with this profile and history.
-fn first_events(profile: SessionProfile, history: Vec<Message>) -> Result<Vec<Event>, SessionError> {
-    let mut begin = vec![CommandKind::Open { profile: Box::new(profile) }];
-    if !history.is_empty() {
-        begin.push(CommandKind::Import { messages: history, container: None });
-    }
-    let mut state = SessionState::default();
-    let mut events: Vec<Event> = Vec::new();
-    for kind in begin {
-        for event in decide(&state, Command { at: SystemClock.timestamp(), kind })? {
-            apply(&mut state, &event);
-            events.push(event);
-        }
-    }
-    Ok(events)
 }
 
 impl Inner {

@@ -22,7 +22,7 @@ mod actor;
 pub(crate) use lifecycle::actor_message::{ActorMessage, ReturnableRequest};
 pub(crate) use lifecycle::child_spec::session_child_spec;
 pub(crate) use lifecycle::session_entry::{OnDropFn, SessionEntry};
-pub(crate) use log::journal_event_log::encoded;
+pub(crate) use log::journal_event_log::{encoded, first_events};
 
 pub use error::{ReplyTo, SessionError};
 pub use handle::{Input, Session};

@@ -20,7 +20,6 @@ use crate::session::log::journal_retry::JournalRetry;
 use crate::session::log::lease::SessionLease;
 use crate::session::log::session_projection::TurnActivity;
 use crate::session::spec::{Resume, SessionSetup};
-use crate::session::turn::conversation_task::has_run_tools;
 use crate::session::turn::turn_outputs::is_recording_due;
 use crate::supervision::Context;
 use crate::tenants::BudgetedModel;
@@ -71,7 +70,7 @@ impl SessionActor {
             .map_or_else(SessionProfile::default, |profile| (**profile).clone());
         // Earlier tool calls ran in a sandbox that does not exist any more.
         let prior_sandbox =
-            if has_run_tools(conversation.state()) { PriorSandbox::Existed } else { PriorSandbox::None };
+            if conversation.state().has_started_tools() { PriorSandbox::Existed } else { PriorSandbox::None };
         let setup = SessionSetup {
             key: &entry.key,
             profile: &profile,

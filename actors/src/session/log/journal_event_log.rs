@@ -8,8 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::session::error::SessionError;
 use conjure_base::{Clock as _, SystemClock};
-use conjure_conversation::{EVENT_FORMAT, Event, EventLog, EventLogError, SessionOverview, SessionState};
+use conjure_conversation::{
+    Command, CommandKind, EVENT_FORMAT, Event, EventLog, EventLogError, Message, SessionOverview,
+    SessionProfile, SessionState, apply, decide,
+};
 use conjure_journal::{
     AppendBatch, CounterIncrement, Epoch, JournalError, NewEvent, PageLimit, RecordedEvent, SessionKey,
     SessionRow,
@@ -239,4 +243,24 @@ impl EventLog for JournalEventLog {
         }
         .boxed()
     }
+}
+
+/// The first events of a session with this profile and history.
+pub(crate) fn first_events(
+    profile: SessionProfile,
+    history: Vec<Message>,
+) -> Result<Vec<Event>, SessionError> {
+    let mut begin = vec![CommandKind::Open { profile: Box::new(profile) }];
+    if !history.is_empty() {
+        begin.push(CommandKind::Import { messages: history, container: None });
+    }
+    let mut state = SessionState::default();
+    let mut events: Vec<Event> = Vec::new();
+    for kind in begin {
+        for event in decide(&state, Command { at: SystemClock.timestamp(), kind })? {
+            apply(&mut state, &event);
+            events.push(event);
+        }
+    }
+    Ok(events)
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_conversation::{
-    ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, DriveError, EventLogError,
-    InboxMessage, InterruptCause, Limits, ModelErrorKind, OpenCall, QueueId, Rejection, SessionState, Step,
-    SubmitError, TurnOptions, TurnServices, TurnStop, next, run_turn,
+    ArtifactChange, Block, CommandKind, Conversation, DriveError, EventLogError, InboxMessage,
+    InterruptCause, Limits, ModelErrorKind, QueueId, Rejection, SessionState, Step, SubmitError, TurnOptions,
+    TurnServices, TurnStop, next, run_turn,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
@@ -390,15 +390,6 @@ impl ConversationTask {
         }
         Ok(())
     }
-}
-
-/// Whether a tool call of the session has started, or has a result in the history.
-pub(crate) fn has_run_tools(state: &SessionState) -> bool {
-    let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
-    let has_started =
-        |open: &OpenCall| matches!(open.status, CallStatus::Started { .. } | CallStatus::Finished(_));
-    state.messages().iter().any(|message| message.content.iter().any(is_result))
-        || state.open_calls().iter().any(has_started)
 }
 
 /// Sends the same result to all waiting callers.

@@ -181,6 +181,7 @@ pub fn apply(state: &mut SessionState, event: &Event) {
         }
         EventKind::ToolStarted { call, idempotent } => {
             state.has_run_tools = true;
+            state.has_started_tools = true;
             unpark(state);
             set_status(state, call, CallStatus::Started { idempotent: *idempotent });
         }

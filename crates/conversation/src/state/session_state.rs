@@ -61,6 +61,8 @@ pub struct SessionState {
     pub(crate) files_turn_began: Timestamp,
     /// Whether the last turn has run a tool, here or at the model's service.
     pub(crate) has_run_tools: bool,
+    /// Whether any turn has started a tool here. Its sandbox may be gone since.
+    pub(crate) has_started_tools: bool,
     /// The messages with results of the service's tools that the last turn replaced by a summary.
     pub(crate) summarized_messages: Vec<Arc<Message>>,
     /// The time of the last event.
@@ -159,6 +161,12 @@ impl SessionState {
     #[must_use]
     pub const fn has_run_tools(&self) -> bool {
         self.has_run_tools
+    }
+
+    /// Whether any turn of the session has started a tool here. Then the session had a sandbox.
+    #[must_use]
+    pub const fn has_started_tools(&self) -> bool {
+        self.has_started_tools
     }
 
     /// The messages to search for files that the service's tools made in the last or running turn.

@@ -467,7 +467,7 @@ proptest! {
         let bed = Bed::new();
         match SkillRequest::parse(tool, &input, &bed.tools()) {
             Ok(SkillRequest::Load { skills, .. }) => prop_assert!((1..=3).contains(&skills.len())),
-            Ok(SkillRequest::Read { skill, .. } | SkillRequest::RunScript(request::Script { skill, .. })) => {
+            Ok(SkillRequest::Read { skill, .. } | SkillRequest::RunScript(Script { skill, .. })) => {
                 prop_assert!(skill.is_none_or(|name| bed.skills.get(&name).is_some()));
             }
             Ok(SkillRequest::Unload(_)) => {}

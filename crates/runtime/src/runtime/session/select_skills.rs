@@ -7,7 +7,13 @@ use conjure_base::TenantId;
 use conjure_skill::{Catalog, Skill, closest_match};
 
 use crate::runtime::error::{RuntimeError, UnknownSkill};
-use crate::runtime::session::spec::SkillSelection;
+
+/// The skills that a spec selects from a catalog.
+#[derive(Debug, Clone)]
+pub(crate) enum SkillSelection {
+    All,
+    Named(Vec<String>),
+}
 
 /// The name of the catalog that holds the skills of the configured folders.
 pub(crate) const DEFAULT: &str = "default";

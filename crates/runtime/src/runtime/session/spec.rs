@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::runtime::session::input::session_secrets::SessionSecrets;
 use crate::runtime::session::python::python_requirement::PythonRequirement;
+use crate::runtime::session::select_skills::SkillSelection;
 
 /// The name that means "no sandbox".
 pub(crate) const NO_SANDBOX: &str = "none";
@@ -65,13 +66,6 @@ pub struct SessionSpec {
     pub(crate) title: Option<String>,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) history: Vec<Message>,
-}
-
-/// The skills that a spec selects from a catalog.
-#[derive(Debug, Clone)]
-pub(crate) enum SkillSelection {
-    All,
-    Named(Vec<String>),
 }
 
 impl SessionSpec {

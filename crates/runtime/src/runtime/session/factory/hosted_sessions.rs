@@ -13,7 +13,8 @@ use conjure_conversation::{
 use futures_util::future::BoxFuture;
 
 use crate::runtime::error::RuntimeError;
-use crate::runtime::session::spec::{NO_SANDBOX, SessionSpec, SkillSelection};
+use crate::runtime::session::select_skills::SkillSelection;
+use crate::runtime::session::spec::{NO_SANDBOX, SessionSpec};
 
 /// Downloads and uploads the files of a session with hosted skills.
 #[derive(Debug, Clone)]

@@ -23,7 +23,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::session::input::input_error::InputError;
 use crate::runtime::session::input::session_secrets::SessionSecrets;
 use crate::runtime::session::input::value_texts::{secrets_in_value, texts_in_value};
-use crate::runtime::session::spec::SkillSelection;
+use crate::runtime::session::select_skills::SkillSelection;
 
 /// The most characters of a value that are shown to the model. Commands get the complete value.
 const SHOWN_CHARS: usize = 2000;
