@@ -70,7 +70,8 @@ async fn check(access: JournalHandle) {
     let other = NewEvent::new("other", 1, Vec::new());
     journal.append(&key, 904, epoch, vec![other]).await.unwrap();
     let error = ledger.load().await.unwrap_err().to_string();
-    let expected = format!("the event 904 of the session {key} cannot be read: it is of kind `other`");
+    let expected =
+        format!("the event 904 of the session {key} cannot be read: its kind is `other`, not `conversation`");
     assert!(error.contains(&expected), "{error}");
     let page = journal.read(&key, 0, conjure_journal::PageLimit::default()).await.unwrap();
     assert!(page.events.iter().all(|event| event.kind == EVENT_KIND));

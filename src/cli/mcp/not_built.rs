@@ -29,7 +29,7 @@ pub(crate) async fn login(
 ) -> ExitStatus {
     let McpLoginArgs { server: _, client_id: _, client_secret_env: _, scopes: _, port: _, data_args: _ } =
         args;
-    refuse("sign-in failed", &terminal)
+    refuse("sign-in is not available", &terminal)
 }
 
 /// Prints how to get a build with MCP.
@@ -40,7 +40,7 @@ pub(crate) async fn logout(
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
     let McpLogoutArgs { server: _, data_args: _ } = args;
-    refuse("sign-out failed", &terminal)
+    refuse("sign-out is not available", &terminal)
 }
 
 fn refuse(what: &str, terminal: &Terminal) -> ExitStatus {

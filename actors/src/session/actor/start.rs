@@ -68,7 +68,7 @@ impl SessionActor {
             .state()
             .profile()
             .map_or_else(SessionProfile::default, |profile| (**profile).clone());
-        // Earlier tool calls ran in a sandbox that does not exist any more.
+        // Earlier tool calls may have run in a sandbox that does not exist any more.
         let prior_sandbox =
             if conversation.state().has_started_tools() { PriorSandbox::Existed } else { PriorSandbox::None };
         let setup = SessionSetup {

@@ -269,7 +269,7 @@ impl ConversationTask {
                         submitted.map(drop)
                     }
                     Err(error) => {
-                        tracing::info!(session = %self.entry.key, %error, "queued messages wait for the tenant's budget");
+                        tracing::info!(session = %self.entry.key, %error, "the tenant's budget could not be reserved; queued messages wait");
                         self.hold_queue = true;
                         Ok(())
                     }

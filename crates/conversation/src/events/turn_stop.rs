@@ -34,7 +34,7 @@ impl fmt::Display for TurnStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered(reason) => write!(f, "the model is done ({reason})"),
-            Self::Truncated(reason) => write!(f, "the response was truncated ({reason})"),
+            Self::Truncated(reason) => write!(f, "the answer was cut ({reason})"),
             Self::Refused => f.write_str("the model refused"),
             Self::Limit(limit) => write!(f, "{limit} was reached"),
             Self::ModelFailed(error) => write!(f, "the model call failed: {error}"),

@@ -163,7 +163,7 @@ impl SessionState {
         self.has_run_tools
     }
 
-    /// Whether any turn of the session has started a tool here. Then the session had a sandbox.
+    /// Whether any turn of the session has started a tool here. Then the session may have had a sandbox.
     #[must_use]
     pub const fn has_started_tools(&self) -> bool {
         self.has_started_tools

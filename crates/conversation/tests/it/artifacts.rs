@@ -358,6 +358,7 @@ fn a_turn_has_acted_once_it_ran_a_tool_here_or_with_the_service() {
     bed.submit(start("go")).unwrap();
     answer(&mut bed, calls(&[("view", "a")]));
     assert!(!bed.state.has_run_tools(), "it may be denied");
+    assert!(!bed.state.has_started_tools());
     bed.submit(CommandKind::StartTools { calls: vec![StartedCall { call: id("a"), idempotent: true }] })
         .unwrap();
     assert!(bed.state.has_run_tools());
@@ -365,6 +366,7 @@ fn a_turn_has_acted_once_it_ran_a_tool_here_or_with_the_service() {
     assert!(bed.state.has_run_tools(), "its files are still of interest");
     bed.submit(start("chat")).unwrap();
     assert!(!bed.state.has_run_tools());
+    assert!(bed.state.has_started_tools(), "an earlier turn has");
     let hosted = r#"{"type":"server_tool_use","id":"s1","name":"code_execution","input":{}}"#;
     let mut response = text("done");
     response.content.insert(0, Block::from_json(hosted).unwrap());

@@ -194,7 +194,7 @@ async fn resume_in_background(runtime: Weak<RuntimeInner>) -> Result<(), Runtime
     let ResumeReport { resumed, held, failed } = report;
     let (resumed, held, failed) = (resumed.len(), held.len(), failed.len());
     if resumed + held + failed > 0 {
-        tracing::info!(resumed, held, failed, "interrupted sessions were resumed");
+        tracing::info!(resumed, held, failed, "the resumption of interrupted sessions has ended");
     }
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Tool for ServerTool {
             let called = tokio::select! {
                 biased;
                 called = self.server.call_tool(tool, arguments, input, &progress, options.clone()) => called,
-                () = context.cancel.cancelled() => return status(ToolStatus::Cancelled, "the call was cancelled; the server keeps running"),
+                () = context.cancel.cancelled() => return status(ToolStatus::Cancelled, "the call was cancelled; the server may still carry it out"),
             };
             let mut output = match called {
                 Ok(CalledTool::InputRequired(request)) => ToolOutput::input_required(request),

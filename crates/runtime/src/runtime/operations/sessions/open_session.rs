@@ -166,7 +166,7 @@ impl Runtime {
         match self.delete_local(key, skills, DeleteCondition::Always).await {
             Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
             Err(error) => {
-                tracing::warn!(session = %key, %error, "a session whose opening failed was not deleted")
+                tracing::warn!(session = %key, %error, "a session whose opening or fork failed was not deleted")
             }
         }
     }
