@@ -34,9 +34,11 @@ async fn a_jail_has_the_packages_to_read_and_needs_a_network_that_permits_them()
     if !test_support::has_user_namespaces() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
     }
-    for (network, told) in
-        [(r#"["pypi.org", "files.pythonhosted.org"]"#, "permitted"), ("\"none\"", "refused")]
-    {
+    for (network, told) in [
+        (r#"["pypi.org", "files.pythonhosted.org"]"#, "permitted"),
+        (r#"["pypi.org"]"#, "refused"),
+        ("\"none\"", "refused"),
+    ] {
         let data = tempfile::tempdir().unwrap();
         let (config, script) = (data.path().join("config.toml"), folder().join("scripts/packages_jail.yaml"));
         std::fs::write(&config, format!("network = {network}\n")).unwrap();
