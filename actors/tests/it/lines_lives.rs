@@ -45,7 +45,7 @@ fn line_16_a_build_that_aborts_on_panic_is_refused() {
         std::process::Command::new("rustc")
             .args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "-C", panic, "--out-dir"])
             .arg(folder.path())
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/supervision/unwind.rs"))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/supervision/running/unwind.rs"))
             .output()
             .unwrap()
     };

@@ -88,7 +88,7 @@ async fn nothing_that_is_traced_holds_the_key_or_the_words() {
     drop(guard);
     let seen = collector.0.lock().unwrap();
     // It did listen: to us at two levels.
-    assert!(seen.contains("INFO conjure_model_http::call_span chat"), "{seen}");
+    assert!(seen.contains("INFO conjure_model_http::calls::call_span chat"), "{seen}");
     assert!(seen.contains("is tried again") && seen.contains("[REDACTED:ANTHROPIC_API_KEY]"), "{seen}");
     for hidden in [KEY, "canary"] {
         let found: Vec<&str> = seen.lines().filter(|line| line.contains(hidden)).collect();
