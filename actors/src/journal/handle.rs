@@ -1,8 +1,8 @@
 //! The handle with which sessions reach the open journal.
 //!
 //! The journal's actor publishes the journal that it has opened. Callers read it from the handle, without a message to
-//! the actor. While no journal is open, callers wait for the next one, for at most the handle's timeout. State: the
-//! published journal, which is withdrawn when its actor ends.
+//! the actor. While no journal is open, callers wait for the next one, for at most the handle's timeout, or until the
+//! runtime has shut down. State: the published journal, which is withdrawn when its actor ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use conjure_base::{Clock, SystemClock};
 use conjure_journal::{Journal, JournalError};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::supervision::Address;
 
@@ -40,12 +41,20 @@ pub struct JournalHandle {
     current: watch::Receiver<Option<OpenJournalRef>>,
     actor: Address<JournalMessage>,
     timeout: Duration,
+    /// Cancelled after the shutdown: no journal is opened any more.
+    closed: CancellationToken,
 }
 
-/// No journal was open in time.
+/// Why no journal is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the journal was not open within {0:?}")]
-pub struct JournalUnavailable(pub Duration);
+pub enum JournalUnavailable {
+    /// None was opened in this time.
+    #[error("the journal was not open within {0:?}")]
+    TimedOut(Duration),
+    /// The runtime has shut down.
+    #[error("the journal is closed, because the runtime has shut down")]
+    Closed,
+}
 
 /// Why a call of the journal failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,12 +66,17 @@ pub(crate) enum JournalCallError {
 }
 
 impl JournalHandle {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         current: watch::Receiver<Option<OpenJournalRef>>,
         actor: Address<JournalMessage>,
         timeout: Duration,
     ) -> Self {
-        Self { current, actor, timeout }
+        Self { current, actor, timeout, closed: CancellationToken::new() }
+    }
+
+    /// Ends the waits of all callers, now and later: the journal's actor has stopped for good.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
     }
 
     /// Whether a journal is open now.
@@ -84,7 +98,7 @@ impl JournalHandle {
     /// The open journal. Waits if none is open.
     ///
     /// # Errors
-    /// If none was opened in time.
+    /// If none was opened in time, or the runtime has shut down.
     pub async fn journal(&self) -> Result<Arc<dyn Journal>, JournalUnavailable> {
         Ok(self.current().await?.journal)
     }
@@ -101,8 +115,9 @@ impl JournalHandle {
         let timed_out = SystemClock.sleep_until(SystemClock.deadline(self.timeout));
         tokio::select! {
             biased;
-            published = open => published.ok_or(JournalUnavailable(self.timeout)),
-            () = timed_out => Err(JournalUnavailable(self.timeout)),
+            published = open => published.ok_or(JournalUnavailable::Closed),
+            () = self.closed.cancelled() => Err(JournalUnavailable::Closed),
+            () = timed_out => Err(JournalUnavailable::TimedOut(self.timeout)),
         }
     }
 

@@ -380,6 +380,23 @@ async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
     assert_eq!(session.snapshot().await.unwrap().queue, []);
 }
 
+/// A reader that needs the journal after the shutdown gets an error at once, also while the embedder keeps the runtime.
+#[cfg(not(engines))]
+#[tokio::test]
+async fn a_reader_does_not_wait_for_a_journal_that_is_closed() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let runtime = start(&fixture, &Sent::default(), false).await;
+    let spec = SessionSpec::new(tenant("acme")).without_skills().sandbox("none");
+    let session = runtime.open(spec).await.unwrap();
+    follow(&mut session.send("hello").await.unwrap()).await;
+    // From the middle: what came before must be read for it.
+    let mut late = session.subscribe(3).await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+    // Without the mend it waited for 10 seconds and more.
+    let end = async { while late.next().await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(8), end).await.unwrap();
+}
+
 #[cfg(not(engines))]
 #[tokio::test]
 async fn a_process_with_many_jails_stops_within_its_deadline_and_leaves_nothing() {
