@@ -400,8 +400,8 @@ impl SessionRuntime {
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), TreeError> {
         self.inner.services.draining.cancel();
         let stopped = self.inner.root.shutdown(deadline).await;
-        self.inner.services.journal.close();
         self.inner.close_subscriptions();
+        self.inner.services.journal.close();
         Ok(stopped?)
     }
 }

@@ -152,7 +152,7 @@ impl Subscription {
                         events: u32::try_from(until - self.next).unwrap_or(u32::MAX).min(PAGE.events),
                         ..PAGE
                     };
-                    let events = self.read(limit).await?;
+                    let events = self.page(self.next, limit).await?;
                     if events.is_empty() {
                         let reason = format!("the event {} is missing in the journal", self.next);
                         return Err(SessionError::Journal { reason });
@@ -171,18 +171,18 @@ impl Subscription {
         }
     }
 
-    /// Reads the next events from the journal.
-    async fn read(&self, limit: PageLimit) -> Result<Vec<Event>, SessionError> {
+    /// Reads a page of the journal. After a shutdown the journal is closed, and after a deletion it does not have the session
+    /// any more: then the error says so.
+    async fn page(&self, from: u64, limit: PageLimit) -> Result<Vec<Event>, SessionError> {
         let final_reason = || {
             self.hub
                 .closed_reason()
                 .filter(|reason| matches!(reason, SessionError::ShuttingDown | SessionError::NotFound { .. }))
         };
-        // After a shutdown the journal is closed, and after a deletion it does not have the session any more.
         if let Some(reason) = final_reason() {
             return Err(reason);
         }
-        match JournalEventLog::page(&self.journal, &self.key, self.next, limit).await {
+        match JournalEventLog::page(&self.journal, &self.key, from, limit).await {
             Ok((events, _)) => Ok(events),
             Err(error) => Err(final_reason().unwrap_or_else(|| error.into())),
         }
@@ -202,7 +202,7 @@ impl Subscription {
                 let left = until - from - page.len() as u64;
                 let limit = PageLimit { events: u32::try_from(left).unwrap_or(PAGE.events), ..PAGE };
                 let next = from + page.len() as u64;
-                let (events, _) = JournalEventLog::page(&self.journal, &self.key, next, limit).await?;
+                let events = self.page(next, limit).await?;
                 if events.is_empty() {
                     let reason = format!("the event {next} is missing in the journal");
                     return Err(SessionError::Journal { reason });
