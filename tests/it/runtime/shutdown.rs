@@ -17,7 +17,7 @@ use conjure::conversation::{Decision, TurnStop};
 use conjure::journal::SessionKey;
 use conjure::model::ModelStream;
 use conjure::sandbox::CallOptions;
-use conjure::session::{SessionError, SessionStatus};
+use conjure::session::SessionStatus;
 use conjure::tool::ToolCall;
 use conjure::{
     Clock as _, Message, Model, Request, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
@@ -394,7 +394,7 @@ async fn a_reader_does_not_wait_for_a_journal_that_is_closed() {
     runtime.shutdown(soon()).await.unwrap();
     // It used to wait for 10 seconds and more.
     let first = tokio::time::timeout(Duration::from_secs(8), queued.next()).await.unwrap();
-    assert!(matches!(first, Some(Err(SessionError::ShuttingDown))), "{first:?}");
+    assert!(matches!(first, Some(Err(conjure::session::SessionError::ShuttingDown))), "{first:?}");
     drop(running);
 }
 
