@@ -16,39 +16,6 @@ use conjure::config::{CONFIG_KEYS, VARIABLES};
 use conjure::conversation::Event;
 use conjure::session::EventProjection;
 
-/// The commands whose help is in the guide.
-const COMMANDS: [&str; 29] = [
-    "",
-    "run",
-    "chat",
-    "serve",
-    "keys create",
-    "keys list",
-    "keys revoke",
-    "mcp serve",
-    "acp",
-    "skills",
-    "skills list",
-    "skills validate",
-    "skills check",
-    "skills properties",
-    "skills prompt",
-    "skills pack",
-    "skills push",
-    "skills remote",
-    "skills inspect",
-    "sessions",
-    "sessions list",
-    "sessions show",
-    "sessions resume",
-    "sessions decide",
-    "sessions export",
-    "sessions delete",
-    "image build",
-    "models",
-    "doctor",
-];
-
 fn pages() -> Vec<(PathBuf, String)> {
     let mut paths =
         vec![root().join("README.md"), root().join("CONTRIBUTING.md"), root().join("docs/ARCHITECTURE.md")];
@@ -102,10 +69,25 @@ fn help(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Every command behind `command`, each before those behind it, as the help lists them.
+fn commands(command: &str) -> Vec<String> {
+    let help = help(command);
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // A line that is indented further continues the one before.
+    let entries = listed.filter_map(|line| line.strip_prefix("  ")).filter(|entry| !entry.starts_with(' '));
+    let names = entries.filter_map(|entry| entry.split_whitespace().next());
+    let below =
+        names.filter(|name| *name != "help").flat_map(|name| commands(format!("{command} {name}").trim()));
+    std::iter::once(command.to_owned()).chain(below).collect()
+}
+
 #[test]
 fn the_command_is_documented() {
     let mut text = String::new();
-    for command in COMMANDS {
+    let commands = commands("");
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in &commands {
         let name = if command.is_empty() { "conjure".to_owned() } else { format!("conjure {command}") };
         let help: String = help(command).lines().map(|line| format!("{}\n", line.trim_end())).collect();
         write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.trim_end()).unwrap();

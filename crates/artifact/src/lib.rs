@@ -49,7 +49,7 @@ mod file_stream;
 mod fetch;
 mod ingest;
 mod resolver;
-mod workspace;
+mod workspace_outputs;
 
 pub use dir_walk::{WalkBounds, WalkCoverage, walk};
 pub use error::{ArtifactError, ArtifactErrorKind, PanicMessage, Retryable};
@@ -67,4 +67,4 @@ pub use service_files::{
     ServiceFiles,
 };
 pub use uri::{ArtifactUri, SkillPath};
-pub use workspace::WorkspaceOutputs;
+pub use workspace_outputs::WorkspaceOutputs;

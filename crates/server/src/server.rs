@@ -11,7 +11,7 @@ use conjure_runtime::{Runtime, RuntimeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError, RateLimit};
+use crate::access::{ApiKeys, ApiKeysError, AuthenticationMode, Authenticator, RateLimit};
 use crate::http::request_scope;
 use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found};
 use crate::idempotency::{RunningKeys, keep_deleting_expired};
@@ -94,9 +94,9 @@ impl Server {
         let address =
             listener.local_addr().map_err(|reason| ServeError::Listen { address: wanted, reason })?;
         let records = runtime.records();
-        let admission = Admission::new(ApiKeys::new(Arc::clone(&records)), options.tenant.clone());
+        let admission = Authenticator::new(ApiKeys::new(Arc::clone(&records)), options.tenant.clone());
         let mode = admission.mode().await?;
-        if mode == AdmissionMode::Local && !address.ip().is_loopback() {
+        if mode == AuthenticationMode::Local && !address.ip().is_loopback() {
             return Err(ServeError::NotLocal { address });
         }
         let closing = CancellationToken::new();
@@ -117,7 +117,7 @@ impl Server {
         });
         let router = router(&state);
         let former_sessions = state.runtime.session_ids(&state.options.tenant).await?;
-        let needs_keys = mode == AdmissionMode::Keys;
+        let needs_keys = mode == AuthenticationMode::Keys;
         Ok(Self { listener, address, router, connections, options, state, former_sessions, needs_keys })
     }
 

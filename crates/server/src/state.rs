@@ -6,7 +6,7 @@ use conjure_journal::Records;
 use conjure_runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Admission, RateLimit};
+use crate::access::{Authenticator, RateLimit};
 use crate::http::Connections;
 use crate::idempotency::RunningKeys;
 use crate::live_settings::LiveSettings;
@@ -24,7 +24,7 @@ pub(crate) struct ServerState {
     /// The current settings, which a reload replaces.
     pub(crate) settings: LiveSettings,
     /// Admits requests.
-    pub(crate) admission: Admission,
+    pub(crate) admission: Authenticator,
     /// Limits the requests of each key.
     pub(crate) rate_limit: RateLimit,
     /// Locked while the outputs of a session are stored as files.

@@ -13,9 +13,9 @@ Examples:
 Each line is a message, and `/help` lists the commands. Ctrl-C interrupts the model, Ctrl-D leaves.
 What the model says goes to standard output, everything else to standard error.
 
-Where standard input is not a terminal, each of its lines is a message. Nobody is asked then: the
-command ends with code 6 where a tool call waits for a person. Otherwise its code is that of the
-first thing that failed.";
+Where standard input is not a terminal, each of its lines is a message. Then no person can be asked:
+where a tool call waits for one, the command ends with code 6. Otherwise its code is that of the
+first failure.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CHAT_EXAMPLES)]

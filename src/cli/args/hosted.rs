@@ -11,9 +11,9 @@ Examples:
   conjure skills remote list --source custom
 
 The key is taken from `ANTHROPIC_API_KEY`; `ANTHROPIC_BASE_URL` names another address of the
-service. A skill is found again there by the record of what was uploaded, else by its title, which
-is its name. Nothing is deleted: what left the folder is told. What broke off is completed by the
-same command. Exit code 1: at least one skill is not there as it is here.";
+service. The command finds an uploaded skill by the record of the upload, else by its title, which
+is its name. Nothing is deleted: the command lists skills that are no longer in the folder. Run it
+again to complete an upload that failed. Exit code 1: at least one skill differs at the service.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = PUSH_EXAMPLES)]

@@ -17,10 +17,10 @@ Examples:
 
 The final answer is all that goes to standard output; with --json it is the session's events, one a
 line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.
-The session is kept, unless with --ephemeral: `conjure sessions resume ID` goes on with it.
+The session is kept, unless --ephemeral is given: `conjure sessions resume ID` continues it.
 
-A tool call that --ask or --allow makes a person's business is asked for at the terminal. Where
-there is none the command ends with code 6, and says how `conjure sessions decide` goes on.";
+A tool call that waits for a person (--ask, --allow) is asked about at the terminal. Without a
+terminal the command ends with code 6, and says how `conjure sessions decide` continues.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]

@@ -21,16 +21,16 @@ Examples:
   conjure sessions export sesn_1f > events.jsonl
   conjure sessions fork sesn_1f --undo
 
-The beginning of an id is enough, where no other session's begins so.";
+The beginning of an id is enough if no other session's id begins with it.";
 
 const RESUME_EXAMPLES: &str = "\
 Examples:
   conjure sessions resume sesn_1f
   conjure sessions resume sesn_1f --env API_KEY \"And by quarter?\"
 
-Without a prompt, it goes on with what was under way when the session was left. A tool call of which
-nobody knows whether it was done is not done again: the model is told so. Output and exit codes are
-those of `conjure run`.";
+Without a prompt, it continues what was running when the session was left. A tool call whose outcome
+is unknown does not run again: the model reads that its outcome is unknown. Output and exit codes
+are those of `conjure run`.";
 
 const DECIDE_EXAMPLES: &str = "\
 Examples:

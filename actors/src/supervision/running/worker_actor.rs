@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::actor_slot::SlotGuard;
 use super::incarnation::{Incarnation, IncarnationGuard};
-use super::timer::IdleTimer;
+use super::passivation::IdleTimer;
 use crate::supervision::handles::address::{Envelope, WorkerEndpoint};
 use crate::supervision::handles::context::Context;
 use crate::supervision::handles::worker::{Flow, Worker};

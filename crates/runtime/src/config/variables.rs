@@ -53,13 +53,15 @@ pub(super) const ALLOWED_PATHS: Variable = variable(
 );
 pub(super) const DATA: Variable = variable(
     "CONJURE_DATA",
-    "Where sandboxes have their folders, and what they read: instead of `conjure` in `XDG_DATA_HOME`.",
+    "The data directory, instead of `conjure` in `XDG_DATA_HOME`: sessions, workspaces, sandboxes, stored content.",
 );
-pub(super) const MEMORY: Variable =
-    variable("CONJURE_MEMORY", "How much memory a sandbox may use: `512m`, `2g`. It must be enforced, then.");
+pub(super) const MEMORY: Variable = variable(
+    "CONJURE_MEMORY",
+    "How much memory a sandbox may use: `512m`, `2g`. A sandbox that cannot enforce it is refused.",
+);
 pub(super) const CPUS: Variable = variable(
     "CONJURE_CPUS",
-    "How many processors a sandbox may keep busy: `0.5`. It must be enforced, then.",
+    "How many processors a sandbox may keep busy: `0.5`. A sandbox that cannot enforce it is refused.",
 );
 pub(super) const DISK_LIMIT: Variable = variable(
     "CONJURE_DISK_LIMIT",

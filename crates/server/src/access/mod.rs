@@ -1,13 +1,13 @@
 //! Authentication: the tenant and the scopes of each caller.
 
-mod admission;
+mod authentication;
 mod caller;
 mod key;
 mod keys;
 mod rate_limit;
 mod scope;
 
-pub(crate) use admission::{Admission, AdmissionMode};
+pub(crate) use authentication::{AuthenticationMode, Authenticator};
 pub(crate) use caller::Caller;
 pub use key::{ApiKey, ApiKeyId, ApiKeyTextError};
 pub use keys::{ApiKeyInfo, ApiKeys, ApiKeysError, NewApiKey};

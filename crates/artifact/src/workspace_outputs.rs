@@ -41,7 +41,7 @@ use crate::dir_walk::{WalkBounds, WalkCoverage, walk};
 use crate::file_stream::stream_file;
 use crate::media::{HEAD_BYTES, content_type_of};
 use crate::output::{FinishedTurnInfo, OutputContent, OutputError, OutputStore, TurnOutputs};
-use crate::workspace::shallowest::{CandidateFile, OutputListLimits, ShallowestFiles, WriteEvidence};
+use crate::workspace_outputs::shallowest::{CandidateFile, OutputListLimits, ShallowestFiles, WriteEvidence};
 
 /// How many bytes of a turn's files are hashed in total: 256 MiB. Further files have no digest.
 const MAX_DIGESTED_BYTES: u64 = 256 << 20;

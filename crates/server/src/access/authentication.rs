@@ -16,7 +16,7 @@ use crate::http::{ApiError, check_loopback};
 
 /// Whether requests need a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AdmissionMode {
+pub(crate) enum AuthenticationMode {
     /// Each request needs a key.
     Keys,
     /// There are no keys, so programs on this machine are admitted.
@@ -25,14 +25,14 @@ pub(crate) enum AdmissionMode {
 
 /// Admits requests.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub(crate) struct Authenticator {
     keys: ApiKeys,
     /// The tenant of requests without a key.
     local_tenant: TenantId,
     has_seen_keys: AtomicBool,
 }
 
-impl Admission {
+impl Authenticator {
     pub(crate) const fn new(keys: ApiKeys, local_tenant: TenantId) -> Self {
         Self { keys, local_tenant, has_seen_keys: AtomicBool::new(false) }
     }
@@ -41,12 +41,12 @@ impl Admission {
     ///
     /// # Errors
     /// If the keys cannot be read.
-    pub(crate) async fn mode(&self) -> Result<AdmissionMode, ApiKeysError> {
+    pub(crate) async fn mode(&self) -> Result<AuthenticationMode, ApiKeysError> {
         if self.has_seen_keys.load(Ordering::Relaxed) || self.keys.any().await? {
             self.has_seen_keys.store(true, Ordering::Relaxed);
-            return Ok(AdmissionMode::Keys);
+            return Ok(AuthenticationMode::Keys);
         }
-        Ok(AdmissionMode::Local)
+        Ok(AuthenticationMode::Local)
     }
 
     /// The tenants that requests can belong to: those of the keys, and the tenant of requests without a key.
@@ -65,7 +65,7 @@ impl Admission {
     /// 401 if a key is required and the request has no valid one. 403 if no key is required, and the request comes from a web page or
     /// another machine.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
-        if self.mode().await? == AdmissionMode::Local {
+        if self.mode().await? == AuthenticationMode::Local {
             check_loopback(headers)?;
             return Ok(Caller::local(self.local_tenant.clone()));
         }
@@ -92,7 +92,7 @@ impl Admission {
                     known.is_some_and(|known| !known.is_expired(SystemClock.timestamp()))
                 })
             }
-            None => self.mode().await.map_or(true, |mode| mode == AdmissionMode::Local),
+            None => self.mode().await.map_or(true, |mode| mode == AuthenticationMode::Local),
         }
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         };
         let key = keys.create(new).await.unwrap();
         let info = keys.get(key.id()).await.unwrap().unwrap();
-        let admission = Admission::new(keys, tenant);
+        let admission = Authenticator::new(keys, tenant);
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", key.text().parse().unwrap());
         (admission.admit(&headers).await.is_ok(), admission.is_still_admitted(&info.into()).await)
