@@ -1,4 +1,4 @@
-//! [`ClientState`]: what all calls of one key share.
+//! [`ClientState`]: the state that all calls of one key share.
 
 use std::sync::Arc;
 

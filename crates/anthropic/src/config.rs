@@ -13,10 +13,10 @@ pub const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
 /// The API version and its headers (`reference/skills-files-api.md`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ApiProfile {
-    /// Version `2023-06-01`, the key in `x-api-key`. Known to be live.
+    /// Version `2023-06-01`, with the key in `x-api-key`. Known to be live.
     #[default]
     Beta,
-    /// Version `2026-10-21`, the key as a bearer token, as the official SDK 2.x sends it.
+    /// Version `2026-10-21`, with the key as a bearer token, as the official SDK 2.x sends it.
     Current,
 }
 
@@ -30,7 +30,7 @@ impl ApiProfile {
         }
     }
 
-    /// The header that the key travels in.
+    /// The header that carries the key.
     const fn key_header(self) -> KeyHeader {
         match self {
             Self::Beta => KeyHeader::Named("x-api-key"),
@@ -103,7 +103,7 @@ impl Config {
         self.with_http(|http| http.with_base_url(url))
     }
 
-    /// Changes the connection's settings that have no method here: headers and a query of the user's.
+    /// Changes the connection's settings that have no method here, such as the user's own headers and query.
     #[must_use]
     pub fn with_http(mut self, change: impl FnOnce(HttpConfig) -> HttpConfig) -> Self {
         self.http = change(self.http);
@@ -122,7 +122,7 @@ impl Config {
         self.with_http(|http| http.with_proxy(url))
     }
 
-    /// Adds a trusted root certificate (DER) beside the machine's own.
+    /// Adds a trusted root certificate (DER) to the machine's own.
     #[must_use]
     pub fn with_root(self, der: impl Into<Vec<u8>>) -> Self {
         self.with_http(|http| http.with_root(der))
@@ -140,13 +140,13 @@ impl Config {
         self.with_http(|http| http.with_limits(limits))
     }
 
-    /// Sets the number of retries of a call without shown output.
+    /// Sets how often a call is retried while no output was shown.
     #[must_use]
     pub fn with_retries(self, retries: u32) -> Self {
         self.with_http(|http| http.with_retries(retries))
     }
 
-    /// Seeds the jitter, so that it is the same in every run.
+    /// Seeds the jitter of retries, so that it is the same in every run.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         self.with_http(|http| http.with_seed(seed))

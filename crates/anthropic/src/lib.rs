@@ -1,12 +1,15 @@
 //! Client of the Messages API, as a streaming [`Model`](conjure_conversation::Model).
 //!
-//! The way of a call: its body is written (`request_body`) and sent by the client of all model services (`conjure_model_http`), which
-//! repeats a failed attempt while no output was shown; its events are collected (`message_accumulator`, `block`).
+//! How a call runs:
 //!
-//! The Skills and Files APIs and the service's containers are in [`hosted`], over the same client.
+//! - `request_body` writes the body.
+//! - `conjure_model_http`, the client of all model services, sends it. It retries a failed attempt while no output was shown.
+//! - `message_accumulator` and `block` collect the events of the response.
 //!
-//! This crate has no session, no history and no actor. It reads no environment variable. It starts no task except blocking reads of
-//! uploaded files. The API key is never in an error, a log or `Debug`.
+//! [`hosted`] has the Skills and Files APIs and the service's containers. They use the same client.
+//!
+//! This crate has no session, no history and no actor. It reads no environment variable. It starts no task, except to read uploaded files
+//! on blocking threads. The API key is never in an error, a log or `Debug`.
 
 #[cfg(feature = "fake")]
 pub mod fake;

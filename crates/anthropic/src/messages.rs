@@ -1,9 +1,9 @@
 //! [`Client`] and [`Messages`]: the Messages API as a [`Model`].
 //!
 //! A [`Client`] belongs to one API key. All sessions that use the key share its rate limiter, connections and prices. [`Messages`] is one
-//! model with its options; it is cheap to clone.
+//! model with its options. Both are cheap to clone.
 //!
-//! Dropping a call closes its connection and releases its place at the limiter. Nothing is stored; the caller records whether the call
+//! Dropping a call closes its connection and releases its rate limiter permit. Nothing is stored. The caller must record whether the call
 //! was sent.
 
 use std::fmt;
@@ -49,7 +49,7 @@ pub type ResponseEvent = CallEvent<ApiResponse>;
 pub type ResponseEventStream = Pin<Box<dyn Stream<Item = Result<ResponseEvent, ModelError>> + Send>>;
 
 impl Client {
-    /// The HTTP client, for requests that are no calls of a model.
+    /// The HTTP client, for requests that are not model calls.
     #[must_use]
     pub fn http(&self) -> &HttpClient {
         &self.0.http
@@ -63,7 +63,7 @@ impl Client {
         Self::with_clock(config, Arc::new(SystemClock))
     }
 
-    /// Creates a client with this clock, for its waits and for dates in `retry-after`.
+    /// Creates a client with this clock. It times the waits and reads the dates in `retry-after`.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -85,8 +85,8 @@ impl Client {
         &self.0
     }
 
-    /// The models without a known price, whose responses count as free; sorted, at most 16. The service says which model responded,
-    /// which may differ from the requested one.
+    /// The names of models that responded and have no known price: sorted, at most 16. Their responses count as free. The service says
+    /// which model responded, and that may not be the requested one.
     #[must_use]
     pub fn models_without_price(&self) -> Vec<String> {
         self.0.http.models_without_price()
@@ -117,11 +117,11 @@ impl Messages {
         &self.0.options
     }
 
-    /// Returns a model that runs code in the service's containers: each request asks for these skills and the code execution tool. It
-    /// shares limiter, connections and prices.
+    /// Returns a model that runs code in the service's containers. Each request asks for these skills and the code execution tool. The
+    /// returned model shares limiter, connections and prices.
     ///
-    /// The [`Response`](conjure_conversation::Response::container) names its container, and later requests reuse it. A missing container
-    /// is the error [`ModelErrorKind::ContainerGone`](conjure_conversation::ModelErrorKind).
+    /// The [`Response`](conjure_conversation::Response::container) names its container, and later requests reuse it. If the container is
+    /// gone, the call fails with [`ModelErrorKind::ContainerGone`](conjure_conversation::ModelErrorKind).
     #[must_use]
     pub fn with_container_request(&self, hosted: &ContainerRequest) -> Self {
         let shared = &self.0.shared;
@@ -130,13 +130,13 @@ impl Messages {
         let betas = beta_header(&options).unwrap_or_else(|_| self.0.betas.clone());
         let mut url = shared.http.url(["v1", "messages"]);
         if shared.profile() == ApiProfile::Beta {
-            // As the official SDK sends it.
+            // The official SDK sends this parameter too.
             url.query_pairs_mut().append_pair("beta", "true");
         }
         Self(Arc::new(MessagesInner { shared: Arc::clone(shared), options, betas, url }))
     }
 
-    /// Adds the skills that the request names, if any. The service may refuse them.
+    /// Adds the skills that the request names, if any. They are not checked here, so the service may refuse them.
     fn with_hosted_skills(&self, request: &Request) -> Self {
         if request.hosted.is_empty() {
             return self.clone();
@@ -151,7 +151,8 @@ impl Messages {
         request_body(request, &self.with_hosted_skills(request).0.options, Delivery::Streamed)
     }
 
-    /// Starts a streamed call and returns its events, with the complete API response. Nothing happens before it is polled.
+    /// Starts a streamed call and returns its events. The last one is the complete API response. Nothing happens before the stream is
+    /// polled.
     #[must_use]
     pub fn events(&self, request: Request) -> ResponseEventStream {
         let shared = &self.0.shared;
@@ -163,8 +164,8 @@ impl Messages {
         Box::pin(shared.http.stream(Arc::clone(&shared.wire), make))
     }
 
-    /// Runs a call without streaming. Use the stream for responses that take minutes, because a slow response cannot be told from a dead
-    /// connection here.
+    /// Runs a call without streaming. Use the stream for responses that take minutes: without streaming, the client cannot tell a slow
+    /// response from a dead connection.
     ///
     /// # Errors
     /// [`ModelError`].

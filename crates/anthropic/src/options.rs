@@ -12,7 +12,7 @@ pub(crate) const CONTEXT_MANAGEMENT: &str = "context_management";
 /// The default limit of a response's tokens.
 const MAX_TOKENS: u32 = 8192;
 
-/// The beta that a request for the service's compaction must name.
+/// The beta name that a request must send to use the service's compaction.
 pub(crate) const COMPACTION_BETA: &str = "compact-2026-01-12";
 
 /// Fields that the client writes itself.
@@ -81,10 +81,10 @@ impl ModelOptions {
         self.extra.insert(name.to_owned(), value);
     }
 
-    /// Lets the service compact the history once a request has this many input tokens. The service answers with a
-    /// `compaction` block, which is sent back with the rest, and from then on it reads that block in place of
-    /// everything before. This is a beta, for models that support it. Other settings of `context_management` stay
-    /// beside it.
+    /// Lets the service compact the history once a request has this many input tokens. The service answers with a `compaction` block, which
+    /// the client sends back with the rest. From then on the service reads that block in place of everything before it.
+    ///
+    /// This is a beta, for models that support it. Other settings of `context_management` are kept.
     ///
     /// The tokens of a compaction count as input and output of the response. The client keeps and sends the complete
     /// history.
@@ -94,7 +94,7 @@ impl ModelOptions {
         self.with_beta(COMPACTION_BETA)
     }
 
-    /// Adds a tool that runs at the service, as JSON: `{"type": "code_execution_20250825", "name": "code_execution"}`.
+    /// Adds a tool that the service runs, as JSON: `{"type": "code_execution_20250825", "name": "code_execution"}`.
     /// Such tools follow the conversation's own tools.
     #[must_use]
     pub fn with_server_tool(mut self, tool: Value) -> Self {
@@ -134,14 +134,14 @@ impl ModelOptions {
         &self.extra
     }
 
-    /// The field `context_management`: the embedder's settings, and the compaction.
+    /// The field `context_management`: the embedder's settings with the compaction added.
     pub(crate) fn context_management(&self) -> Option<Value> {
         let of_host = self.extra.get(CONTEXT_MANAGEMENT);
         let Some(tokens) = self.compaction else { return of_host.cloned() };
         let edit = json!({"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": tokens}});
         let mut field = of_host.and_then(Value::as_object).cloned().unwrap_or_default();
         match field.entry("edits").or_insert_with(|| json!([])) {
-            // Another compaction of the host's own wins: it says more of it.
+            // A compaction that the embedder set itself wins, because it may say more.
             Value::Array(edits) if edits.iter().all(|other| other["type"] != edit["type"]) => {
                 edits.push(edit)
             }

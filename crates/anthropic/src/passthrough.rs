@@ -1,6 +1,6 @@
-//! Requests of others to the Messages API that are passed on as they are, with the key of this client and the name of a model.
+//! Passes a client's request on to the Messages API unchanged, except for the key of this client and the name of the model.
 //!
-//! They pass no limiter and are not repeated: whoever sent them sees the answer of the service, and decides.
+//! Such a request passes no rate limiter and is not retried: its sender sees the service's response and decides.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ pub struct PassthroughRequest {
     pub betas: Option<HeaderValue>,
 }
 
-/// The body of an answer as it arrives.
+/// The body of a response, as it arrives.
 pub type PassthroughBody = Pin<Box<dyn Stream<Item = Result<Bytes, ModelError>> + Send>>;
 
-/// The answer of the service, which may be an error.
+/// The response of the service, which may be an error.
 pub struct PassthroughResponse {
     /// The HTTP status.
     pub status: u16,
@@ -40,10 +40,10 @@ pub struct PassthroughResponse {
 }
 
 impl Client {
-    /// Passes a request on. Dropping the answer closes its connection.
+    /// Passes a request on. Dropping the response closes its connection.
     ///
     /// # Errors
-    /// If the body is no JSON object, if the service cannot be reached, or does not begin to answer in time.
+    /// If the body is not a JSON object, if the service cannot be reached, or if it does not begin to respond in time.
     pub async fn pass_on(&self, request: PassthroughRequest) -> Result<PassthroughResponse, ModelError> {
         let PassthroughRequest { path, body, model, betas } = request;
         let mut object: RawObject = serde_json::from_slice(&body).map_err(|error| {
@@ -55,7 +55,7 @@ impl Client {
         let mut url = transport.url(std::iter::once("v1").chain(path.iter().copied()));
         let mut post = |betas: Option<HeaderValue>| {
             if betas.is_some() {
-                // As the official SDK sends it.
+                // The official SDK sends this parameter too.
                 url.query_pairs_mut().append_pair("beta", "true");
             }
             let request =
@@ -65,7 +65,7 @@ impl Client {
                 None => request,
             }
         };
-        // An answer that is not streamed begins when it is complete.
+        // The head of an unstreamed response arrives only when the response is complete.
         let total = transport.timeouts().total;
         let deadline = transport.clock().deadline(total);
         let sent = transport.head(post(betas).body(object.to_json()), total, deadline).await;

@@ -1,20 +1,21 @@
 //! Writes the request body: stable parts first, messages last, every block as it is stored.
 //!
-//! **Byte prefix.** Without cache breakpoints, the body of call N up to the end of its messages is a byte prefix of the body of call N+1,
-//! as long as tools, instructions and options are unchanged. The order of fields is fixed and blocks are copied to the byte. Only the
-//! container follows the messages, because it is unknown before the first response.
+//! **Byte prefix.** Let tools, instructions and options be unchanged, and no cache breakpoints be set. Then the body of call N, up to the
+//! end of its messages, is a byte prefix of the body of call N+1. The order of fields is fixed and blocks are copied byte for byte. Only
+//! the container follows the messages, because it is unknown before the first response.
 //!
 //! **Cache breakpoints.** A breakpoint is the text `,"cache_control":{...}` before the closing brace of a tool, instruction or block. It is
-//! written into the body only, never into stored blocks, and moves with the conversation. So with breakpoints removed, the prefix still
-//! holds; the service caches by content. At most four breakpoints are set, those of the embedder included:
+//! written into the body only, never into stored blocks, and moves with the conversation. So the prefix still holds once breakpoints are
+//! removed; the service caches by content. At most four breakpoints are set, including those of the embedder:
 //!
 //! - the last tool;
 //! - the last instruction;
 //! - the last block of the last user message;
-//! - the last block of the user message before, if more than [`BLOCKS_BETWEEN_BREAKPOINTS`] blocks follow it, because the service looks
+//! - the last block of the user message before it, if more than [`BLOCKS_BETWEEN_BREAKPOINTS`] blocks follow, because the service looks
 //!   back 20 blocks only.
 //!
-//! Blocks of the assistant never get a breakpoint: they are sent back unchanged. Only the thoughts of models behind other APIs are left out.
+//! Blocks of the assistant never get a breakpoint, because they are sent back unchanged. Only the thinking blocks of models behind other
+//! APIs are left out.
 
 use std::sync::Arc;
 
@@ -27,12 +28,13 @@ use serde_json::value::RawValue;
 use crate::config::Caching;
 use crate::options::{CONTAINER, CONTEXT_MANAGEMENT, ModelOptions};
 
-/// The most breakpoints that the service accepts.
+/// The maximum number of breakpoints that the service accepts.
 const MAX_BREAKPOINTS: usize = 4;
-/// The number of blocks after which the previous call's breakpoint is set again.
+/// If more blocks than this follow the previous call's breakpoint, that breakpoint is set again.
 const BLOCKS_BETWEEN_BREAKPOINTS: usize = 15;
 
-/// Stands in a message of which the service can read no block. It refuses empty messages, and names messages by their place.
+/// The content of a message that has no block the service can read. The service refuses empty messages, and its errors name messages by
+/// their index.
 const NO_TEXT: &str = r#"{"type":"text","text":"(no text)"}"#;
 
 /// The blocks with a breakpoint: message index and block index.
@@ -52,7 +54,7 @@ pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: 
         left -= usize::from(granted);
         granted
     };
-    // The breakpoint on the conversation saves most, the one on the tools least.
+    // A breakpoint on the conversation saves the most, one on the tools the least.
     let marked: BreakpointPositions = marked.into_iter().filter(|_| take(true)).collect();
     let is_instruction_marked = take(!request.instructions.iter().all(|text| text.trim().is_empty()));
     let has_tools = !(request.tools.is_empty() && options.server_tools().is_empty());
@@ -131,13 +133,15 @@ pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: 
     body.0
 }
 
-/// Whether the service can read this block of a message. Thoughts of a model behind another API have no signature, so it refuses them.
+/// Whether the service can read this block of a message. It refuses thinking blocks of models behind other APIs, because they have no
+/// signature.
 fn is_readable(message: &Message, block: &Block) -> bool {
     let is_thought = matches!(block.kind(), BlockKind::Thinking(_));
     !is_thought || message.native.as_ref().is_none_or(|native| native.origin.api == ModelApi::Messages)
 }
 
-/// The `container` of a request: the embedder's, with the conversation's container id added if it has none; else that id.
+/// The `container` of a request. It is the embedder's own, with the conversation's container id added if it has none. Without one, it is
+/// that id.
 fn container(named: Option<&Value>, used: Option<&ContainerId>) -> Option<Value> {
     let id = || used.map(|id| Value::from(id.as_str()));
     match named {

@@ -9,7 +9,7 @@ use crate::response::container_gone::ServiceErrorText;
 use crate::response::error_body;
 use crate::response::message_accumulator::MessageAccumulator;
 
-/// The headers with the id of a request. Servers of others that speak this API use the second.
+/// The headers with the id of a request. Other servers that speak this API use the second.
 pub(crate) const REQUEST_ID_HEADERS: &[&str] = &["request-id", "x-request-id"];
 
 /// The Messages API.

@@ -1,10 +1,12 @@
-//! The types of the Managed Agents API: what clients send, and what they read. Pure: no HTTP, no I/O.
+//! The types of the Managed Agents API: what clients send and what they read. The crate has no HTTP and no I/O.
 //!
-//! Requests are read by [`AgentCreate::from_json`] and its like, from the bytes of a body. They check types and limits,
-//! and refuse unknown fields and what this server does not have. A [`RequestError`] says where, what and how to mend it.
-//! Answers are plain structs that `serde` writes; those that are stored are read again.
+//! [`AgentCreate::from_json`] and similar functions read requests from the bytes of a body. They check types and limits. They refuse
+//! unknown fields, and fields for features that this server does not have. A [`RequestError`] says where the fault is, what is wrong and
+//! how to mend it.
 //!
-//! The names and types are those of the vendor's official SDK. What is null there may be null here, and no more.
+//! Responses are plain structs that `serde` writes. The types that are stored can be read again.
+//!
+//! The names and types are those of the vendor's official SDK. A field may be null here only if it may be null there.
 
 mod agents;
 mod common;

@@ -1,4 +1,4 @@
-//! Models that a server offers.
+//! The models of a server.
 
 use serde::Serialize;
 
@@ -8,17 +8,17 @@ use crate::Time;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "model")]
 pub struct ModelInfo {
-    /// The name by which agents and requests name it.
+    /// The name by which agents and requests refer to the model.
     pub id: String,
-    /// When it was published; the epoch when nobody knows.
+    /// When it was published; the Unix epoch if that is unknown.
     pub created_at: Time,
-    /// A name for people.
+    /// A display name.
     pub display_name: String,
     /// Whether it may be used.
     pub lifecycle: Lifecycle,
-    /// Tokens that a request may have; null when nobody knows.
+    /// The maximum number of input tokens; null if unknown.
     pub max_input_tokens: Option<u64>,
-    /// Tokens that an answer may have; null when nobody knows.
+    /// The maximum number of output tokens; null if unknown.
     pub max_tokens: Option<u64>,
 }
 
@@ -26,6 +26,6 @@ pub struct ModelInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// It may.
+    /// The model may be used.
     Active,
 }

@@ -8,21 +8,21 @@ use crate::{SkillId, SkillVersionId, Time};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "skill")]
 pub struct Skill {
-    /// Which skill.
+    /// The id of the skill.
     pub id: SkillId,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// A name for people.
+    /// A display name.
     pub display_name: String,
     /// Its newest version.
     pub latest_version_id: SkillVersionId,
-    /// Where it comes from.
+    /// The source of the skill.
     pub source: SkillSource,
-    /// When its newest version was made.
+    /// When its newest version was created.
     pub updated_at: Time,
 }
 
-/// Where a skill comes from.
+/// The source of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SkillSource {
@@ -34,13 +34,13 @@ pub enum SkillSource {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "skill_version")]
 pub struct SkillVersion {
-    /// Which version.
+    /// The id of the version.
     pub id: SkillVersionId,
     /// When it was uploaded.
     pub created_at: Time,
     /// When the model should use it, from its `SKILL.md`.
     pub description: String,
-    /// The name of the skill and of its folder, the same in all versions.
+    /// The name of the skill and of its directory, the same in all versions.
     pub name: String,
     /// The skill.
     pub skill_id: SkillId,

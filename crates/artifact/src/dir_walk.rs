@@ -15,7 +15,7 @@ use rustix::io::Errno;
 /// The bounds of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalkBounds {
-    /// The most entries of any kind: 100,000 by default, enough for a whole checkout.
+    /// The maximum number of entries of any kind: 100,000 by default, enough for a whole checkout.
     pub entries: usize,
     /// The deepest nesting: 64 by default.
     pub depth: usize,

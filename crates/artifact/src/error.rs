@@ -89,7 +89,7 @@ pub enum ArtifactError {
     /// It is larger than allowed.
     #[error("{what} has more than {limit} bytes, the most that is allowed")]
     TooLarge {
-        /// What.
+        /// What is too large.
         what: String,
         /// The limit.
         limit: u64,
@@ -105,7 +105,7 @@ pub enum ArtifactError {
     SchemeNotAllowed {
         /// The scheme.
         scheme: String,
-        /// What is allowed.
+        /// The allowed schemes.
         allowed: String,
     },
     /// The host is blocked.
@@ -128,7 +128,7 @@ pub enum ArtifactError {
     FetchFailed {
         /// The URL, redacted.
         url: String,
-        /// Why.
+        /// The reason.
         reason: String,
         /// Whether a retry may help.
         retry: Retryable,
@@ -136,9 +136,9 @@ pub enum ArtifactError {
     /// The model's service did not accept it.
     #[error("the artifact `{name}` could not be given to the model's service: {reason}")]
     UploadFailed {
-        /// Which.
+        /// The artifact.
         name: ArtifactName,
-        /// Why.
+        /// The reason.
         reason: String,
         /// Whether a retry may help.
         retry: Retryable,
@@ -146,9 +146,9 @@ pub enum ArtifactError {
     /// It timed out.
     #[error("{what} took longer than {}", seconds(*waited))]
     TimedOut {
-        /// What.
+        /// What timed out.
         what: String,
-        /// How long.
+        /// How long the caller waited.
         waited: Duration,
     },
     /// It was cancelled.
@@ -162,7 +162,7 @@ pub enum ArtifactError {
     Resolution {
         /// The input's name.
         input: String,
-        /// Why.
+        /// The reason.
         #[source]
         reason: Box<ArtifactError>,
     },
@@ -180,7 +180,7 @@ pub enum ArtifactError {
     /// Reading it failed.
     #[error("`{what}` could not be read: {reason}")]
     Unreadable {
-        /// What.
+        /// What could not be read.
         what: String,
         /// The system's error.
         reason: String,

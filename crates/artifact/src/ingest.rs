@@ -25,7 +25,7 @@ use crate::options::{ArtifactOptions, UrlFetch};
 use crate::registration::{Registration, RegistrationSource, StorageMode};
 use crate::uri::ArtifactUri;
 
-/// The most bytes of an artifact's metadata, as JSON.
+/// The maximum number of bytes of an artifact's metadata, as JSON.
 const MAX_METADATA_BYTES: usize = 4 * 1024;
 
 /// Ingests artifacts, as the options permit. Cheap to clone.
@@ -299,8 +299,8 @@ impl IngestJob {
 
     /// Opens a file beneath one of the allowed directories. A file elsewhere is not touched, so its existence is not revealed.
     fn open_allowed(&self, path: &Path, folders: &[PathBuf]) -> Result<RegularFile, ArtifactError> {
-        // First the path as named, then resolved: a link may lead into a directory, and a directory may be named by a link. The
-        // kernel enforces the boundary in both cases.
+        // Try the path as named, and then the resolved path: a link may lead into an allowed directory, and an allowed directory
+        // may be named by a link. The kernel enforces the boundary in both cases.
         let resolved = path.canonicalize().ok().filter(|resolved| resolved != path);
         let mut found = PathRejection::NotBeneath;
         for path in std::iter::once(path).chain(resolved.as_deref()) {
@@ -393,7 +393,7 @@ impl From<String> for DetectedMediaType {
     }
 }
 
-/// Why a file was opened beneath none of the allowed directories.
+/// Why a file could not be opened beneath any of the allowed directories.
 enum PathRejection {
     /// It is beneath none of them.
     NotBeneath,

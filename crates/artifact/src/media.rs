@@ -1,8 +1,8 @@
 //! Detects media types from a file's name and first bytes.
 //!
-//! Recognised bytes win: an image is never an HTML page because of its name. The name only refines the result: the kind of text, or
-//! the format in an archive. HTML without a matching name is plain text. The table is our own, because the crates for this bring
-//! thousands of types that a model cannot use.
+//! Recognised bytes take precedence over the name, so an image is never an HTML page because of its name. The name only refines the
+//! result: the kind of text, or the format in an archive. HTML without a matching name is plain text. The table is our own, because
+//! the crates for this purpose contain thousands of types that a model cannot use.
 
 /// How many of a file's first bytes are inspected.
 pub const HEAD_BYTES: usize = 4096;
@@ -75,7 +75,7 @@ pub fn is_content_type(text: &str) -> bool {
         && parameters.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// What the first bytes tell.
+/// The result of inspecting the first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SniffedType {
     /// There are no bytes.
@@ -181,7 +181,7 @@ fn looks_like_text(head: &[u8]) -> bool {
     })
 }
 
-/// Whether files of this type have a number in [`MAGIC`], so that a file without one is of another type.
+/// Whether [`MAGIC`] has a number for this type. If it has, a file without that number is of another type.
 fn is_sniffable(content_type: &str) -> bool {
     MAGIC.iter().any(|(_, known)| *known == content_type)
         || content_type.starts_with("image/")

@@ -10,13 +10,13 @@ use conjure_base::Timestamp;
 pub struct ArtifactOptions {
     /// The directories beneath which files may be registered. `None` allows any file, an empty list none.
     pub allowed_dirs: Option<Vec<PathBuf>>,
-    /// The most bytes of a file or of inline content: 50 MiB by default.
+    /// The maximum number of bytes of a file or of inline content: 50 MiB by default.
     pub max_file_size: u64,
     /// Whether URLs are fetched.
     pub url_fetch: UrlFetch,
     /// The timeout of a fetch, redirects included: 30 seconds by default.
     pub url_timeout: Duration,
-    /// The most bytes of fetched content: 10 MiB by default.
+    /// The maximum number of bytes of fetched content: 10 MiB by default.
     pub url_max_size: u64,
     /// Hosts that are never contacted, as names or addresses: `localhost`, `127.0.0.1`, `169.254.169.254` by default. Private addresses
     /// are always refused.
@@ -26,8 +26,8 @@ pub struct ArtifactOptions {
     /// Whether fetched content is cached, per tenant, and for how long without revalidation: 15 minutes by default, or less if the server
     /// says so (`Cache-Control`).
     pub cache: UrlCache,
-    /// The most cached bytes per tenant, all its URLs together: 100 MiB by default. The least recently used entry is evicted first;
-    /// larger content is fetched each time. Evicted bytes stay in the tenant's store until garbage collection removes them.
+    /// The maximum number of cached bytes per tenant, for all its URLs together: 100 MiB by default. The least recently used entry is
+    /// evicted first. Larger content is fetched each time. Evicted bytes stay in the tenant's store until garbage collection removes them.
     pub cache_max_size: u64,
     /// How long the artifacts of an unused session are kept: one hour by default ([`ArtifactOptions::are_expired`]).
     pub session_ttl: Option<Duration>,

@@ -21,8 +21,8 @@ pub trait OutputStore: Send + Sync + std::fmt::Debug {
     /// The source that this store serves.
     fn source(&self) -> FileSource;
 
-    /// Records that a turn begins, so that its outputs can be told from older files exactly. The call is optional: after a crash, only
-    /// [`FinishedTurnInfo::began`] is known. Does not block.
+    /// Records that a turn begins, so that its outputs can be distinguished exactly from older files. The call is optional: after a
+    /// crash, only [`FinishedTurnInfo::began`] is known. It does not block.
     fn record_turn_start(&self, turn: TurnId) {
         let _ = turn;
     }

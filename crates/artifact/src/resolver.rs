@@ -24,7 +24,7 @@ use crate::options::{ArtifactOptions, UrlFetch};
 use crate::output::OutputContent;
 use crate::uri::{ArtifactUri, SkillPath};
 
-/// The most names that an error lists.
+/// The maximum number of names that an error lists.
 const MAX_LISTED_NAMES: usize = 20;
 
 /// Resolves artifact references. Cheap to clone.
@@ -77,7 +77,7 @@ pub enum ResolvedLocation {
 }
 
 impl ReferenceResolver {
-    /// A resolver over a tenant's store, which fetches nothing and knows no skills.
+    /// Creates a resolver over a tenant's store. It fetches nothing and knows no skills.
     #[must_use]
     pub fn new(tenant: TenantId, store: Store, options: Arc<ArtifactOptions>) -> Self {
         let cache_quota = Arc::new(|| u64::MAX);
@@ -92,20 +92,19 @@ impl ReferenceResolver {
         }
     }
 
-    /// The same, fetching URLs, unless the options say that none are.
+    /// Sets the fetcher. URLs are fetched unless the options forbid it.
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
         Self { fetch: Some(fetch), ..self }
     }
 
-    /// The same, for a tenant of which no more bytes than this are kept of what was fetched ([`FetchRequest::cache_bytes`]). It is asked at
-    /// each fetch.
+    /// Sets the tenant's quota for cached bytes ([`FetchRequest::cache_bytes`]). `most` is called at each fetch.
     #[must_use]
     pub fn with_cache_quota(self, most: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { cache_quota: Arc::new(most), ..self }
     }
 
-    /// The same, for a tenant that reaches no more of the network than this ([`FetchRequest::network`]). It is asked at each fetch.
+    /// Sets the tenant's network policy ([`FetchRequest::network`]). `network` is called at each fetch.
     #[must_use]
     pub fn with_network(self, network: impl Fn() -> EgressPolicy + Send + Sync + 'static) -> Self {
         Self { network: Arc::new(network), ..self }

@@ -1,11 +1,11 @@
-//! [`CallIds`]: the ids of calls to which the service has given none.
+//! [`CallIds`]: makes ids for calls that have none from the service.
 
 use conjure_base::{Digest, TurnId};
 
-/// How much of the digest is in an id, in hexadecimal digits. The id is short enough for every other service.
+/// The length of the digest in an id, in hexadecimal digits. The id is short enough for every other service.
 const DIGEST_DIGITS: usize = 24;
 
-/// Makes ids for the calls of one answer. They are the same in every run, and unique in a session.
+/// Makes ids for the calls of one answer. The ids are the same in every run, and unique in a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallIds {
     turn: TurnId,
@@ -13,12 +13,12 @@ pub(crate) struct CallIds {
 }
 
 impl CallIds {
-    /// Ids for the answer to this model call.
+    /// Creates the ids for the answer to this model call.
     pub(crate) const fn new(turn: TurnId, call: u32) -> Self {
         Self { turn, call }
     }
 
-    /// The id of the call at this place among the calls of the answer. `response` is the service's id of the answer, if it has one.
+    /// The id of the call at this position among the calls of the answer. `response` is the service's id of the answer, if it has one.
     pub(crate) fn id(&self, response: Option<&str>, place: usize) -> String {
         let response = response.unwrap_or_default();
         let of = format!("gemini call\0{response}\0{}\0{}\0{place}", self.turn.number(), self.call);

@@ -1,10 +1,10 @@
 //! Writes the history as `contents`.
 //!
-//! - An answer of the same origin goes back part by part, byte for byte, in one `model` content.
-//! - Any other answer is translated: its texts and its calls. What only its own service can read is left out. The service refuses a call
-//!   without a signature, so the first call of such an answer has [`NO_SIGNATURE`].
-//! - All results of a step are in one `user` content, in order. A result names its call, and has the id that the service gave it; the ids
-//!   that the client has made are not sent.
+//! - An answer of the same origin is sent back part by part, byte for byte, in one `model` content.
+//! - Any other answer is translated: its texts and its calls are sent. Parts that only its own service can read are left out. The service
+//!   refuses a call without a signature, so the first call of such an answer gets [`NO_SIGNATURE`].
+//! - All results of a step are in one `user` content, in order. A result has the name of its call, and the id that the service gave to the
+//!   call. Ids that the client made are not sent.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::native_parts::native_calls;
 use crate::native_parts::native_parts;
 use crate::tool_names::wire_name;
 
-/// What the service takes in place of the signature of a call that another model made.
+/// A placeholder that the service accepts as the signature of a call that another model made.
 pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The images and documents of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MediaSize {
     pub(crate) count: u64,
-    /// The bytes of their data in the request.
+    /// The size of their data in the request, in bytes.
     pub(crate) data_bytes: u64,
 }
 
-/// Appends the contents of these messages, with commas between them. Returns the size of their images and documents.
+/// Appends the contents of these messages, separated by commas. Returns the size of their images and documents.
 pub(crate) fn write_contents(out: &mut String, messages: &[Arc<Message>], origin: &Origin) -> MediaSize {
     let mut media = MediaSize::default();
     let mut calls = Vec::new();
@@ -70,7 +70,7 @@ struct PartsWriter<'a> {
 }
 
 impl PartsWriter<'_> {
-    /// Appends a part, of several texts.
+    /// Appends a part, given as pieces of JSON.
     fn part(&mut self, texts: &[&str]) {
         if !std::mem::take(&mut self.is_empty) {
             self.out.push(',');
@@ -89,12 +89,12 @@ impl PartsWriter<'_> {
     }
 }
 
-/// A call, as the request names it.
+/// A call, as the request contains it.
 struct SentCall {
-    /// The id by which its result names it.
+    /// The canonical id, by which a result refers to the call.
     id: String,
     name: String,
-    /// The id that the service gave it.
+    /// The id that the service gave to the call.
     service_id: Option<String>,
 }
 
@@ -137,7 +137,7 @@ fn write_answer(parts: &mut PartsWriter<'_>, message: &Message, origin: &Origin)
                     "}",
                 ]);
             }
-            // Only its own service can read it.
+            // Only the answer's own service can read the block.
             _ => {}
         }
     }
@@ -150,7 +150,7 @@ struct MediaBlock<'a> {
     source: Option<MediaSource<'a>>,
 }
 
-/// Where its content is.
+/// The source of its content.
 #[derive(Deserialize)]
 struct MediaSource<'a> {
     #[serde(rename = "type")]
@@ -164,7 +164,7 @@ struct MediaSource<'a> {
 }
 
 impl MediaSource<'_> {
-    /// The part with this content, and the size of its data; `None` if the service cannot have it.
+    /// The part with this content, and the size of its data. `None` if the service does not support such a source.
     fn part(&self) -> Option<(String, MediaSize)> {
         let media_type = self.media_type.as_deref();
         match (self.kind.as_str(), self.data, &self.url) {
@@ -192,7 +192,7 @@ fn media_part(json: &str) -> Option<(String, MediaSize)> {
     serde_json::from_str::<MediaBlock<'_>>(json).ok()?.source?.part()
 }
 
-/// The size of the media in a part of the service.
+/// The size of the media in a native part.
 fn inline_media(json: &str) -> MediaSize {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -205,7 +205,7 @@ fn inline_media(json: &str) -> MediaSize {
         #[serde(borrow)]
         data: &'a RawValue,
     }
-    // Most parts are only text.
+    // Most parts are texts, so most are not parsed.
     if !json.contains("\"inlineData\"") {
         return MediaSize::default();
     }
@@ -231,7 +231,7 @@ fn write_user_block(parts: &mut PartsWriter<'_>, block: &Block, calls: &[SentCal
             }
             None => parts.text(&format!("[Left out, since this model's service does not take it: `{kind}`]")),
         },
-        // The model's own blocks are not the user's.
+        // Blocks of the model do not belong in a user message.
         _ => {}
     }
 }
@@ -270,7 +270,7 @@ fn result_media(json: &str) -> Vec<String> {
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
     }
-    // Most results are only text.
+    // Most results are texts, so most are not parsed.
     if !json.contains("\"source\"") {
         return Vec::new();
     }

@@ -11,15 +11,15 @@ use crate::options::GeminiOptions;
 use crate::request_body::request_body;
 use crate::wire::GeminiWire;
 
-/// The default address of the service. The version of the API is a part of it: older gateways know `v1beta` only.
+/// The default address of the service. It includes the version of the API, because older gateways only know `v1beta`.
 pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1";
 
-/// The header that the key travels in.
+/// The header that carries the key.
 pub const KEY_HEADER: KeyHeader = KeyHeader::Named("x-goog-api-key");
 
 /// The method of a streamed answer.
 const STREAM: &str = "streamGenerateContent";
-/// The method of an answer in one body.
+/// The method of an unstreamed answer.
 const WHOLE: &str = "generateContent";
 
 /// One model, with its options, under one key. Cheap to clone.
@@ -45,7 +45,7 @@ struct GeminiInner {
 }
 
 impl Gemini {
-    /// A model at the service of this client.
+    /// Creates a model that sends its calls through this client.
     #[must_use]
     pub fn new(client: HttpClient, options: GeminiOptions) -> Self {
         let origin =
@@ -59,7 +59,7 @@ impl Gemini {
         &self.0.options
     }
 
-    /// The origin of its answers. Only answers of the same origin go back as they came.
+    /// The origin of its answers. Only answers of the same origin are sent back unchanged.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.0.origin
@@ -71,8 +71,8 @@ impl Gemini {
         request_body(request, &self.0.options, &self.0.origin).0
     }
 
-    /// Runs a call without streaming. Use the stream for answers that take minutes, because a slow answer cannot be told from a dead
-    /// connection here.
+    /// Runs a call without streaming. Use the stream for answers that take minutes: without streaming, the client cannot tell a slow answer
+    /// from a dead connection.
     ///
     /// # Errors
     /// [`ModelError`].
@@ -88,7 +88,7 @@ impl GeminiInner {
         Arc::new(GeminiWire::new(self.origin.clone(), request, Arc::clone(&self.estimator)))
     }
 
-    /// The address of a method of the model. A name with a slash is a whole path: `models/NAME`, `tunedModels/NAME`.
+    /// The URL of a method of the model. A name with a slash is a complete path: `models/NAME`, `tunedModels/NAME`.
     fn url(&self, method: &str) -> Url {
         let model = format!("{}:{method}", self.options.model());
         match model.contains('/') {
@@ -113,7 +113,7 @@ impl Model for Gemini {
         let called = Arc::clone(&wire);
         let events = self.0.client.stream(wire, move || {
             let mut url = inner.url(STREAM);
-            // Without it the answer is one list, not a stream of events.
+            // Without this parameter, the answer is one list and not a stream of events.
             url.query_pairs_mut().append_pair("alt", "sse");
             Ok(inner.call(&request, &called, url))
         });

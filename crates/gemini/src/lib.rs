@@ -1,12 +1,11 @@
 //! Client of the Gemini API (`streamGenerateContent`), as a streaming [`Model`](conjure_conversation::Model).
 //!
-//! It writes the body of a call (`request_body`, `contents`) and reads the pieces of its answer (`decoder`, `answer_parts`). Everything
-//! else, from the rate limiter to TLS, is the work of [`conjure_model_http`].
+//! It writes the body of a call (`request_body`, `contents`) and reads the pieces of its answer (`decoder`, `answer_parts`).
+//! [`conjure_model_http`] does everything else, from the rate limiter to TLS.
 //!
-//! **What goes back.** The service signs its thoughts, and refuses a call whose signature does not come back in the part that it came in.
-//! So an answer has two forms: blocks for the conversation, and its parts byte for byte
-//! ([`NativeContent`](conjure_conversation::NativeContent)), which go back to the same service and model. Answers of any other origin are
-//! translated.
+//! **Two forms of an answer.** The service signs its thoughts. It refuses a call whose signature is not sent back in its original part. So
+//! an answer has blocks for the conversation and also its parts, byte for byte ([`NativeContent`](conjure_conversation::NativeContent)).
+//! The parts are sent back to the same service and model. Answers of any other origin are translated.
 //!
 //! This crate has no session and no history. It reads no environment variable and starts no task.
 

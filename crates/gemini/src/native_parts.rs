@@ -1,4 +1,4 @@
-//! The native form of an answer: its parts as [`NativeItem`]s, and the token of an answer that is to be continued.
+//! The native form of an answer: its parts as [`NativeItem`]s, and the token of an answer that the service can continue.
 
 use std::borrow::Cow;
 
@@ -7,25 +7,25 @@ use conjure_model_http::quoted;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// How the item with a token begins. No part of the service has this member.
+/// The beginning of the item with a token. No part of the service has this member.
 const TOKEN_START: &str = r#"{"continuationToken":"#;
 
-/// A call of a tool, as the service wrote it.
+/// A tool call, as the service wrote it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FunctionCall<'a> {
-    /// Its id. The service often gives none.
+    /// The id of the call. Often the service gives none.
     #[serde(default)]
     pub(crate) id: Option<String>,
     #[serde(default)]
     pub(crate) name: Option<String>,
     #[serde(borrow, default)]
     pub(crate) args: Option<&'a RawValue>,
-    /// A piece of the arguments, which only comes where it was asked for.
+    /// A piece of the arguments. It only occurs if the request asked for it.
     #[serde(borrow, default, rename = "partialArgs")]
     pub(crate) partial_args: Option<&'a RawValue>,
 }
 
-/// A part that is only text.
+/// A part with a text and nothing else.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlainText<'a> {
@@ -35,7 +35,7 @@ pub(crate) struct PlainText<'a> {
     pub(crate) thought: Option<bool>,
 }
 
-/// A part that has nothing.
+/// A part without data.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartWithoutData {
@@ -44,7 +44,7 @@ pub(crate) struct PartWithoutData {
     thought: Option<bool>,
 }
 
-/// The members of any part that the client reads.
+/// The members of a part that the client reads.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Part<'a> {
@@ -56,13 +56,13 @@ pub(crate) struct Part<'a> {
     pub(crate) function_call: Option<FunctionCall<'a>>,
 }
 
-/// The item of text pieces that were joined.
+/// The item for joined pieces of text.
 pub(crate) fn text_item(text: &str, is_thought: bool) -> String {
     let thought = if is_thought { r#","thought":true"# } else { "" };
     format!("{{\"text\":{}{thought}}}", quoted(text))
 }
 
-/// The item that keeps a token.
+/// The item that holds a continuation token.
 pub(crate) fn token_item(token: &RawValue) -> String {
     format!("{TOKEN_START}{}}}", token.get())
 }
@@ -76,7 +76,8 @@ pub(crate) fn native_parts<'a>(
     Some(native.items.iter().filter(|item| token_of(item).is_none()))
 }
 
-/// The token with which the service continues the last message, as JSON. There is one only if nothing was said since.
+/// The token with which the service continues the last message, as JSON. There is one only if that message is an unfinished answer of this
+/// origin.
 pub(crate) fn continuation_token<'a>(last: Option<&'a Message>, origin: &Origin) -> Option<&'a str> {
     let last = last.filter(|message| message.role == Role::Assistant)?;
     let native = last.native.as_ref().filter(|native| native.origin == *origin)?;
@@ -90,7 +91,7 @@ fn token_of(item: &NativeItem) -> Option<&str> {
 /// The name and the id of each call among these parts, in order.
 pub(crate) fn native_calls<'a>(parts: impl Iterator<Item = &'a NativeItem>) -> Vec<(String, Option<String>)> {
     let call = |item: &NativeItem| {
-        // Most parts are text, and no text has this member.
+        // Most parts are texts, which do not have this member, so they are not parsed.
         if !item.json().contains("\"functionCall\"") {
             return None;
         }

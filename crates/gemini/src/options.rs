@@ -1,8 +1,8 @@
-//! [`GeminiOptions`]: what a model call sends beside the conversation.
+//! [`GeminiOptions`]: the parameters of a model call beside the conversation.
 
 use serde_json::{Map, Value};
 
-/// The settings of how the service generates an answer.
+/// The field with the settings for generating an answer.
 pub(crate) const GENERATION_CONFIG: &str = "generationConfig";
 
 /// Fields that the client writes itself.
@@ -15,7 +15,7 @@ const RESERVED: [&str; 7] = [
     "tools",
     "generation_config",
 ];
-/// Members of `generationConfig` that the client writes itself, or whose result it could not read.
+/// Members of `generationConfig` that the client writes itself, or whose results it cannot read.
 const RESERVED_GENERATION: [&str; 4] =
     ["maxOutputTokens", "max_output_tokens", "candidateCount", "candidate_count"];
 
@@ -46,24 +46,24 @@ pub enum OptionError {
 }
 
 impl GeminiOptions {
-    /// Creates options for this model: as many output tokens as the model has.
+    /// Creates options for this model. By default, the model itself limits the output tokens.
     #[must_use]
     pub fn new(model: impl Into<String>) -> Self {
         Self { model: model.into(), max_tokens: None, extra: Map::new() }
     }
 
-    /// Sets the most output tokens of an answer, thoughts included.
+    /// Sets the maximum number of output tokens of an answer, including thoughts.
     #[must_use]
     pub const fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.max_tokens = Some(max_tokens);
         self
     }
 
-    /// Adds a field to the request body: `generationConfig`, `safetySettings`, `toolConfig`, `cachedContent`, and what comes next year. A
-    /// second value of a name replaces the first. The members of a `generationConfig` are merged with those of the client.
+    /// Adds a field to the request body: `generationConfig`, `safetySettings`, `toolConfig`, `cachedContent`, and future fields. A second
+    /// value for a name replaces the first. The members of a `generationConfig` are merged with those of the client.
     ///
     /// # Errors
-    /// [`OptionError`] for a field that the client writes itself, and for a `generationConfig` that is no object.
+    /// [`OptionError`] for a field that the client writes itself, and for a `generationConfig` that is not an object.
     pub fn with_field(mut self, name: impl Into<String>, value: Value) -> Result<Self, OptionError> {
         let name = name.into();
         if RESERVED.contains(&name.as_str()) {
@@ -85,18 +85,18 @@ impl GeminiOptions {
         &self.model
     }
 
-    /// The most output tokens of an answer; `None` for as many as the model has.
+    /// The maximum number of output tokens of an answer; `None` for the model's own limit.
     #[must_use]
     pub const fn max_tokens(&self) -> Option<u32> {
         self.max_tokens
     }
 
-    /// The fields that were added, without `generationConfig`.
+    /// The added fields, without `generationConfig`.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.extra.iter().filter(|(name, _)| *name != GENERATION_CONFIG)
     }
 
-    /// The whole `generationConfig`; empty if there is nothing to say.
+    /// The complete `generationConfig`; empty if no setting is needed.
     pub(crate) fn generation_config(&self) -> Map<String, Value> {
         let added = self.extra.get(GENERATION_CONFIG).and_then(Value::as_object);
         let mut config = added.cloned().unwrap_or_default();

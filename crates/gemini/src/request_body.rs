@@ -1,8 +1,8 @@
 //! Writes the request body: stable parts first, the history last.
 //!
-//! **Byte prefix.** The body of call N up to the end of its contents is a byte prefix of the body of call N+1, as long as tools,
-//! instructions and options are unchanged. The order of fields is fixed, and parts of the service are copied to the byte. Only the token of
-//! an answer that is to be continued follows the contents. The service caches prompts by such prefixes, without marks.
+//! **Byte prefix.** Let tools, instructions and options be unchanged. Then the body of call N, up to the end of its contents, is a byte
+//! prefix of the body of call N+1. The order of fields is fixed, and the service's parts are copied byte for byte. Only the continuation
+//! token follows the contents. The service caches prompts by such prefixes, without breakpoints.
 
 use conjure_conversation::{Origin, Request};
 use conjure_model_http::{RequestSize, quoted};
@@ -13,7 +13,7 @@ use crate::native_parts::continuation_token;
 use crate::options::{GENERATION_CONFIG, GeminiOptions};
 use crate::tool_names::wire_name;
 
-/// Writes the body of `request`, for the service and the model of this origin. Also returns what its tokens are estimated from.
+/// Writes the body of `request`, for the service and the model of this origin. Also returns the size from which its tokens are estimated.
 pub(crate) fn request_body(
     request: &Request,
     options: &GeminiOptions,
@@ -47,7 +47,7 @@ pub(crate) fn request_body(
     }
     field(&mut body, "contents", "[");
     let token = continuation_token(request.messages.last().map(AsRef::as_ref), origin);
-    // The service continues after what the token stands for, so that goes back as the token alone.
+    // The token stands for the last message, so that message is not sent.
     let said = request.messages.len() - usize::from(token.is_some());
     let media = write_contents(&mut body, &request.messages[..said], origin);
     body.push(']');

@@ -1,7 +1,7 @@
-//! Names of tools as the service takes them: a letter or `_` first, then `[A-Za-z0-9_.:-]`, 128 characters at most.
+//! Tool names in the form that the service accepts: a letter or `_` first, then `[A-Za-z0-9_.:-]`, 128 characters at most.
 //!
-//! Most names pass unchanged. Another name is sent as `t:` and its valid characters and a digest of it, which is always the same name.
-//! The answer names it so, and [`ToolNames`] has the names of one request to read that back.
+//! Most names are sent unchanged. Any other name is sent as `t:`, its characters with `_` for invalid ones, and a digest of the name. So
+//! the same name always gets the same form. [`ToolNames`] holds the mapped names of one request and maps the names in the answer back.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,22 +11,22 @@ use conjure_conversation::ToolDefinition;
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 128;
-/// What the name of a mapped tool begins with. A valid name that begins so is mapped too, so that no two names meet.
+/// The prefix of mapped names. A valid name with this prefix is mapped too, so that no two names collide.
 const MAPPED: &str = "t:";
-/// How much of the name is kept, in characters.
+/// How many characters of the name a mapped name keeps.
 const MAX_KEPT: usize = 80;
-/// How much of the digest follows it, in hexadecimal digits.
+/// The number of hexadecimal digits of the digest in a mapped name.
 const DIGEST_DIGITS: usize = 16;
 
-/// The mapped names of one request.
+/// The mapped tool names of one request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToolNames {
-    /// The tool of each name that the request has in another form.
+    /// The tool's own name, by its mapped name.
     mapped: HashMap<String, String>,
 }
 
 impl ToolNames {
-    /// The names of these tools.
+    /// Creates the map for these tools.
     pub(crate) fn new(tools: &[ToolDefinition]) -> Self {
         let mapped = tools.iter().filter_map(|tool| match wire_name(&tool.name) {
             Cow::Borrowed(_) => None,
@@ -35,13 +35,13 @@ impl ToolNames {
         Self { mapped: mapped.collect() }
     }
 
-    /// The tool's own name for a name of the service. A name that no tool has stays as it is.
+    /// The tool's own name, by the name in an answer. A name that is not mapped is returned unchanged.
     pub(crate) fn tool_name<'a>(&'a self, wire: &'a str) -> &'a str {
         self.mapped.get(wire).map_or(wire, String::as_str)
     }
 }
 
-/// The name that the service takes.
+/// The name in the form that the service accepts.
 pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
     if is_wire_name(name) && !name.starts_with(MAPPED) {
         return Cow::Borrowed(name);
@@ -52,7 +52,7 @@ pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{MAPPED}{kept}:{}", &digest[..DIGEST_DIGITS]))
 }
 
-/// Whether the service takes this name.
+/// Whether the service accepts this name.
 pub(crate) fn is_wire_name(name: &str) -> bool {
     name.len() <= MAX_NAME
         && name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')

@@ -1,4 +1,4 @@
-//! [`GeminiWire`]: what the HTTP client must know of this API, for one call.
+//! [`GeminiWire`]: the parts of this API that the HTTP client needs, for one call.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,12 +19,12 @@ pub(crate) struct GeminiWire {
     call: u32,
     /// The size of the request, once its body is written.
     size: OnceLock<RequestSize>,
-    /// Shared by all calls of the model.
+    /// The estimator that all calls of the model share.
     estimator: Arc<TokenEstimator>,
 }
 
 impl GeminiWire {
-    /// The wire of the call of this request, whose body is not written yet.
+    /// Creates the wire of this request's call. Its body is not written yet.
     pub(crate) fn new(origin: Origin, request: &Request, estimator: Arc<TokenEstimator>) -> Self {
         let is_vertex = origin.service.ends_with("aiplatform.googleapis.com");
         Self {
@@ -38,7 +38,7 @@ impl GeminiWire {
         }
     }
 
-    /// Notes the size of the request. It is written once for each call.
+    /// Sets the size of the request. The body is written once for each call, so this is called once.
     pub(crate) fn set_size(&self, size: RequestSize) {
         let _ = self.size.set(size);
     }

@@ -22,7 +22,7 @@ pub enum JournalError {
     /// The tenant has a session with this id already.
     #[error("the session {session} exists already")]
     Exists {
-        /// Which.
+        /// The session.
         session: SessionKey,
     },
     /// Another writer has appended since the session was read.
@@ -36,9 +36,9 @@ pub enum JournalError {
     /// The epoch is not that of the session: another owner has the lease, or it was released.
     #[error("the epoch {epoch} may not write the session, whose epoch is {current}; lease it again")]
     StaleEpoch {
-        /// The caller's.
+        /// The caller's epoch.
         epoch: Epoch,
-        /// The session's.
+        /// The session's epoch.
         current: Epoch,
     },
     /// Another owner holds the lease.
@@ -62,7 +62,7 @@ pub enum JournalError {
     /// A value is larger than its limit.
     #[error("{what} has {size} bytes, more than {limit}")]
     TooLarge {
-        /// What.
+        /// Which value.
         what: &'static str,
         /// Its size in bytes.
         size: usize,
@@ -72,7 +72,7 @@ pub enum JournalError {
     /// A value is not valid.
     #[error("{what} is not valid: {rule}")]
     Invalid {
-        /// What.
+        /// Which value.
         what: &'static str,
         /// The rule.
         rule: &'static str,
@@ -151,7 +151,7 @@ pub enum JournalError {
         kind: String,
         /// The version whose step failed.
         version: u32,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The journal was closed.
@@ -221,29 +221,29 @@ impl fmt::Display for FoundInstead {
 pub enum DamagedPart {
     /// The database file.
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// One event.
     Event {
-        /// Of which session.
+        /// The session.
         session: SessionKey,
         /// Its sequence number.
         seq: u64,
     },
     /// A session's snapshot. The events can be replayed instead.
     Snapshot {
-        /// Of which session.
+        /// The session.
         session: SessionKey,
     },
     /// A session's lease.
     Lease {
-        /// Of which session.
+        /// The session.
         session: SessionKey,
     },
     /// A large body, stored by its digest.
     Blob {
-        /// Which.
+        /// The digest.
         digest: Digest,
     },
 }
@@ -300,7 +300,7 @@ pub enum JournalErrorKind {
     Io,
 }
 
-/// The wait before a retry: by then the writer has worked off most of its queue.
+/// The wait before a retry. By then the writer has run most of the waiting calls.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 impl From<LeaseOwnerError> for JournalError {

@@ -46,9 +46,9 @@ pub struct RecordedEvent {
 /// The limits of one page. A page has at least one event, however large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
-    /// The most events.
+    /// The maximum number of events.
     pub events: u32,
-    /// The most bytes of all bodies.
+    /// The maximum number of bytes of all bodies.
     pub bytes: usize,
 }
 

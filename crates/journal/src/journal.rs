@@ -143,7 +143,8 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// `NotFound`; `LeaseHeld` when another owner's lease has not expired.
     fn acquire_lease(&self, key: &SessionKey, owner: &LeaseOwner, time: Duration) -> JournalFuture<Lease>;
 
-    /// Extends the lease of this epoch to `time` from now, also if it has expired and nobody acquired it since.
+    /// Extends the lease of this epoch to `time` from now. This also works for an expired lease, if no owner has acquired the
+    /// session since.
     ///
     /// # Errors
     /// `NotFound`; `StaleEpoch` when it was acquired again or released.
@@ -175,7 +176,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
         self.query_sessions(tenant, SessionQuery { after, limit, ..SessionQuery::default() })
     }
 
-    /// Lists those of the tenant's sessions that match. A session that exists all the time and keeps its status is on exactly one page.
+    /// Lists the tenant's sessions that match. A session that exists all the time and keeps its status is on exactly one page.
     ///
     /// # Errors
     /// As for [`Journal::sessions`].
@@ -194,7 +195,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Disk errors.
     fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>>;
 
-    /// Deletes a session. Its space is freed later, also if the process ends before.
+    /// Deletes a session. Its space is freed later, even if this process ends first.
     ///
     /// # Errors
     /// `NotFound`.

@@ -23,7 +23,7 @@ pub struct SessionInfo {
     pub created: Timestamp,
     /// When events were last appended, or when it was created.
     pub updated: Timestamp,
-    /// What its last append says of it; `None` if that stored no row, or if the row is damaged.
+    /// The row that its last append stored; `None` if that append stored no row, or if the row is damaged.
     pub row: Option<SessionRow>,
 }
 
@@ -54,7 +54,7 @@ pub struct SessionPage {
     pub next: Option<ListCursor>,
 }
 
-/// The most entries in one page of a list.
+/// The maximum number of entries in one page of a list.
 pub(crate) const MAX_LIST_ENTRIES: u32 = 1_000;
 
 /// The state after a session's first events. It only saves time: the events stay, and a reader that does not know the snapshot's version

@@ -1,4 +1,4 @@
-//! Lists of sessions: of a tenant by status and time, and of all tenants those at work.
+//! Queries of sessions: the sessions of one tenant by status and time, and the running sessions of all tenants.
 
 use std::ops::Bound;
 
@@ -9,9 +9,10 @@ use crate::record::Direction;
 use crate::session::ListCursor;
 use crate::session_row::RowStatus;
 
-/// Which sessions of a tenant are listed. The order is that of their creation.
+/// A query of a tenant's sessions, in the order of their creation.
 ///
-/// A page costs what it returns, also with statuses and bounds of the creation. Bounds of the last append are checked session by session.
+/// The cost of a page is in proportion to the sessions that it returns, also with statuses and bounds of the creation. Bounds of
+/// the last append are checked session by session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionQuery {
     /// Only sessions whose row has one of these statuses; empty: all sessions, also those without a row.
@@ -22,9 +23,9 @@ pub struct SessionQuery {
     pub updated: (Bound<Timestamp>, Bound<Timestamp>),
     /// The direction: descending lists the newest first.
     pub direction: Direction,
-    /// Where the page begins; `None`: at the first session. A cursor is good for both directions.
+    /// Where the page begins; `None`: at the first session. A cursor is valid for both directions.
     pub after: Option<ListCursor>,
-    /// The most sessions, 1 to 1,000.
+    /// The maximum number of sessions, 1 to 1,000.
     pub limit: u32,
 }
 

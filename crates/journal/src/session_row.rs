@@ -1,4 +1,4 @@
-//! The row of a session, and the append that stores it: what a list shows of the session without its events.
+//! The row of a session, which a list shows instead of the session's events, and the append that stores it.
 
 use crate::counter::CounterIncrement;
 use crate::error::JournalError;
@@ -7,7 +7,7 @@ use crate::event::NewEvent;
 /// The largest body of a session's row, in bytes.
 pub const MAX_SESSION_ROW_BYTES: usize = 64 << 10;
 
-/// What a session does, as its last append says.
+/// What a session does, according to its last append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RowStatus {
@@ -30,14 +30,15 @@ pub struct SessionRow {
     pub body: Vec<u8>,
 }
 
-/// What an append stores in one transaction.
+/// The contents of an append, which one transaction stores.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppendBatch {
     /// The events.
     pub events: Vec<NewEvent>,
-    /// The increments of the tenant's counters. Without events they are left out.
+    /// The increments of the tenant's counters. They are ignored if there are no events.
     pub increments: Vec<CounterIncrement>,
-    /// The session's row after the events. If events are appended without a row, the session has none, since the old one no longer describes it.
+    /// The session's row after the events. An append of events without a row removes the old row, which no longer describes the
+    /// session.
     pub row: Option<SessionRow>,
 }
 

@@ -25,7 +25,7 @@ pub enum PlaintextPolicy {
     Anywhere,
 }
 
-/// The header that a key travels in.
+/// The header that carries a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyHeader {
     /// `Authorization: Bearer KEY`.
@@ -41,7 +41,7 @@ pub struct HttpConfig {
     key_name: String,
     base_url: String,
     query: Vec<(String, String)>,
-    /// The headers that the wire needs. They are not secret.
+    /// The headers that the wire needs. They are not secrets.
     wire_headers: Vec<(&'static str, &'static str)>,
     headers: Vec<(String, SecretString)>,
     plaintext: PlaintextPolicy,
@@ -78,7 +78,7 @@ impl HttpConfig {
         }
     }
 
-    /// Sets the key, and the header that it travels in. Local servers need none.
+    /// Sets the key, and the header that carries it. Local servers need none.
     #[must_use]
     pub fn with_key(mut self, key: SecretString, header: KeyHeader) -> Self {
         self.key = Some((key, header));
@@ -92,7 +92,7 @@ impl HttpConfig {
         self
     }
 
-    /// Changes the header that the key travels in. Without a key it does nothing.
+    /// Changes the header that carries the key. Without a key, this does nothing.
     #[must_use]
     pub fn with_key_header(mut self, header: KeyHeader) -> Self {
         self.key = self.key.map(|(key, _)| (key, header));
@@ -120,15 +120,16 @@ impl HttpConfig {
         self
     }
 
-    /// Adds a header that the wire needs in every request. It is not secret. The name is in lower case.
+    /// Adds a header that the wire needs in every request. It is not a secret. The name must be in lower case.
     #[must_use]
     pub fn with_wire_header(mut self, name: &'static str, value: &'static str) -> Self {
         self.wire_headers.push((name, value));
         self
     }
 
-    /// Adds a header of the user's to every request. It replaces one of the wire. `Debug` and logs do not show its value. Errors do not either, if
-    /// it looks like a secret ([`is_secret_header`]).
+    /// Adds the user's own header to every request. It replaces a wire header of the same name.
+    ///
+    /// `Debug` and logs do not show its value. Errors do not show it either, if it looks like a secret ([`is_secret_header`]).
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: SecretString) -> Self {
         self.headers.push((name.into(), value));
@@ -149,7 +150,7 @@ impl HttpConfig {
         self
     }
 
-    /// Adds a trusted root certificate (DER) beside the machine's own.
+    /// Adds a trusted root certificate (DER) to the machine's own.
     #[must_use]
     pub fn with_root(mut self, der: impl Into<Vec<u8>>) -> Self {
         self.roots.push(der.into());
@@ -170,14 +171,14 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the number of retries of a call without shown output.
+    /// Sets how often a call is retried while no output was shown.
     #[must_use]
     pub const fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Seeds the jitter, so that it is the same in every run.
+    /// Seeds the jitter of retries, so that it is the same in every run.
     #[must_use]
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -191,7 +192,7 @@ impl HttpConfig {
         self
     }
 
-    /// The validated base URL, without a slash at its end.
+    /// The validated base URL, without a trailing slash.
     ///
     /// # Errors
     /// [`HttpConfigError::BaseUrl`].
@@ -204,7 +205,7 @@ impl HttpConfig {
         })?;
         let refuse = |url: &Url, reason: &str| {
             let mut url = url.clone();
-            // Both fail only for addresses that cannot have them.
+            // Both fail only for URLs that cannot have a user name and a password.
             let _ = url.set_username("").and_then(|()| url.set_password(None));
             url.set_query(None);
             url.set_fragment(None);
@@ -248,13 +249,13 @@ impl HttpConfig {
         Ok(url)
     }
 
-    /// Whether there is a proxy that is not on loopback.
+    /// Whether there is a proxy and it is not on loopback.
     fn has_distant_proxy(&self) -> bool {
         let is_near = |proxy: &String| Url::parse(proxy).is_ok_and(|url| is_loopback(&url));
         self.proxy.as_ref().is_some_and(|proxy| !is_near(proxy))
     }
 
-    /// The query's parameters of every URL.
+    /// The query parameters that every URL gets.
     pub(crate) fn query(&self) -> &[(String, String)] {
         &self.query
     }

@@ -1,7 +1,7 @@
-//! The parts of a call, for requests to the same service that are no model calls: files, skills, lists of models.
+//! The parts of a call, for requests to the same service that are not model calls: files, skills, lists of models.
 //!
-//! Such a request asks the [`Limiter`] for a [`Permit`], sends through the [`Transport`], reports the response to the permit, and repeats
-//! itself by the rules of [`RetryAdvice`](crate::RetryAdvice) and [`backoff`].
+//! Such a request asks the [`Limiter`] for a [`Permit`], sends through the [`Transport`], and reports the response to the permit. It
+//! retries by the rules of [`RetryAdvice`](crate::RetryAdvice) and [`backoff`].
 
 pub use crate::calls::attempt_error::{AttemptError, PossibleEffects, RetryDecision, not_admitted};
 pub use crate::calls::error_builder::ErrorBuilder;

@@ -1,23 +1,23 @@
-//! Models whose context and prices are known.
+//! The models whose context size and prices are known.
 //!
-//! The numbers are the vendors' list prices of November 2026, as a public catalogue tells them. They were not checked against the
-//! vendors' pages: check them before you bill by them. Surcharges for long contexts, regions, batches and priority are not counted.
+//! The numbers are the vendors' list prices of November 2026, from a public catalogue. They were not checked against the vendors' pages, so
+//! check them before you bill by them. Surcharges for long contexts, regions, batches and priority are not included.
 
 use crate::prices::{ModelPrices, Prices, is_version_of};
 
-/// A model whose context and prices are known.
+/// A model whose context size and prices are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownModel {
     /// The service's name of the model. A version, such as `-2025-08-07`, may follow.
     pub name: &'static str,
-    /// The most input tokens.
+    /// The maximum number of input tokens.
     pub context_tokens: u64,
     /// Its prices.
     pub prices: ModelPrices,
 }
 
-/// A row of the table. Prices are dollars for a million tokens: input, output, input read from the cache. Writing to the cache costs what
-/// input costs.
+/// A row of the table. Prices are in dollars per million tokens: input, output, and input read from the cache. Input written to the cache
+/// costs as much as other input.
 const fn model(
     name: &'static str,
     context_tokens: u64,
@@ -28,7 +28,7 @@ const fn model(
     priced(name, context_tokens, [input, output, cache_read, input])
 }
 
-/// A row of a model that is dearer where it writes to the cache: a quarter more than input.
+/// A row of a model that charges a quarter more than input for writing to the cache.
 const fn cached(
     name: &'static str,
     context_tokens: u64,
@@ -53,7 +53,7 @@ const fn priced(
     KnownModel { name, context_tokens, prices }
 }
 
-/// Dollars in millionths.
+/// Converts dollars to millionths of a dollar.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "prices are small and positive")]
 const fn micros(dollars: f64) -> u64 {
     (dollars * 1_000_000.0 + 0.5) as u64

@@ -1,8 +1,12 @@
-//! Model services over HTTP: what is the same for every API of them.
+//! Model services over HTTP: the part that is the same for every API.
 //!
 //! A crate for one API implements [`Wire`] and [`Decoder`], writes an [`HttpCall`] and gives it to an [`HttpClient`]. The client does the
-//! rest: the key's rate limiter admits the call (`limiter`), the body is sent (`transport`), events are parsed (`sse`) and given to the
-//! decoder (`response_stream`). While no output was shown, a failed attempt is repeated (`model_call`, `retry`).
+//! rest:
+//!
+//! - The key's rate limiter admits the call (`limiter`).
+//! - The transport sends the body (`transport`).
+//! - The parser reads events (`sse`) and passes them to the decoder (`response_stream`).
+//! - A failed attempt is retried while no output was shown (`model_call`, `retry`).
 //!
 //! This crate has no session, no history and no actor. It reads no environment variable and starts no task. The API key is never in an
 //! error, a log or `Debug`.

@@ -1,7 +1,6 @@
-//! [`Prices`]: the price table of tokens, by model. The embedder can replace it.
+//! [`Prices`]: the token prices of models. The embedder can replace the table.
 //!
-//! The table that comes with this crate is [`KNOWN_MODELS`](crate::KNOWN_MODELS). Answers of other models cost 0 until the embedder names
-//! prices.
+//! The default table is [`KNOWN_MODELS`](crate::KNOWN_MODELS). Responses of other models cost 0 until the embedder sets prices for them.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +9,13 @@ use conjure_conversation::Usage;
 /// Prices of one model, in millionths of a dollar per million tokens (so that 3 dollars are 3,000,000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelPrices {
-    /// Input that the cache has no part in.
+    /// Input that is neither read from the cache nor written to it.
     pub input: u64,
-    /// What the model writes.
+    /// Output.
     pub output: u64,
-    /// Input that is written to the cache.
+    /// Input written to the cache.
     pub cache_write: u64,
-    /// Input that is read from the cache.
+    /// Input read from the cache.
     pub cache_read: u64,
 }
 
@@ -35,7 +34,7 @@ impl Prices {
         Self { models: BTreeMap::new(), fallback: None }
     }
 
-    /// These prices, and no others.
+    /// A table with these prices only.
     pub fn new<N: Into<String>>(prices: impl IntoIterator<Item = (N, ModelPrices)>) -> Self {
         let models = prices.into_iter().map(|(name, prices)| (name.into(), prices)).collect();
         Self { models, fallback: None }
@@ -68,7 +67,7 @@ impl Prices {
 }
 
 impl ModelPrices {
-    /// What this usage costs, in millionths of a dollar, rounded up.
+    /// The cost of this usage, in millionths of a dollar, rounded up.
     #[must_use]
     pub fn cost_micros(&self, usage: &Usage) -> u64 {
         let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
@@ -83,7 +82,7 @@ impl ModelPrices {
     }
 }
 
-/// Whether a name is that of a model with a version behind it: a date, `-latest` or `-preview`, or what follows an `@` or a `:`.
+/// Whether `name` is `model`, alone or followed by a version: a date, `-latest`, `-preview`, or any text after `@` or `:`.
 pub(crate) fn is_version_of(name: &str, model: &str) -> bool {
     let Some(rest) = name.strip_prefix(model) else { return false };
     let is_date = |text: &str| {

@@ -1,4 +1,4 @@
-//! [`CallContext`]: what a decoder must know of the request whose answer it reads.
+//! [`CallContext`]: the facts about a request that the decoder of its answer needs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,25 +8,25 @@ use conjure_model_http::{RequestSize, TokenEstimator};
 use crate::provider::provider_name;
 use crate::tool_names::ToolNames;
 
-/// What the decoder of one call knows of its request.
+/// The facts about the request of one call that its decoder needs.
 #[derive(Debug)]
 pub(crate) struct CallContext {
-    /// Who answers.
+    /// The origin of the answer.
     pub(crate) origin: Origin,
-    /// Its name for telemetry.
+    /// The provider's name for telemetry.
     pub(crate) provider: &'static str,
-    /// The names of the tools of the request.
+    /// The tool names of the request.
     pub(crate) names: ToolNames,
     /// The size of the request, once its body is written.
     pub(crate) size: OnceLock<RequestSize>,
-    /// The most output tokens that the request allows.
+    /// The maximum number of output tokens, if the request sets one.
     pub(crate) max_tokens: Option<u32>,
-    /// Shared by all calls of the model.
+    /// The estimator that all calls of the model share.
     pub(crate) estimator: Arc<TokenEstimator>,
 }
 
 impl CallContext {
-    /// The context of a call with these tools, whose body is not written yet.
+    /// Creates the context of a call with these tools. Its body is not written yet.
     pub(crate) fn new(
         origin: Origin,
         tools: &[ToolDefinition],
@@ -43,7 +43,7 @@ impl CallContext {
         }
     }
 
-    /// A context without a request.
+    /// Creates a context without a request.
     pub(crate) fn detached(origin: Origin) -> Self {
         Self::new(origin, &[], None, Arc::default())
     }

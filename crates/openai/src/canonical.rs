@@ -3,7 +3,7 @@
 use conjure_conversation::Block;
 use conjure_model_http::{InputCompletion, finish_input, is_object, quoted};
 
-/// A `thinking` block. These services sign their reasoning in the native form, if at all.
+/// A `thinking` block. Its signature is not needed, because these services sign their reasoning in the native form, if at all.
 pub(crate) fn thinking_block(text: &str) -> Result<Block, String> {
     block(format!(r#"{{"type":"thinking","thinking":{},"signature":""}}"#, quoted(text)))
 }
@@ -22,8 +22,12 @@ fn block(json: String) -> Result<Block, String> {
     Block::from_json(json).map_err(|error| error.to_string())
 }
 
-/// The arguments of a call as a JSON object: as the model wrote them, if they are one. No arguments are an empty object. Anything else gets
-/// the form that marks it as invalid, also in the native form, because servers refuse a history with arguments that are not JSON.
+/// Returns the arguments of a call as a JSON object.
+///
+/// - An object is kept as the model wrote it.
+/// - Missing arguments become an empty object.
+/// - Anything else gets the form that marks it as invalid. The native form gets it too, because servers refuse a history with arguments
+///   that are not JSON.
 pub(crate) fn finish_arguments(written: &str, end: InputCompletion) -> String {
     if is_object(written) {
         return written.to_owned();
@@ -34,7 +38,7 @@ pub(crate) fn finish_arguments(written: &str, end: InputCompletion) -> String {
     }
 }
 
-/// Whether the arguments of a call are a JSON object, or none.
+/// Whether the arguments of a call are a JSON object or are missing.
 pub(crate) fn are_complete_arguments(written: &str) -> bool {
     matches!(written.trim(), "" | "null") || is_object(written)
 }

@@ -1,13 +1,13 @@
-//! Reads errors in the form that OpenAI and compatible servers have: `{"error": {"message", "type", "param", "code"}}`.
+//! Reads errors in the form of OpenAI and compatible servers: `{"error": {"message", "type", "param", "code"}}`.
 //!
-//! Servers differ: the code is a text or a number, `error` may be a text, FastAPI writes `detail`, a gateway may wrap the object in a list.
-//! The cause is found by code, then by type, then by status.
+//! Servers differ: the code is a string or a number, `error` may be a string, FastAPI writes `detail`, a gateway may wrap the object in a
+//! list. The cause is found by code, then by type, then by status.
 
 use conjure_conversation::ApiErrorKind;
 use conjure_model_http::{RetryAdvice, ServiceError, error_kind_of_status};
 use serde_json::Value;
 
-/// What the error says of a server that cannot call tools.
+/// The text that is added to the error of a server that cannot call tools.
 const NO_TOOLS_HINT: &str = "; the model or its server has no tool calls: choose a model that has them, or turn them on in the server \
                              (vLLM: `--enable-auto-tool-choice --tool-call-parser`, llama.cpp: `--jinja`)";
 
@@ -21,7 +21,7 @@ pub(crate) fn read_error_body(status: u16, body: &[u8]) -> Option<ServiceError> 
     service_error(&body, Some(status))
 }
 
-/// The error that an object reports: in its member `error`, or itself. `status`: that of the response, if it is one of an error.
+/// The error that an object reports, in its member `error` or itself. `status` is the status of the response, if that is an error status.
 pub(crate) fn service_error(object: &Value, status: Option<u16>) -> Option<ServiceError> {
     let error = match &object["error"] {
         Value::Null => object,
@@ -44,7 +44,7 @@ pub(crate) fn service_error(object: &Value, status: Option<u16>) -> Option<Servi
     let (code, kind) = (text_of("code"), text_of("type"));
     let (api_kind, retry) = classify(code.as_deref(), kind.as_deref(), status);
     let mut message = message.unwrap_or_else(|| "it gave no message".to_owned());
-    // A gateway has the words of the provider behind it only here.
+    // A gateway puts the message of the provider behind it only here.
     if let Some(raw) = error["metadata"]["raw"].as_str() {
         message = format!("{message} ({raw})");
     }
@@ -55,7 +55,7 @@ pub(crate) fn service_error(object: &Value, status: Option<u16>) -> Option<Servi
     Some(ServiceError::new(api_kind, message).with_code(code).with_retry(retry))
 }
 
-/// Whether an object that came as a chunk of a stream is an error: it has a member `error`, or it has a message and a code or type and no
+/// Whether a JSON object in a stream is an error. It is one if it has a member `error`, or if it has a message, a code or type, and no
 /// output.
 pub(crate) fn is_error_object(object: &Value) -> bool {
     !object["error"].is_null()
@@ -68,7 +68,7 @@ fn classify(code: Option<&str>, kind: Option<&str>, status: Option<u16>) -> (Api
     use ApiErrorKind as Kind;
     let by_name = |name: &str| {
         Some(match name {
-            // Nobody has paid: the same status as a rate limit, but waiting does not help.
+            // The account has no credit. The status is that of a rate limit, but waiting does not help.
             "insufficient_quota" | "billing_hard_limit_reached" => (Kind::Billing, RetryAdvice::GiveUp),
             "rate_limit_exceeded" | "rate_limit_error" | "rate_limit" | "requests" | "tokens" => {
                 (Kind::RateLimit, RetryAdvice::ByStatus)
@@ -79,7 +79,7 @@ fn classify(code: Option<&str>, kind: Option<&str>, status: Option<u16>) -> (Api
             "context_length_exceeded" | "exceed_context_size_error" | "string_above_max_length" => {
                 (Kind::InvalidRequest, RetryAdvice::GiveUp)
             }
-            // The model wrote a bad call, which the server refused. The next attempt may be better.
+            // The model wrote an invalid call, which the server refused. The next attempt may be better.
             "tool_use_failed" => (Kind::Api, RetryAdvice::Retry),
             "invalid_api_key" | "authentication_error" | "AuthenticationError" => {
                 (Kind::Authentication, RetryAdvice::GiveUp)

@@ -1,8 +1,9 @@
-//! Reads the canonical history in the terms that both wires share: texts, images, files, calls and results.
+//! Reads the canonical history as both APIs need it: texts, images, files, calls and results.
 //!
-//! Blocks that only their own service understands (thinking, tools of a service, compaction) have no translation. An answer that is
-//! replayed in its native form has the ids that its service gave; the canonical ids may differ, because the conversation makes duplicate
-//! ids unique. So [`CallIds`] maps the ids of results by the order of the calls.
+//! Blocks that only their own service understands (thinking, tools of a service, compaction) are not translated.
+//!
+//! An answer that is replayed in its native form has the call ids that its service gave. The canonical ids may differ, because the
+//! conversation makes duplicate ids unique. So [`CallIds`] maps the ids of results by the order of the calls.
 
 use std::collections::HashMap;
 
@@ -10,12 +11,12 @@ use conjure_conversation::{Block, BlockKind, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A part of what the user, or a tool, says.
+/// A part of a user message or of a tool result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UserPart {
     Text(String),
     Image {
-        /// A `data:` URL, or the address of the image.
+        /// A `data:` URL, or the URL of the image.
         url: String,
     },
     File {
@@ -33,14 +34,14 @@ pub(crate) struct ResultParts {
     pub(crate) parts: Vec<UserPart>,
 }
 
-/// A message of the user: results of tools, then what the user says.
+/// A message of the user: first results of tools, then what the user says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UserMessage {
     pub(crate) results: Vec<ResultParts>,
     pub(crate) parts: Vec<UserPart>,
 }
 
-/// An answer of any service.
+/// An answer of any service, translated for another one.
 #[derive(Debug)]
 pub(crate) struct TranslatedAnswer<'m> {
     /// Its texts, joined by newlines.
@@ -55,12 +56,12 @@ pub(crate) struct TranslatedAnswer<'m> {
 pub(crate) struct CallIds(HashMap<String, String>);
 
 impl CallIds {
-    /// The ids of an answer that is translated: they are the same.
+    /// The ids of a translated answer: both ids are the same.
     pub(crate) fn translated(calls: &[&ToolCall]) -> Self {
         Self(calls.iter().map(|call| (call.id.to_string(), call.id.to_string())).collect())
     }
 
-    /// The ids of an answer that is replayed in its native form; `None` if it has other calls than its blocks.
+    /// The ids of an answer that is replayed in its native form. `None` if its native form and its blocks have different numbers of calls.
     pub(crate) fn native<'m>(calls: impl Iterator<Item = &'m ToolCall>, native: Vec<String>) -> Option<Self> {
         let calls: Vec<&ToolCall> = calls.collect();
         (calls.len() == native.len())
@@ -69,7 +70,7 @@ impl CallIds {
 }
 
 impl UserMessage {
-    /// Reads a message of the user that follows an answer with these calls.
+    /// Reads a user message. `calls` are the calls of the answer before it.
     pub(crate) fn read(message: &Message, calls: &CallIds) -> Self {
         let mut read = Self::default();
         for block in &message.content {
@@ -79,7 +80,7 @@ impl UserMessage {
                     let parts = result_parts(block, *is_error);
                     match calls.0.get(tool_use_id) {
                         Some(wire) => read.results.push(ResultParts { call_id: wire.clone(), parts }),
-                        // A service refuses a result without its call.
+                        // A service refuses a result without its call, so the result becomes ordinary content.
                         None => read.parts.extend(parts),
                     }
                 }
@@ -92,7 +93,7 @@ impl UserMessage {
 }
 
 impl<'m> TranslatedAnswer<'m> {
-    /// What other services understand of an answer.
+    /// Reads the parts of an answer that other services understand.
     pub(crate) fn read(message: &'m Message) -> Self {
         let mut thinking = Vec::new();
         for block in &message.content {
@@ -104,7 +105,7 @@ impl<'m> TranslatedAnswer<'m> {
     }
 }
 
-/// The parts of a result. A failed one says so in its text, because the wires have no mark for it.
+/// The parts of a result. The text of a failed one says so, because the APIs have no field for it.
 fn result_parts(block: &Block, is_error: bool) -> Vec<UserPart> {
     #[derive(Deserialize)]
     struct ResultBlock {
@@ -132,7 +133,7 @@ fn result_parts(block: &Block, is_error: bool) -> Vec<UserPart> {
     parts
 }
 
-/// An image or a document. Of other blocks a note is left.
+/// An image or a document. Any other block becomes a note.
 fn media_part(kind: &str, json: &str) -> UserPart {
     let block: Value = serde_json::from_str(json).unwrap_or_default();
     let source = &block["source"];
@@ -150,7 +151,7 @@ fn media_part(kind: &str, json: &str) -> UserPart {
     }
 }
 
-/// The texts of these parts, joined by newlines; `None` if one of them is no text.
+/// The texts of these parts, joined by newlines. `None` if one of them is not a text.
 pub(crate) fn only_text(parts: &[UserPart]) -> Option<String> {
     let texts: Option<Vec<&str>> = parts
         .iter()

@@ -1,8 +1,10 @@
-//! Clients of OpenAI's two APIs, as streaming [`Model`](conjure_conversation::Model)s: [`Chat`] for Chat Completions, which most other
-//! servers speak too, and [`Responses`] for the Responses API of OpenAI itself.
+//! Clients of OpenAI's two APIs, as streaming [`Model`](conjure_conversation::Model)s.
 //!
-//! A call is written (`request_body`), sent by `conjure-model-http`, and its events are read by a decoder. Both build two forms of an
-//! answer: the canonical blocks, which every service can be told, and the native form, which its own service gets back unchanged.
+//! - [`Chat`] is for Chat Completions, which most other servers support too.
+//! - [`Responses`] is for the Responses API of OpenAI itself.
+//!
+//! `request_body` writes a call, `conjure-model-http` sends it, and a decoder reads the events of its answer. Each decoder builds two forms
+//! of the answer: the canonical blocks, which can be sent to every service, and the native form, which its own service gets back unchanged.
 //!
 //! This crate has no session, no history and no actor. It reads no environment variable and starts no task. The API key is never in an
 //! error, a log or `Debug`.

@@ -1,4 +1,4 @@
-//! [`Members`]: a JSON object that is read without copying: its names and raw values, in order. Every value may have any type.
+//! [`Members`]: a JSON object that is read without copying, as names and raw values in order. Every value may have any type.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,7 @@ impl<'a> Members<'a> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
-    /// A member that is a number from 0.
+    /// A member that is a non-negative integer.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
@@ -37,7 +37,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The text of a raw value, if it is a string. A server that cuts a text anywhere can escape half a character: it becomes U+FFFD.
+/// The text of a raw value, if it is a string. A server that splits a text at any place can escape half a character. Such a half becomes
+/// U+FFFD.
 pub(crate) fn text_of(raw: &RawValue) -> Option<String> {
     if !raw.get().starts_with('"') {
         return None;
@@ -45,7 +46,7 @@ pub(crate) fn text_of(raw: &RawValue) -> Option<String> {
     serde_json::from_str::<LossyText>(raw.get()).ok().map(|text| text.0)
 }
 
-/// A string, read as the bytes that it stands for, among them halves of characters.
+/// A string, read as the bytes that it stands for. They may include halves of characters.
 struct LossyText(String);
 
 impl<'de> Deserialize<'de> for LossyText {
@@ -97,7 +98,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// A name, borrowed where it has no escapes.
+/// A member name. It is borrowed if it has no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {

@@ -10,12 +10,12 @@ pub struct ReservedField {
     pub name: String,
 }
 
-/// The member in which a Chat request limits the output tokens.
+/// The member that limits the output tokens of a Chat request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokensField {
-    /// `max_tokens`: what most servers know. OpenAI's newer models refuse it.
+    /// `max_tokens`, which most servers know. OpenAI's newer models refuse it.
     MaxTokens,
-    /// `max_completion_tokens`: OpenAI's own name.
+    /// `max_completion_tokens`, OpenAI's own name.
     MaxCompletionTokens,
 }
 
@@ -25,23 +25,23 @@ pub enum ParallelToolCalls {
     /// The service decides; nothing is sent.
     #[default]
     Unspecified,
-    /// It may.
+    /// The answer may call several tools.
     Allowed,
-    /// It should not. Some servers do so all the same.
+    /// The answer should call one tool at most. Some servers ignore this.
     Forbidden,
 }
 
 /// Whether a Responses request asks for the reasoning in encrypted form, so that it can be sent back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EncryptedReasoning {
-    /// It asks (`include: ["reasoning.encrypted_content"]`).
+    /// The request asks for it (`include: ["reasoning.encrypted_content"]`).
     #[default]
     Requested,
-    /// It does not, for models that refuse the request because they do not reason.
+    /// The request does not ask for it. Models that do not reason refuse a request that does.
     NotRequested,
 }
 
-/// The options of a model behind Chat Completions. Equal options give equal bytes.
+/// The options of a Chat Completions model. Equal options give equal bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatOptions {
     pub(crate) common: CommonOptions,
@@ -49,14 +49,14 @@ pub struct ChatOptions {
     pub(crate) replayed_reasoning: Option<String>,
 }
 
-/// The options of a model behind the Responses API. Equal options give equal bytes.
+/// The options of a Responses API model. Equal options give equal bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponsesOptions {
     pub(crate) common: CommonOptions,
     pub(crate) encrypted_reasoning: EncryptedReasoning,
 }
 
-/// What both APIs have.
+/// The options that both APIs share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CommonOptions {
     pub(crate) model: String,
@@ -125,21 +125,21 @@ impl ParallelToolCalls {
 }
 
 impl ChatOptions {
-    /// Creates options for this model. The service limits the output tokens by itself.
+    /// Creates options for this model. By default the service limits the output tokens.
     #[must_use]
     pub fn new(model: impl Into<String>) -> Self {
         Self { common: CommonOptions::new(model.into()), tokens_field: None, replayed_reasoning: None }
     }
 
-    /// Sets the most output tokens of an answer, its reasoning included.
+    /// Sets the maximum number of output tokens of an answer, including its reasoning.
     #[must_use]
     pub const fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.common.max_tokens = Some(max_tokens);
         self
     }
 
-    /// Sets the member that carries the most output tokens. By default it is `max_completion_tokens` for `api.openai.com`, and
-    /// `max_tokens` for all other hosts.
+    /// Sets the member that limits the output tokens. By default it is `max_completion_tokens` for `api.openai.com`, and `max_tokens` for
+    /// all other hosts.
     #[must_use]
     pub const fn with_tokens_field(mut self, field: TokensField) -> Self {
         self.tokens_field = Some(field);
@@ -153,16 +153,16 @@ impl ChatOptions {
         self
     }
 
-    /// Sets the member of assistant messages in which reasoning goes to the service that it did not write itself. DeepSeek refuses answers
-    /// with tool calls that lack `reasoning_content`, so that is the default for its host; other hosts get no foreign reasoning.
+    /// Sets the member of assistant messages that carries the reasoning of other services. By default only DeepSeek's host gets such
+    /// reasoning, in `reasoning_content`, because it refuses answers with tool calls that lack it.
     #[must_use]
     pub fn with_replayed_reasoning(mut self, member: impl Into<String>) -> Self {
         self.replayed_reasoning = Some(member.into());
         self
     }
 
-    /// Adds a member to the request body: `temperature`, `reasoning_effort`, `tool_choice`, `response_format`, a server's own extensions.
-    /// A second value of a name replaces the first. `tool_choice` is sent only together with tools.
+    /// Adds a member to the request body: `temperature`, `reasoning_effort`, `tool_choice`, `response_format`, a server's own extensions. A
+    /// second value for a name replaces the first. `tool_choice` is sent only together with tools.
     ///
     /// # Errors
     /// [`ReservedField`] for a member that the client writes itself.
@@ -177,7 +177,7 @@ impl ChatOptions {
         &self.common.model
     }
 
-    /// The most output tokens of an answer, if they are limited.
+    /// The maximum number of output tokens of an answer, if it is limited.
     #[must_use]
     pub const fn max_tokens(&self) -> Option<u32> {
         self.common.max_tokens
@@ -185,8 +185,8 @@ impl ChatOptions {
 }
 
 impl ResponsesOptions {
-    /// Creates options for this model. The service limits the output tokens by itself, and stores nothing. Encrypted reasoning is requested,
-    /// but for OpenAI's older models, which do not reason and refuse the request.
+    /// Creates options for this model. By default the service limits the output tokens, and it stores nothing. Encrypted reasoning is
+    /// requested, except for OpenAI's older models, which do not reason and refuse the request.
     #[must_use]
     pub fn new(model: impl Into<String>) -> Self {
         let model = model.into();
@@ -196,7 +196,7 @@ impl ResponsesOptions {
         Self { common: CommonOptions::new(model), encrypted_reasoning }
     }
 
-    /// Sets the most output tokens of an answer, its reasoning included.
+    /// Sets the maximum number of output tokens of an answer, including its reasoning.
     #[must_use]
     pub const fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.common.max_tokens = Some(max_tokens);
@@ -217,11 +217,11 @@ impl ResponsesOptions {
         self
     }
 
-    /// Adds a member to the request body: `reasoning`, `text`, `tool_choice`, `prompt_cache_key`, `truncation`. A second value of a name
+    /// Adds a member to the request body: `reasoning`, `text`, `tool_choice`, `prompt_cache_key`, `truncation`. A second value for a name
     /// replaces the first. `tool_choice` is sent only together with tools.
     ///
     /// # Errors
-    /// [`ReservedField`] for a member that the client writes itself, and for those that make the service keep the conversation.
+    /// [`ReservedField`] for a member that the client writes itself, and for members that make the service store the conversation.
     pub fn with_field(mut self, name: impl Into<String>, value: Value) -> Result<Self, ReservedField> {
         self.common.set_field(name.into(), value, &RESERVED_IN_RESPONSES)?;
         Ok(self)
@@ -233,7 +233,7 @@ impl ResponsesOptions {
         &self.common.model
     }
 
-    /// The most output tokens of an answer, if they are limited.
+    /// The maximum number of output tokens of an answer, if it is limited.
     #[must_use]
     pub const fn max_tokens(&self) -> Option<u32> {
         self.common.max_tokens

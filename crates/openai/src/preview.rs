@@ -1,27 +1,27 @@
-//! [`Preview`]: emits the events that show an answer while it is written, each block under its index.
+//! [`Preview`]: emits preview events while an answer is streamed. Each block has its own index.
 //!
-//! A blank text is no block of an answer, so blank pieces are held back until the text says something.
+//! A text that is only white space is not a block of an answer. So blank pieces are held back until other text arrives.
 
 use conjure_conversation::ModelEvent;
 use conjure_model_http::OutputShown;
 
-/// Emits events, and knows whether there was output.
+/// Emits preview events, and records whether there was output.
 #[derive(Debug, Default)]
 pub(crate) struct Preview {
     shown: OutputShown,
-    /// How many blocks have begun.
+    /// The number of blocks that have begun.
     blocks: usize,
 }
 
-/// A text that is shown in pieces.
+/// A text whose pieces are shown as they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct ShownText {
     index: Option<usize>,
-    /// Blank pieces, before the text says anything.
+    /// The blank pieces at the start, which are not shown yet.
     held_back: String,
 }
 
-/// What a text is.
+/// The kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextKind {
     Text,
@@ -74,7 +74,7 @@ impl Preview {
         }
     }
 
-    /// Notes output that has no event of its own.
+    /// Records output that has no event of its own.
     pub(crate) fn other(&mut self, show: &mut dyn FnMut(ModelEvent)) {
         if self.shown == OutputShown::Nothing {
             self.shown = OutputShown::Something;
@@ -95,7 +95,7 @@ impl Preview {
 }
 
 impl ShownText {
-    /// The index of the block, if the text has said anything.
+    /// The index of the block, if some of the text was shown.
     pub(crate) const fn index(&self) -> Option<usize> {
         self.index
     }

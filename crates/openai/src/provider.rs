@@ -1,6 +1,6 @@
 //! The name of the service behind a host, for telemetry (`gen_ai.provider.name`).
 
-/// Hosts with a provider name of their own. All others are known only to speak OpenAI's APIs.
+/// Hosts with their own provider name. All other hosts are only known to speak OpenAI's APIs.
 const PROVIDERS: [(&str, &str); 9] = [
     ("openai.azure.com", "azure.ai.openai"),
     ("groq.com", "groq"),

@@ -1,9 +1,9 @@
-//! [`RequestWriter`]: writes the JSON of a request body by hand, so that the order of its members and its bytes are fixed.
+//! [`RequestWriter`]: writes the JSON of a request body directly, so that the order of its members and its bytes are fixed.
 
 use conjure_model_http::{RequestSize, quoted};
 use serde_json::Value;
 
-/// A request body under construction. It also counts what the request's tokens are estimated from.
+/// A request body under construction. It also measures the size from which the request's tokens are estimated.
 #[derive(Debug)]
 pub(crate) struct RequestWriter {
     body: Vec<u8>,
@@ -16,44 +16,44 @@ impl RequestWriter {
         Self { body: Vec::with_capacity(size), image_bytes: 0, images: 0 }
     }
 
-    /// JSON text as it is.
+    /// Writes JSON text unchanged.
     pub(crate) fn raw(&mut self, json: &str) {
         self.body.extend_from_slice(json.as_bytes());
     }
 
-    /// A JSON string.
+    /// Writes a JSON string.
     pub(crate) fn string(&mut self, text: &str) {
         self.raw(&quoted(text));
     }
 
-    /// A JSON string that is the data of an image or a file.
+    /// Writes a JSON string that is the data of an image or a file.
     pub(crate) fn data(&mut self, data: &str) {
         self.images += 1;
         self.image_bytes = self.image_bytes.saturating_add(data.len() as u64);
         self.string(data);
     }
 
-    /// A comma before every item but the first.
+    /// Writes a comma, except before the first item.
     pub(crate) fn separate(&mut self, place: usize) {
         if place > 0 {
             self.raw(",");
         }
     }
 
-    /// A member behind others: a comma, its name, its value.
+    /// Writes a further member: a comma, its name, its value.
     pub(crate) fn member(&mut self, name: &str, value: &Value) {
         self.member_name(name);
         self.raw(&value.to_string());
     }
 
-    /// A comma and the name of a member, whose value follows.
+    /// Writes a comma and the name of a member. The caller writes the value.
     pub(crate) fn member_name(&mut self, name: &str) {
         self.raw(",");
         self.string(name);
         self.raw(":");
     }
 
-    /// The body, and its size.
+    /// Returns the body and its size.
     pub(crate) fn finish(self) -> (Vec<u8>, RequestSize) {
         let text_bytes = (self.body.len() as u64).saturating_sub(self.image_bytes);
         (self.body, RequestSize { text_bytes, images: self.images })

@@ -1,4 +1,4 @@
-//! Tool names on the wire: at most 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`. Other names are mapped, and mapped back in the answer.
+//! Tool names on the wire: at most 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`. Other names are mapped, and names in the answer are mapped back.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,20 +6,20 @@ use std::collections::HashMap;
 use conjure_base::Digest;
 use conjure_conversation::ToolDefinition;
 
-/// The longest name that the service takes, in bytes.
+/// The longest name that the service accepts, in bytes.
 const MAX_NAME: usize = 64;
-/// How many hexadecimal digits of the digest tell two mapped names apart.
+/// The number of hexadecimal digits of the digest that make a mapped name unique.
 const DIGEST_DIGITS: usize = 8;
 
-/// The mapped tool names of one request, to read the answer's calls by.
+/// The mapped tool names of one request, which the decoder of its answer needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToolNames {
-    /// The tool's own name by its name on the wire, where the two differ.
+    /// The tool's own name by its name on the wire, only for names that differ.
     by_wire_name: HashMap<String, String>,
 }
 
 impl ToolNames {
-    /// The names of these tools.
+    /// Creates the map for these tools.
     pub(crate) fn new(tools: &[ToolDefinition]) -> Self {
         let mapped = tools.iter().filter_map(|tool| match wire_name(&tool.name) {
             Cow::Owned(wire) => Some((wire, tool.name.clone())),
@@ -28,13 +28,14 @@ impl ToolNames {
         Self { by_wire_name: mapped.collect() }
     }
 
-    /// The tool's own name, for the name in an answer.
+    /// The tool's own name, by the name in an answer.
     pub(crate) fn own_name<'n>(&'n self, wire: &'n str) -> &'n str {
         self.by_wire_name.get(wire).map_or(wire, String::as_str)
     }
 }
 
-/// The name that a request uses: the name itself, or its valid characters with a part of its digest behind them.
+/// The name that a request uses: the name itself if it is valid. Otherwise invalid characters become `_`, and a part of the name's digest
+/// is appended.
 pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_valid) {

@@ -1,9 +1,10 @@
-//! Reads the usage of both APIs. Their input includes what was read from the cache and written to it.
+//! Reads the usage of both APIs. Their input count includes tokens that were read from the cache and written to it.
 
 use conjure_conversation::Usage;
 use serde_json::Value;
 
-/// The counts of a `usage` object of Chat Completions; `None` if it has none. Cached input is counted apart from the rest, by OpenAI's names or DeepSeek's.
+/// The counts of a `usage` object of Chat Completions; `None` if it has none. Cached input is counted separately, by OpenAI's field names
+/// or DeepSeek's.
 pub(crate) fn chat_usage(json: &str) -> Option<Usage> {
     let usage: Value = serde_json::from_str(json).ok()?;
     let details = &usage["prompt_tokens_details"];
@@ -27,7 +28,7 @@ pub(crate) fn responses_usage(json: &str) -> Option<Usage> {
     )
 }
 
-/// The canonical counts: the uncached input is what is left of all input. `None` if there is neither input nor output.
+/// The canonical counts. The uncached input is all input without the cached tokens. `None` if there is neither input nor output.
 fn reported_usage(input: &Value, output: &Value, cached: Option<u64>, written: Option<u64>) -> Option<Usage> {
     let (cached, written) = (cached.unwrap_or(0), written.unwrap_or(0));
     if !input.is_u64() && !output.is_u64() {

@@ -76,12 +76,13 @@ pub(crate) struct ArtifactSection {
     prompt: ArtifactPrompt,
     /// The elements of the assets; empty when there are none.
     assets: String,
-    /// The tools that take references, as text; `None` where the session has no tools that run here.
+    /// The tools that take references, as text; `None` if no tools of the session run here.
     reference_tools: Option<String>,
 }
 
 impl ArtifactSection {
-    /// The section for a session with these skills and tools. Lists the files of skills, and blocks where that was not done before.
+    /// Creates the section for a session with these skills and tools. It lists the files of the skills, which blocks if they were
+    /// not listed before.
     pub(crate) fn new<'t>(
         prompt: ArtifactPrompt,
         skills: &SessionSkills,
@@ -91,7 +92,7 @@ impl ArtifactSection {
         Self { assets, reference_tools: list_reference_tools(tools), prompt }
     }
 
-    /// The section without a newline at the end; `None` where it would be empty.
+    /// The section without a newline at the end; `None` if it would be empty.
     pub(crate) fn block(&self, session: &SessionView) -> Option<String> {
         let artifacts = session.artifacts();
         if artifacts.is_empty() && self.assets.is_empty() {
@@ -217,7 +218,7 @@ impl ArtifactSection {
     }
 }
 
-/// The tools that take references, for the middle of a sentence; `None` where there are no tools.
+/// The tools that take references, for the middle of a sentence; `None` if there are no tools.
 fn list_reference_tools<'t>(tools: impl Iterator<Item = &'t str>) -> Option<String> {
     let mut tools = tools.peekable();
     tools.peek()?;
@@ -307,7 +308,7 @@ fn human_size(bytes: u64) -> String {
     if bytes < 1000 {
         return if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") };
     }
-    // In rounded tenths, so that 999,960 bytes are a megabyte.
+    // Use rounded tenths, so that 999,960 bytes are a megabyte.
     let (mut tenths, mut unit) = (bytes.saturating_add(50) / 100, 0);
     while tenths >= 10_000 && unit + 1 < UNITS.len() {
         tenths = tenths.saturating_add(500) / 1000;

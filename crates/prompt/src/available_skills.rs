@@ -38,7 +38,7 @@ pub fn format_skill(skill: &Skill, locations: &SkillLocations) -> String {
     xml.finish()
 }
 
-/// What the model reads of one skill.
+/// The fields of a skill that the model reads.
 struct SkillEntry<'s> {
     name: &'s str,
     description: &'s str,

@@ -185,7 +185,7 @@ pub enum ParseToolUseError {
 /// Parses the tool call of a `tool_use` block. Its input is kept byte for byte (specification 5.5).
 ///
 /// # Errors
-/// When `json` is not a content block, or one of another type.
+/// When `json` is not a content block, or has another type.
 pub fn parse_tool_use(json: &str) -> Result<ToolCall, ParseToolUseError> {
     Block::from_json(json)?.tool_call().cloned().ok_or(ParseToolUseError::NotAToolUse)
 }

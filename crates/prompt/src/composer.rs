@@ -16,7 +16,8 @@ use crate::session_skills::SessionSkills;
 use crate::skill_tools::SkillTool;
 use crate::system_prompt::{ScriptTool, skills_fragment, static_sections};
 
-/// Composes, in this order: base prompt, environment, skills, instructions of active skills, artifacts. And the tools.
+/// Composes the system prompt and the tools. The prompt has this order: base prompt, environment, skills, instructions of active
+/// skills, artifacts.
 #[derive(Debug, Clone, Default)]
 pub struct SkillComposer {
     static_part: PromptPrefix,
@@ -27,7 +28,7 @@ pub struct SkillComposer {
 /// How active skills' instructions are delivered.
 #[derive(Debug, Clone, Default)]
 enum ActiveSkillDelivery {
-    /// Not by the composer: the model reads them by itself.
+    /// The composer does not deliver them. The model reads them itself.
     #[default]
     None,
     /// In the results of the calls that loaded them.
@@ -37,9 +38,9 @@ enum ActiveSkillDelivery {
 }
 
 impl SkillComposer {
-    /// The composer for these instructions and tools. The tools keep their order.
+    /// Creates the composer for these instructions and tools. The tools keep their order.
     ///
-    /// It describes skills that are read with `view`. Options about loading only affect the wording here:
+    /// It describes skills that the model reads with `view`. Options about loading only affect the wording here:
     /// [`SkillComposer::for_session`] also delivers the instructions of active skills.
     pub fn new<'s>(
         base_prompt: &str,
@@ -59,11 +60,11 @@ impl SkillComposer {
         Self { static_part, active: ActiveSkillDelivery::None, artifacts: None }
     }
 
-    /// The composer for a session with these skills.
+    /// Creates the composer for a session with these skills.
     ///
-    /// With [`SkillActivation::Load`] and [`SkillDelivery::Instructions`] the instructions of active skills follow in a section of their own. The
-    /// artifacts of the session and the assets of its skills come last, if the options include them. Then this lists the files of
-    /// skills, and blocks where that was not done before.
+    /// With [`SkillActivation::Load`] and [`SkillDelivery::Instructions`], the instructions of active skills follow in a section of
+    /// their own. The artifacts of the session and the assets of its skills come last, if the options include them. In that case
+    /// this function lists the files of the skills, which blocks if they were not listed before.
     pub fn for_session(
         base_prompt: &str,
         skills: &SessionSkills,
@@ -102,7 +103,7 @@ impl Composer for SkillComposer {
         prefix
     }
 
-    /// Instructions of active skills that were delivered in results, for a summary that replaces these results.
+    /// The instructions of active skills that were delivered in results. A summary that replaces these results needs them.
     fn after_compaction(&self, session: &SessionView) -> Option<String> {
         match &self.active {
             ActiveSkillDelivery::ToolResult(skills) => {

@@ -24,7 +24,8 @@ pub struct PromptOptions {
 
 /// Skills are read with `view`, at this machine's own paths, without workspace and artifacts.
 ///
-/// A prompt alone goes with the four built-in tools ([`crate::tool_definitions`]), and no session remembers what is loaded.
+/// These defaults suit a prompt without a session, used with the four built-in tools ([`crate::tool_definitions`]). Without a
+/// session, nothing records which skills are loaded.
 impl Default for PromptOptions {
     fn default() -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! The skills of a session, for its prompt and its tools: lookup by name or location, digests, and cached instructions.
 //!
-//! State: what was read of each skill, in memory; it is read again after a crash. Pinned skills never change, so a late read gives
-//! the same result.
+//! State: the instructions, file lists and digests of skills, in memory. They are read again after a crash. Pinned skills never
+//! change, so a late read gives the same result.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -99,7 +99,7 @@ pub struct SessionSkills {
 }
 
 impl SessionSkills {
-    /// These skills at these locations. Of two with one name the first stays.
+    /// Creates the list of these skills at these locations. Of two skills with the same name, the first is kept.
     #[must_use]
     pub fn new(skills: impl IntoIterator<Item = Arc<SessionSkill>>, locations: SkillLocations) -> Self {
         let mut unique: Vec<Arc<SessionSkill>> = Vec::new();

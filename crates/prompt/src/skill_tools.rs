@@ -53,7 +53,7 @@ impl SkillTool {
 pub struct SkillToolOptions<'s> {
     /// The names of the session's skills, in order. Without skills there are no tools.
     pub skills: Vec<&'s str>,
-    /// The names of those with scripts. Without any there is no `skills.run_script`.
+    /// The names of the skills with scripts. If there are none, there is no `skills.run_script`.
     pub with_scripts: Vec<&'s str>,
     /// The maximum number of active skills.
     pub max_active: usize,

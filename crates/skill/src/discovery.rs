@@ -1,9 +1,9 @@
 //! Discovery: finds skills in the folders where people keep them.
 //!
-//! Each scope is scanned, and the results are sorted by path. Of several skills with one name, the one of the
-//! highest rank is used. A package is unpacked at once, because a sandbox needs its files, and so later steps
-//! cannot fail. It counts as a folder in the [`DiscoveryLimits`]. Packages are unpacked one by one, in the order
-//! of paths, so it depends on nothing else which packages fit into the disk budget.
+//! Each scope is scanned, and the results are sorted by path. Of several skills with one name, the one of the highest
+//! rank is used. A package is unpacked at once, because a sandbox needs its files, and so later steps cannot fail. It
+//! counts as a folder in the [`DiscoveryLimits`]. Packages are unpacked one by one, in the order of paths. So only
+//! this order decides which packages fit into the disk budget.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;

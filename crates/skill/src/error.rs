@@ -13,7 +13,7 @@ pub enum SkillError {
     /// There is no skill at this path, or no folder to search.
     #[error("no skill at `{}`: {missing}", path.display())]
     NotFound {
-        /// Where it was looked for.
+        /// The path that does not exist or is not a skill.
         path: PathBuf,
         /// What is missing.
         missing: Missing,
@@ -88,7 +88,7 @@ pub enum SkillError {
         /// What is wrong.
         problem: PackageProblem,
     },
-    /// All packages of one discovery are too large together.
+    /// There is no space to unpack the package: all packages of one discovery together are too large.
     #[error(
         "no room to unpack `{}`: with those before it, it takes more than the limit of {limit} bytes on disk; \
          unpack some of them, or raise `package_bytes` of the bounds", path.display()
@@ -124,7 +124,7 @@ pub enum Missing {
     /// Nothing is at the path.
     #[error("the path does not exist")]
     Path,
-    /// There is something, but neither a folder nor a `SKILL.md`.
+    /// Something exists, but it is neither a folder nor a `SKILL.md`.
     #[error("it is neither a folder nor a `SKILL.md`")]
     Folder,
     /// The folder has no `SKILL.md`.

@@ -125,7 +125,6 @@ impl Skill {
     ///
     /// # Errors
     /// When a folder cannot be listed, or there are more than 20,000 entries or 32 levels.
-    /// When a folder cannot be listed, or there are more than 20,000 entries or 32 levels.
     pub fn resources(&self) -> Result<Resources, SkillError> {
         let root = DirHandle::open(self.root_dir())?;
         let mut resources = Resources::default();

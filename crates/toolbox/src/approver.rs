@@ -24,8 +24,8 @@ pub trait Approver: Send + Sync {
 
     /// Whether a person can be asked; `true` by default.
     ///
-    /// If so, scripts that their manifest declares destructive or interactive need confirmation even when [`Approver::review`] allows them.
-    /// Else they run with a log entry.
+    /// If so, a script that its manifest declares destructive or interactive needs confirmation, even when [`Approver::review`]
+    /// allows it. Otherwise it runs, and the log records that.
     fn can_ask(&self) -> bool {
         true
     }

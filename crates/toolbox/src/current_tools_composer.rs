@@ -1,4 +1,4 @@
-//! [`CurrentToolsComposer`]: the composer of a session whose tools come and go.
+//! [`CurrentToolsComposer`]: the composer of a session whose tools can change.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use conjure_conversation::{Composer, PromptPrefix, SessionView};
 
 use crate::toolbox::Toolbox;
 
-/// Composes as another composer does, with the tools that a toolbox has at the moment of the call.
+/// Wraps a composer, and replaces its tools by those that a toolbox has at the time of the call.
 pub struct CurrentToolsComposer<C> {
     composer: C,
     toolbox: Arc<Toolbox>,
 }
 
 impl<C: Composer> CurrentToolsComposer<C> {
-    /// A composer over this one, with the tools of this toolbox.
+    /// Creates a composer that wraps `composer` and takes the tools from `toolbox`.
     pub const fn new(composer: C, toolbox: Arc<Toolbox>) -> Self {
         Self { composer, toolbox }
     }

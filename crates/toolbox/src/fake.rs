@@ -27,9 +27,9 @@ pub enum FakeCommand {
     Exits(CommandOutcome),
     /// It cannot be started.
     FailsToStart(SandboxError),
-    /// It writes this and runs until its deadline or cancellation.
+    /// It writes this output and then runs until its deadline or cancellation.
     RunsUntilCancelled(String),
-    /// It never returns: an executor that breaks its contract.
+    /// It never returns, as with an executor that breaks its contract.
     IgnoresCancel,
 }
 

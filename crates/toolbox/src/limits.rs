@@ -9,7 +9,7 @@ pub struct OutputLimits {
     pub view: usize,
     /// Text of any result.
     pub text: usize,
-    /// An image after its encoding as base64; the images of one result may have four times as much.
+    /// An image after base64 encoding. All images of one result together may have four times as much.
     pub image: usize,
     /// Output of a command that is written to a file in the sandbox if it does not fit; 0 disables that.
     pub spill: u64,
@@ -32,17 +32,17 @@ impl Default for OutputLimits {
 }
 
 impl OutputLimits {
-    /// The most bytes of an image before base64 encoding.
+    /// The maximum number of bytes of an image before base64 encoding.
     pub(crate) const fn max_image_bytes(&self) -> u64 {
         (self.image / 4 * 3) as u64
     }
 
-    /// The most bytes of a document after its encoding as base64: twice those of an image.
+    /// The maximum size of a document in bytes after base64 encoding: twice that of an image.
     pub(crate) const fn document(&self) -> usize {
         self.image.saturating_mul(2)
     }
 
-    /// The most bytes of a document before base64 encoding.
+    /// The maximum number of bytes of a document before base64 encoding.
     pub(crate) const fn max_document_bytes(&self) -> u64 {
         (self.document() / 4 * 3) as u64
     }

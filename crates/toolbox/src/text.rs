@@ -5,8 +5,8 @@ use std::borrow::Cow;
 /// The replacement for bytes that are not UTF-8.
 const REPLACEMENT: char = '\u{FFFD}';
 
-/// Converts `bytes` to text: invalid UTF-8 becomes U+FFFD, control characters become symbols (`␀`, `␛`), tabs and line ends stay. The
-/// result has at most three times the bytes.
+/// Converts `bytes` to text. Invalid UTF-8 becomes U+FFFD, and control characters become symbols (`␀`, `␛`). Tabs and line ends
+/// stay. The result has at most three times as many bytes.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     characters(bytes).map(|(character, _)| character).collect()
 }
@@ -39,7 +39,7 @@ pub(crate) struct Truncated {
 }
 
 /// Truncates a source of `total` bytes to `budget` bytes of text. `head` and `tail` are its known first and last bytes. They do not
-/// overlap; with `total` bytes together they are the whole source.
+/// overlap. If they have `total` bytes together, they are the whole source.
 pub(crate) fn truncate(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Truncated {
     let known = (head.len() + tail.len()) as u64;
     if known < total {

@@ -36,19 +36,21 @@ pub trait Tool: Send + Sync {
         &[]
     }
 
-    /// Whether each of its calls is to be decided on by a person. By default it is not.
+    /// Whether a person must decide on each of its calls. By default, no.
     fn permission(&self) -> PermissionPolicy {
         PermissionPolicy::default()
     }
 
-    /// Why a person decides on each single call of a tool whose [`Tool::permission`] is to ask: then no earlier grant covers a call. `None`, the
-    /// default, is for a tool of which all later calls can be granted.
+    /// The reason why a person must decide on each single call of a tool whose [`Tool::permission`] is to ask. With a reason, no
+    /// earlier grant covers the call.
+    ///
+    /// The default, `None`, is for a tool whose later calls a person can grant all at once.
     fn approval_reason(&self, input: &Value) -> Option<String> {
         let _ = input;
         None
     }
 
-    /// How long a call may take, where that differs from the toolbox's timeout.
+    /// The timeout of a call, if it differs from the toolbox's timeout.
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -77,9 +79,9 @@ pub struct ToolContext {
     pub deadline: Deadline,
     /// Cancelled with the turn, and when the call is abandoned.
     pub cancel: CancellationToken,
-    /// The answers to the questions with which the call's last run ended; `None` in its first run.
+    /// The answers to the questions that ended the call's previous run; `None` in its first run.
     pub provided_input: Option<ProvidedInput>,
-    /// Where the tool tells how far the call is. It is shown while the call runs, and is not recorded.
+    /// The sink for the tool's progress reports. Clients see them while the call runs. They are not recorded.
     pub progress: ProgressSink,
 }
 
@@ -133,7 +135,7 @@ pub struct ToolOutput {
     pub content: Vec<ResultContent>,
     /// The status; everything except [`ToolStatus::Succeeded`] is an error result.
     pub status: ToolStatus,
-    /// Questions to a person, with which this run of the call ends instead of a result ([`ToolOutput::input_required`]).
+    /// Questions to a person. They end this run of the call, instead of a result ([`ToolOutput::input_required`]).
     pub input_request: Option<Box<InputRequest>>,
 }
 
@@ -161,8 +163,8 @@ impl ToolOutput {
         Self::succeeded(vec![document])
     }
 
-    /// Ends this run of the call with questions to a person. When they are answered, also after a restart, the tool is called again with the
-    /// same input and with [`ToolContext::provided_input`].
+    /// Ends this run of the call with questions to a person. After the person has answered, also after a restart, the tool is
+    /// called again. That call has the same input, and the answers in [`ToolContext::provided_input`].
     #[must_use]
     pub fn input_required(request: InputRequest) -> Self {
         Self { input_request: Some(Box::new(request)), ..Self::succeeded(Vec::new()) }

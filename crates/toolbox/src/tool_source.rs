@@ -1,4 +1,4 @@
-//! [`ToolSource`]: tools that come and go while a session lives, such as those of MCP servers.
+//! [`ToolSource`]: tools that can change while a session lives, such as those of MCP servers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::tool::Tool;
 
 /// Tools that can change between two model calls.
 pub trait ToolSource: Send + Sync {
-    /// The tools as they are now. It returns the same value as before as long as nothing has changed. It must not block.
+    /// Returns the current tools. It returns the same value as before as long as nothing has changed. It must not block.
     fn tools(&self) -> Arc<SourcedTools>;
 }
 
@@ -23,8 +23,9 @@ pub struct SourcedTools {
 }
 
 impl SourcedTools {
-    /// These tools, which the model is told about. A tool with a name or schema that a model service would refuse is left out with a
-    /// log entry, because it would make every request fail. Of two tools with one name, the first stays.
+    /// Creates a set of tools whose definitions the model gets. It skips a tool whose name or schema a model service would refuse,
+    /// because that tool would make every request fail. It also skips a second tool with the same name. Each skipped tool is
+    /// logged.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         let mut all = Self::default();
@@ -37,7 +38,7 @@ impl SourcedTools {
         all
     }
 
-    /// Adds tools that can be called although their definitions are not sent to the model.
+    /// Adds tools that can be called although the model does not get their definitions.
     #[must_use]
     pub fn with_hidden(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         for tool in tools {
@@ -68,7 +69,7 @@ impl SourcedTools {
         self.tools.get(name).cloned()
     }
 
-    /// The definitions for the model, by name.
+    /// The definitions for the model, sorted by name.
     #[must_use]
     pub fn offered(&self) -> &[ToolDefinition] {
         &self.offered

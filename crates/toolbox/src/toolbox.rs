@@ -66,7 +66,7 @@ use crate::tool_source::{SourcedTools, ToolSource};
 /// ```
 pub struct Toolbox {
     sandbox: Option<Sandbox>,
-    /// Instead of the built-in tools.
+    /// The toolset that replaces the built-in tools, if there is one.
     toolset: Option<Toolset>,
     skills: Option<Skills>,
     artifacts: Option<ArtifactTools>,
@@ -74,9 +74,9 @@ pub struct Toolbox {
     /// The names of the tools whose results the client provides.
     client: BTreeSet<String>,
     definitions: Arc<[ToolDefinition]>,
-    /// Tools that come and go.
+    /// The source of the tools that can change.
     source: Option<Arc<dyn ToolSource>>,
-    /// All definitions, with those of the source as it was when they were last asked for.
+    /// All definitions, including those that the source had when they were last requested.
     current: Mutex<Option<CurrentDefinitions>>,
     approver: Arc<dyn Approver>,
     caller: Option<CallerIdentity>,
@@ -114,7 +114,7 @@ impl Toolbox {
         Arc::clone(&self.definitions)
     }
 
-    /// The definitions for the next model call: [`Toolbox::definitions`], then those that the tool source has now, by name.
+    /// The definitions for the next model call: [`Toolbox::definitions`], and then the current ones of the tool source, by name.
     #[must_use]
     pub fn current_definitions(&self) -> Arc<[ToolDefinition]> {
         let Some(sourced) = self.source.as_ref().map(|source| source.tools()) else {
@@ -133,7 +133,7 @@ impl Toolbox {
         definitions
     }
 
-    /// The tool of the source with this name.
+    /// The tool source's tool with this name.
     fn sourced_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.source.as_ref()?.tools().find(name)
     }

@@ -1,4 +1,4 @@
-//! [`CredentialSecret`]: what a server is sent, and how it is renewed.
+//! [`CredentialSecret`]: the token that a server gets, and how it is refreshed.
 
 use conjure_base::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -8,71 +8,71 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CredentialSecret {
-    /// A token that stays as it is.
+    /// A fixed token.
     Bearer {
         /// The token.
         #[serde(with = "secret_text")]
         token: SecretString,
     },
-    /// Tokens of OAuth.
+    /// OAuth tokens.
     OAuth(OAuthTokens),
 }
 
-/// An access token, and how the next one is got.
+/// An OAuth access token, and how to get the next one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OAuthTokens {
-    /// What the server is sent.
+    /// The token that the server gets.
     #[serde(with = "secret_text")]
     pub access_token: SecretString,
-    /// When it ends, if that is known.
+    /// When the access token expires, if known.
     pub expires_at: Option<Timestamp>,
-    /// How the next one is got; `None`: not at all.
+    /// How to get the next access token; `None` if there is no way.
     pub refresh: Option<OAuthRefresh>,
-    /// What it permits, separated by spaces, if that is known.
+    /// The permitted scope, separated by spaces, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
 
-/// How an access token is renewed (RFC 6749, section 6).
+/// How to refresh an access token (RFC 6749, section 6).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OAuthRefresh {
-    /// The client that the token belongs to.
+    /// The id of the client that the tokens belong to.
     pub client_id: String,
-    /// What is given for a new access token.
+    /// The refresh token, which is exchanged for a new access token.
     #[serde(with = "secret_text")]
     pub refresh_token: SecretString,
-    /// Where it is given.
+    /// The URL of the token endpoint.
     pub token_endpoint: String,
-    /// How the client says who it is.
+    /// How the client authenticates at the token endpoint.
     pub client_auth: ClientAuth,
     /// The resource that the token is for (RFC 8707).
     pub resource: Option<String>,
-    /// The scope that is asked for.
+    /// The requested scope.
     pub scope: Option<String>,
 }
 
-/// How a client says to a token endpoint who it is.
+/// How a client authenticates at a token endpoint.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ClientAuth {
-    /// By its id alone.
+    /// With its id only.
     None,
-    /// By HTTP Basic authentication.
+    /// With HTTP Basic authentication.
     Basic {
-        /// The client's secret.
+        /// The client secret.
         #[serde(with = "secret_text")]
         client_secret: SecretString,
     },
-    /// In the body.
+    /// With its secret in the body.
     Post {
-        /// The client's secret.
+        /// The client secret.
         #[serde(with = "secret_text")]
         client_secret: SecretString,
     },
 }
 
 impl CredentialSecret {
-    /// What the server is sent as its bearer token.
+    /// The bearer token that the server gets.
     #[must_use]
     pub const fn token(&self) -> &SecretString {
         match self {
@@ -81,7 +81,7 @@ impl CredentialSecret {
         }
     }
 
-    /// When the token ends, if that is known.
+    /// When the token expires, if known.
     #[must_use]
     pub const fn expires_at(&self) -> Option<Timestamp> {
         match self {
@@ -91,7 +91,7 @@ impl CredentialSecret {
     }
 }
 
-/// A secret as text, in what is about to be sealed.
+/// Serializes a secret as text. It is only used for content that is sealed next.
 mod secret_text {
     use super::*;
 

@@ -15,17 +15,17 @@ use crate::error::VaultError;
 
 const KEY_BYTES: usize = 32;
 
-/// The largest file of a key that is read.
+/// The largest key file that is read, in bytes.
 const MAX_KEY_FILE: u64 = 1_024;
 
-/// The key of an installation. What it seals, nothing without it can read or change.
+/// The key of an installation. What it has sealed can only be read or changed with it.
 pub struct VaultKey(LessSafeKey);
 
 impl VaultKey {
-    /// The key of 64 hex digits; white space around them does not count.
+    /// Parses a key of 64 hex digits. White space around them is ignored.
     ///
     /// # Errors
-    /// When the text is not that.
+    /// If the text is not such a key.
     pub fn from_hex(text: &str) -> Result<Self, VaultError> {
         let digits = text.trim().as_bytes();
         let mut bytes = [0; KEY_BYTES];
@@ -41,11 +41,11 @@ impl VaultKey {
         Ok(Self(LessSafeKey::new(key)))
     }
 
-    /// The key in a file, which is made with a new key where it is missing. Only its owner can read it. Of processes that make it at the same
-    /// time, one wins, and all have its key. Blocks.
+    /// Reads the key from a file. If the file is missing, it is created with a new key, and only its owner can read it. If several
+    /// processes create it at the same time, one of them wins and all use its key. Blocks.
     ///
     /// # Errors
-    /// When the file cannot be read or made, or holds something else.
+    /// If the file cannot be read or created, or does not contain a key.
     pub fn of_file(path: &Path) -> Result<Self, VaultError> {
         let failed = |reason: String| VaultError::KeyFile { path: path.to_owned(), reason };
         loop {
@@ -63,16 +63,16 @@ impl VaultKey {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(failed(error.to_string()));
                 }
-                // Whoever made it: it is read as it is there.
+                // This process or another one has created the file, so the loop reads it.
                 _ => {}
             }
         }
     }
 
-    /// Seals `plain`, as base64. It can only be opened for the same `context`.
+    /// Seals `plain` and returns it as base64. It can only be opened with the same `context`.
     ///
     /// # Errors
-    /// When the machine gives no random numbers.
+    /// If the machine returns no random numbers.
     pub(crate) fn seal(&self, context: &str, plain: Vec<u8>) -> Result<String, VaultError> {
         let random = random_bits().map_err(VaultError::Entropy)?.to_le_bytes();
         let mut nonce = [0; NONCE_LEN];
@@ -85,7 +85,7 @@ impl VaultKey {
         Ok(STANDARD.encode([&nonce[..], &sealed].concat()))
     }
 
-    /// Opens what was sealed for this context; `None` if it was sealed with another key or for another context, or was changed.
+    /// Opens a text that was sealed for this context. `None` if it was sealed with another key or for another context, or was changed.
     pub(crate) fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>> {
         let bytes = STANDARD.decode(sealed).ok()?;
         let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
@@ -96,7 +96,7 @@ impl VaultKey {
     }
 }
 
-/// Makes the file with a new key, complete from the first moment.
+/// Creates the file with a new key. No other process ever sees it incomplete.
 fn make_file(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,10 +1,10 @@
-//! Vaults: the credentials of a tenant, with which its sessions ask MCP servers.
+//! Vaults: the credentials of a tenant, which its sessions use at MCP servers.
 //!
-//! A credential belongs to the address of a server. Its secrets are sealed with the key of the installation ([`VaultKey`]) before they are
-//! stored, and nothing that reads a record without the key can tell them. A session names vaults; the first one with a credential for a server's
-//! address counts ([`CredentialStore::find`]).
+//! A credential belongs to the address of a server. The key of the installation ([`VaultKey`]) seals its secrets before they are stored. A
+//! record shows no secret without that key. A session names vaults. For a server's address, the first vault with a credential counts
+//! ([`CredentialStore::find`]).
 //!
-//! Nothing here speaks HTTP: who refreshes an access token stores it with [`CredentialStore::replace_secret`].
+//! This crate does not speak HTTP. The caller that refreshes an access token stores it with [`CredentialStore::replace_secret`].
 
 mod credential;
 mod error;

@@ -14,34 +14,34 @@ use crate::credential::CredentialSecret;
 use crate::error::VaultError;
 use crate::key::VaultKey;
 
-/// The kind of a credential's record.
+/// The record kind of credentials.
 pub static CREDENTIAL: RecordKind = RecordKind::from_static("credential");
 
-/// The vault of a credential.
+/// The index of credentials by their vault.
 pub const IN_VAULT: IndexName = IndexName::from_static("vault");
 
-/// The vault of the sign-ins at configured servers ([`CredentialStore::put_login`]).
+/// The vault for sign-ins at configured servers ([`CredentialStore::put_login`]).
 pub const LOGIN_VAULT: &str = "login";
 
-/// How many credentials of a vault are looked at in one read.
+/// The number of credentials that are read at a time.
 const PAGE: u32 = 100;
 
 /// The body of a credential's record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StoredCredential {
-    /// The vault that it is in.
+    /// The vault of the credential.
     pub vault: String,
-    /// The server that it is for, in the form of [`server_address`].
+    /// The address of its server, in the form of [`server_address`].
     pub server: String,
-    /// When its token ends, if that is known.
+    /// When the token expires, if known.
     pub expires_at: Option<Timestamp>,
-    /// What its owner reads of it, in a form that this crate does not look into.
+    /// The part that its owner may see, as JSON. This crate does not read it.
     pub shown: Box<RawValue>,
-    /// Its secrets, sealed; `None` once it is archived.
+    /// The sealed secrets; `None` once the credential is archived.
     sealed: Option<String>,
 }
 
-/// A credential for a server.
+/// A credential that was found for a server.
 #[derive(Debug, Clone)]
 pub struct FoundCredential {
     /// Its id.
@@ -59,8 +59,8 @@ pub struct CredentialStore<'r> {
     tenant: &'r TenantId,
 }
 
-/// The address of a server in the form in which addresses are compared: without a fragment, and without a slash at its end. `None` if it is not
-/// an HTTP address.
+/// The address of a server in the form for comparison: without a fragment and without a trailing slash. `None` if it is not an HTTP
+/// address.
 #[must_use]
 pub fn server_address(url: &str) -> Option<String> {
     let mut url = Url::parse(url).ok()?;
@@ -71,40 +71,40 @@ pub fn server_address(url: &str) -> Option<String> {
     let path = url.path().trim_end_matches('/').to_owned();
     url.set_path(&path);
     let text = url.to_string();
-    // A path that is empty is written as one slash.
+    // The URL parser writes an empty path as one slash.
     Some(if url.query().is_none() { text.trim_end_matches('/').to_owned() } else { text })
 }
 
 impl StoredCredential {
-    /// A new body, whose secrets are sealed by [`CredentialStore::seal`].
+    /// Creates a body without secrets. [`CredentialStore::seal`] adds them.
     #[must_use]
     pub const fn new(vault: String, server: String, shown: Box<RawValue>) -> Self {
         Self { vault, server, expires_at: None, shown, sealed: None }
     }
 
-    /// Forgets the secrets.
+    /// Removes the secrets.
     pub fn purge(&mut self) {
         self.sealed = None;
     }
 
-    /// Whether it has secrets.
+    /// Whether the credential has secrets.
     #[must_use]
     pub const fn is_active(&self) -> bool {
         self.sealed.is_some()
     }
 
-    /// The credential in a record.
+    /// Reads the credential from a record.
     ///
     /// # Errors
-    /// When the record is damaged.
+    /// If the record is damaged.
     pub fn of(record: &Record) -> Result<Self, VaultError> {
         serde_json::from_slice(&record.content.body).map_err(VaultError::Record)
     }
 
-    /// The content of its record. A vault has at most one active credential for a server.
+    /// The content of the credential's record. Its unique key ensures that a vault has at most one active credential for a server.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If the content cannot be written.
     pub fn content(&self) -> Result<RecordContent, VaultError> {
         let json = serde_json::to_vec(self).map_err(VaultError::Record)?;
         let content = RecordContent::new(json).with_index(IN_VAULT, self.vault.as_str());
@@ -114,7 +114,7 @@ impl StoredCredential {
 }
 
 impl<'r> CredentialStore<'r> {
-    /// The credentials of this tenant.
+    /// Creates the store for this tenant.
     #[must_use]
     pub const fn new(records: &'r dyn Records, key: Arc<VaultKey>, tenant: &'r TenantId) -> Self {
         Self { records, key, tenant }
@@ -123,7 +123,7 @@ impl<'r> CredentialStore<'r> {
     /// Seals the secrets of the credential `id`.
     ///
     /// # Errors
-    /// When they cannot be sealed.
+    /// If the secrets cannot be sealed.
     pub fn seal(
         &self,
         id: &str,
@@ -139,7 +139,7 @@ impl<'r> CredentialStore<'r> {
     /// Opens the secrets of the credential `id`; `None` if it has none.
     ///
     /// # Errors
-    /// When they were sealed with another key.
+    /// If the secrets were sealed with another key.
     pub fn open(
         &self,
         id: &str,
@@ -151,10 +151,10 @@ impl<'r> CredentialStore<'r> {
         serde_json::from_slice(&plain).map(Some).map_err(VaultError::Record)
     }
 
-    /// The credential for a server: that of the first of these vaults that has one.
+    /// Finds the credential for a server. The first of these vaults that has one counts.
     ///
     /// # Errors
-    /// When the records cannot be read, or a credential was sealed with another key.
+    /// If the records cannot be read, or if a credential was sealed with another key.
     pub async fn find(&self, vaults: &[String], url: &str) -> Result<Option<FoundCredential>, VaultError> {
         let Some(server) = server_address(url) else { return Ok(None) };
         for vault in vaults {
@@ -179,11 +179,11 @@ impl<'r> CredentialStore<'r> {
         Ok(None)
     }
 
-    /// Stores new secrets of a credential that was found, whatever else of it has changed since. Returns `false`, and stores nothing, if its
-    /// secrets have changed or are gone.
+    /// Stores new secrets of a credential that [`CredentialStore::find`] returned. Other changes of the credential since then are kept. If
+    /// the secrets have changed since then or are gone, this stores nothing and returns `false`.
     ///
     /// # Errors
-    /// When it cannot be read or written.
+    /// If the record cannot be read or written.
     pub async fn replace_secret(
         &self,
         found: &FoundCredential,
@@ -203,31 +203,32 @@ impl<'r> CredentialStore<'r> {
                 Err(error) if error.kind() == RecordErrorKind::VersionConflict => {}
                 Err(error) => return Err(error.into()),
             }
-            // Its name may have been changed, which leaves the secrets as they were.
+            // Another change, such as a new name, causes a conflict too. It leaves the secrets unchanged, so the loop tries again with the
+            // new record.
             let Some(now) = self.records.get(&record.key).await? else { return Ok(false) };
             record = now;
         }
     }
 
-    /// Stores the tokens of a sign-in at the server `url`, in the vault [`LOGIN_VAULT`]. They replace those of an earlier one.
+    /// Stores the tokens of a sign-in at the server `url`, in the vault [`LOGIN_VAULT`]. They replace the tokens of an earlier sign-in.
     ///
     /// # Errors
-    /// When the address is none, or they cannot be written.
+    /// If the address is not one of a server, or if the tokens cannot be written.
     pub async fn put_login(&self, url: &str, secret: &CredentialSecret) -> Result<(), VaultError> {
         let (id, key, server) = self.login(url)?;
         let shown = RawValue::from_string("{}".to_owned()).map_err(VaultError::Record)?;
         let mut credential = StoredCredential::new(LOGIN_VAULT.to_owned(), server, shown);
         self.seal(&id, &mut credential, secret)?;
-        // Whoever signs in last has the tokens that hold.
+        // The tokens of the last sign-in replace any earlier ones, without a check.
         self.records.delete(&key, None).await?;
         self.records.insert(NewRecord::new(key, credential.content()?)).await?;
         Ok(())
     }
 
-    /// Forgets the tokens of a sign-in at the server `url`. Returns whether there were any.
+    /// Removes the tokens of a sign-in at the server `url`. Returns whether there were any.
     ///
     /// # Errors
-    /// When the address is none, or they cannot be deleted.
+    /// If the address is not one of a server, or if the tokens cannot be deleted.
     pub async fn remove_login(&self, url: &str) -> Result<bool, VaultError> {
         let (_, key, _) = self.login(url)?;
         Ok(self.records.delete(&key, None).await?)
@@ -241,7 +242,7 @@ impl<'r> CredentialStore<'r> {
         Ok((id, key.map_err(conjure_journal::RecordError::from)?, server))
     }
 
-    /// What a sealed text belongs to, so that it opens nowhere else.
+    /// The context of a sealed text, so that it cannot be opened for another tenant or credential.
     fn context(&self, id: &str) -> String {
         format!("conjure credential\0{}\0{id}", self.tenant)
     }

@@ -1,4 +1,4 @@
-//! How the answers of the service come from scripts and replies.
+//! Builds the fake's answers from scripts and replies.
 
 use conjure_conversation::{Block, ModelEvent, Response, StopReason};
 use conjure_model_http::fake::WireAnswer;
@@ -25,7 +25,7 @@ impl WireAnswer for FakeResponse {
     }
 }
 
-/// The partial response of deltas. A script holds no more about an unfinished response.
+/// The partial response that these deltas make. A script stores no more about an unfinished response.
 fn partial_response(deltas: &[ModelEvent]) -> Response {
     let mut blocks: Vec<Value> = Vec::new();
     for delta in deltas {
@@ -40,7 +40,7 @@ fn partial_response(deltas: &[ModelEvent]) -> Response {
             ),
             _ => continue,
         };
-        // Blocks without deltas leave gaps, which the stream cannot have.
+        // Blocks without deltas leave gaps in the indexes, and a stream cannot have gaps.
         while blocks.len() < index {
             blocks.push(json!({"type": "text", "text": ""}));
         }

@@ -6,7 +6,7 @@ use conjure_model_http::fake::ReceivedRequest;
 use super::refusal::Refusal;
 use crate::config::ApiProfile;
 
-/// Checks a request; returns its key and profile. `only`: the only accepted profile.
+/// Checks a request and returns its key and profile. `only` is the only accepted profile, if set.
 pub(super) fn check(
     received: &ReceivedRequest,
     only: Option<ApiProfile>,

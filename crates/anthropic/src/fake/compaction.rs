@@ -1,7 +1,7 @@
-//! The service's compaction of histories.
+//! The fake's compaction of histories.
 //!
-//! A request names the number of tokens from which on its history is compacted. The fake counts four bytes of content as one token, from
-//! the last compaction on.
+//! A request names the number of tokens above which the service compacts its history. The fake counts four bytes of content as one token,
+//! starting at the last compaction.
 
 use conjure_conversation::{Block, BlockKind, Message, ModelEvent, Response, StopReason, Usage};
 use serde_json::{Map, Value, json};
@@ -10,9 +10,9 @@ use super::refusal::Refusal;
 use super::response_writer::FakeResponse;
 use crate::options::COMPACTION_BETA;
 
-/// The edits that there are.
+/// The known edit types.
 const EDITS: [&str; 3] = ["clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"];
-/// When nothing is said.
+/// The default trigger, in tokens.
 const TRIGGER: u64 = 150_000;
 const BYTES_OF_A_TOKEN: u64 = 4;
 
@@ -28,9 +28,9 @@ pub(super) struct CompactionRequest {
 pub(super) enum ResponseStart {
     /// Without compaction.
     Plain,
-    /// With a summary of this many messages.
+    /// With a summary that replaces this many messages.
     Compacted { messages: usize },
-    /// With a summary only; the rest follows with the next request.
+    /// With a summary only. The rest follows with the next request.
     Paused { messages: usize },
 }
 
@@ -76,7 +76,7 @@ pub(super) fn wanted(
     Ok(wanted)
 }
 
-/// How the answer to these messages begins.
+/// Decides how the response to these messages begins.
 pub(super) fn beginning(wanted: Option<CompactionRequest>, messages: &[Message]) -> ResponseStart {
     let Some(CompactionRequest { trigger, pauses }) = wanted else { return ResponseStart::Plain };
     let blocks: Vec<&Block> = messages.iter().flat_map(|message| &message.content).collect();
@@ -92,13 +92,13 @@ pub(super) fn beginning(wanted: Option<CompactionRequest>, messages: &[Message])
     }
 }
 
-/// A block that stands for so many messages.
+/// A `compaction` block that replaces this many messages.
 fn block(messages: usize) -> Option<Block> {
     let block = json!({"type": "compaction", "content": format!("A summary of {messages} messages.")});
     Block::from_json(block.to_string()).ok()
 }
 
-/// What the summary used.
+/// The usage of writing the summary.
 const USED: Usage = Usage {
     input_tokens: 1_000,
     output_tokens: 50,
@@ -107,7 +107,7 @@ const USED: Usage = Usage {
     cost_micros: 0,
 };
 
-/// An answer that is nothing but the summary.
+/// A response that contains only the summary.
 pub(super) fn paused(messages: usize) -> FakeResponse {
     let response = Response {
         content: block(messages).into_iter().collect(),
@@ -117,7 +117,7 @@ pub(super) fn paused(messages: usize) -> FakeResponse {
     FakeResponse { compaction: Some(USED), ..FakeResponse::new(response, 1) }
 }
 
-/// Puts a summary before the answer.
+/// Puts the summary at the start of the response.
 pub(super) fn put_before(answer: &mut FakeResponse, messages: usize) {
     let Some(block) = block(messages) else { return };
     answer.response.content.insert(0, block);

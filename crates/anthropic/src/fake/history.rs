@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::refusal::Refusal;
 
-/// Messages as the validator wants them, and where each block of them came from.
+/// The messages in the validator's form, and the original position of each of their blocks.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     places: Vec<Vec<(usize, usize)>>,
-    /// How many messages the request had of the assistant.
+    /// The number of assistant messages in the request.
     pub(super) answers: usize,
 }
 
 impl History {
-    /// The history of these messages, whose form is checked already.
+    /// Builds the history from these messages, whose form was checked before.
     pub(super) fn of(messages: &[Value]) -> Result<Self, Refusal> {
         let mut history = Self::default();
         for (place, message) in messages.iter().enumerate() {
@@ -44,7 +44,7 @@ impl History {
         Ok(history)
     }
 
-    /// How many blocks are the assistant's.
+    /// The number of blocks in the assistant's messages.
     pub(super) fn blocks(&self) -> usize {
         let answers = self.messages.iter().filter(|message| message.role == Role::Assistant);
         answers.map(|message| message.content.len()).sum()
@@ -88,19 +88,19 @@ impl History {
         }))
     }
 
-    /// The place in the request of a message.
+    /// The index of a message in the original request.
     fn message(&self, message: usize) -> usize {
         self.places.get(message).and_then(|of| of.first()).map_or(message, |(place, _)| *place)
     }
 
-    /// `messages.N.content.M` of a block.
+    /// The path of a block: `messages.N.content.M`.
     fn block(&self, message: usize, block: usize) -> String {
         let place = self.places.get(message).and_then(|of| of.get(block));
         let (message, block) = place.copied().unwrap_or((message, block));
         format!("messages.{message}.content.{block}")
     }
 
-    /// Which block of a message is the last call with this id.
+    /// The index of the last call with this id in a message.
     fn call(&self, message: usize, id: &str) -> usize {
         let content =
             self.messages.get(message).map(|message| message.content.as_slice()).unwrap_or_default();

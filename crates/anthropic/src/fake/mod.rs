@@ -18,24 +18,27 @@
 //! # }
 //! ```
 //!
-//! **Choosing the turn.** The position in a script is derived from the request's history, not from a counter. So a client that repeats a
-//! request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at once.
+//! **Choosing the turn.** The fake derives the position in a script from the request's history, not from a counter. So a client that
+//! repeats a request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at
+//! once.
 //!
-//! - The position is the number of the assistant's *blocks* in the history, because a resumed pause joins two responses in one message.
+//! - The position is the number of the assistant's *blocks* in the history. Messages do not count, because a resumed pause joins two
+//!   responses in one message.
 //! - The fake records which turn follows which position. For an unknown history it counts the assistant's messages.
-//! - A failed turn (an error, a cut) leaves no trace in a history, so it is recorded as taken; the next request from the same position
-//!   gets the turn after it.
-//! - Positions belong to a session: to the request's `metadata.user_id`, else to its first message. Give sessions a `user_id` if a script
-//!   has failures.
+//! - A failed turn (an error, a cut) leaves no trace in a history, so the fake records it as played. The next request from the same
+//!   position gets the turn after it.
+//! - Positions belong to a session. The request's `metadata.user_id` identifies the session, else its first message does. Give sessions a
+//!   `user_id` if a script has failures.
 //!
-//! It compacts histories if a request asks for it (`context_management`, with the beta in the header): above the requested number of
-//! tokens, by its own count, a response begins with a `compaction` block.
+//! It compacts histories if a request asks for it (`context_management`, with the beta in the header). Above the requested number of
+//! tokens, by the fake's own count, a response begins with a `compaction` block.
 //!
-//! **Skills, files and containers.** It stores skills with their versions, and files, behind the endpoints of both profiles. In a turn of
-//! [`FakeToolRun`] the service's model runs a command; the files that it produces can be downloaded. With
-//! [`hosting`](FakeMessagesBuilder::hosting), containers are simulated too: a request with the code execution tool runs in one, and the
-//! response names its id. Its skills and files must exist. A container that has expired, by the clock or by
-//! [`FakeMessages::expire_containers`], is refused.
+//! **Skills, files and containers.** The fake stores skills with their versions, and files. Both profiles' endpoints serve them. In a turn
+//! of [`FakeToolRun`] the service's model runs a command, and the files that it produces can be downloaded.
+//!
+//! With [`hosting`](FakeMessagesBuilder::hosting), the fake simulates containers too. A request with the code execution tool runs in one,
+//! and the response names its id. The request's skills and files must exist. The fake refuses a container that has expired, by the clock or
+//! by [`FakeMessages::expire_containers`].
 //!
 //! All state is in memory and ends with the fake.
 

@@ -10,7 +10,7 @@ use conjure_base::Timestamp;
 pub struct RateLimit {
     /// Requests per window. Refused requests do not count.
     pub requests: u32,
-    /// The length of a window. It begins with the first request after the previous window.
+    /// The length of a window. A window begins with the first request after the end of the previous one.
     pub window: Duration,
 }
 
@@ -26,7 +26,7 @@ struct Window {
 pub(super) enum RateDecision {
     /// Admitted; `remaining` requests are left.
     Admitted { remaining: u32 },
-    /// Refused for this time.
+    /// Refused; the client should wait for `wait`.
     Refused { wait: Duration },
 }
 

@@ -14,7 +14,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// An error of this type, under the status that the service gives it.
+    /// Creates an error of this type, with the service's status for it.
     #[must_use]
     pub fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
         let status = match &kind {
@@ -31,7 +31,7 @@ impl Refusal {
         Self { status, kind: kind.into(), message: message.into() }
     }
 
-    /// The same under another status.
+    /// The same error with another status.
     #[must_use]
     pub const fn with_status(mut self, status: u16) -> Self {
         self.status = status;
@@ -42,7 +42,7 @@ impl Refusal {
         Self::new(ApiErrorKind::InvalidRequest, message)
     }
 
-    /// A body above the service's limit.
+    /// The error for a body that exceeds the service's limit.
     pub(super) fn too_large() -> Self {
         let kind = ApiErrorKind::Unknown("request_too_large".to_owned());
         Self::new(kind, "Request exceeds the maximum size").with_status(413)

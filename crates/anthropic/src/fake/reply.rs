@@ -34,7 +34,7 @@ impl Reply {
         Self::endless(beginning, repeated)
     }
 
-    /// The answer with this `container`.
+    /// Sets the `container` of the answer.
     #[must_use]
     pub fn with_container(mut self, container: Value) -> Self {
         if let Some(answer) = self.0.answer_mut() {
@@ -43,22 +43,21 @@ impl Reply {
         self
     }
 
-    /// The streamed answer, but the connection closes after so many pieces.
+    /// Closes the connection after this many pieces of the streamed answer.
     #[must_use]
     pub fn cut_after_pieces(mut self, after: usize) -> Self {
         self.0.end_with(Ending::Cut { after });
         self
     }
 
-    /// The streamed answer, but it ends with an `error` event after so many pieces.
+    /// Ends the streamed answer with an `error` event after this many pieces.
     #[must_use]
     pub fn broken_after_pieces(mut self, after: usize, error: Refusal) -> Self {
         self.0.end_with(Ending::Broken { after, error });
         self
     }
 
-    /// The streamed answer, but the JSON of its last call's input stops after so many of its pieces, as it does where
-    /// `max_tokens` is reached within it.
+    /// Stops the JSON of the last call's input after this many of its pieces, as a response does that reaches `max_tokens` there.
     #[must_use]
     pub fn with_unfinished_input(mut self, pieces: usize) -> Self {
         if let Some(answer) = self.0.answer_mut() {
@@ -74,14 +73,14 @@ impl Reply {
         self
     }
 
-    /// The reply under this `request-id`.
+    /// Sets the `request-id` of the reply.
     #[must_use]
     pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
         self.0.request_id = Some(id.into());
         self
     }
 
-    /// The answer, which makes these files when it is played.
+    /// Sets the files that the answer produces when it is played.
     pub(super) fn producing(mut self, produced: Vec<ProducedFile>) -> Self {
         if let Some(answer) = self.0.answer_mut() {
             answer.produced = produced;

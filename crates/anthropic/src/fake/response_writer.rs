@@ -1,6 +1,6 @@
-//! Writes a response as the service does, as a stream of events or as one body.
+//! Writes a response as the service does: as a stream of events or as one body.
 //!
-//! Fields are in the service's order, and blocks keep their text to the byte. Fields that are streamed by deltas begin empty.
+//! Fields are in the service's order, and blocks keep their text byte for byte. Fields that deltas stream begin empty.
 
 use std::iter::Peekable;
 use std::slice::Iter;
@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use conjure_model_http::fake::{Ending, split};
 use conjure_model_http::{RawObject, quoted};
 
-/// The expiry of a container of which only the id is given.
+/// The expiry time of a container of which only the id is given.
 const EXPIRES_AT: &str = "2099-01-01T00:00:00Z";
 
 /// The placeholder for the call id in scripted blocks.
@@ -24,13 +24,13 @@ pub(super) const CALL_PLACEHOLDER: &str = "{{call}}";
 #[derive(Debug, Clone)]
 pub struct FakeResponse {
     pub(super) response: Response,
-    /// The `container` of the answer, where there is one.
+    /// The `container` of the answer, if it has one.
     pub(super) container: Option<Value>,
-    /// The pieces that the blocks are streamed in, in their order.
+    /// The pieces in which the blocks are streamed, in order.
     pub(super) deltas: Vec<ModelEvent>,
     /// The usage of a compaction at the start of the response.
     pub(super) compaction: Option<Usage>,
-    /// The files that it produces.
+    /// The files that the response produces.
     pub(super) produced: Vec<ProducedFile>,
 }
 
@@ -52,21 +52,21 @@ pub(super) struct ResponseIds<'a> {
 }
 
 impl FakeResponse {
-    /// An answer of these blocks, each text of it in at most `pieces` pieces.
+    /// Creates an answer of these blocks, with each text in at most `pieces` pieces.
     pub(super) fn new(response: Response, pieces: usize) -> Self {
         let deltas = deltas(&response.content, pieces);
         let produced = Vec::new();
         Self { response, container: None, deltas, compaction: None, produced }
     }
 
-    /// The answer with its names given: of its call, and of its files by their placeholders.
+    /// Fills in the placeholders: the id of the call, and the ids of the files.
     pub(super) fn name(&mut self, call: &str, files: &[(String, String)]) {
         let content =
             self.response.content.iter().map(|block| fill_placeholders(block, call, files)).collect();
         self.response.content = content;
     }
 
-    /// The id of the container that it names.
+    /// The id of the container that the answer names.
     pub(super) fn container_id(&self) -> Option<String> {
         let of_json = self.container.as_ref().and_then(|container| container["id"].as_str());
         of_json.or(self.response.container.as_ref().map(ContainerId::as_str)).map(str::to_owned)
@@ -91,7 +91,7 @@ impl FakeResponse {
         )
     }
 
-    /// The events of a streamed answer, each a piece of the body.
+    /// The events of a streamed answer, each one chunk of the body.
     pub(super) fn events(&self, ending: &Ending<Refusal>, names: ResponseIds<'_>) -> Vec<Bytes> {
         let mut writer = Writer { events: Vec::new(), left: ending.limit() };
         writer.event(
@@ -104,7 +104,7 @@ impl FakeResponse {
                 usage(&self.response.usage, 1, ",\"service_tier\":\"standard\""),
             ),
         );
-        // It ends early only where the ending says so.
+        // The answer ends early only if `ending` says so.
         let _ = writer.blocks(&self.response.content, &self.deltas);
         match ending {
             Ending::Whole => self.finish(&mut writer),
@@ -128,7 +128,7 @@ impl FakeResponse {
         writer.event("message_stop", "{\"type\":\"message_stop\"}");
     }
 
-    /// The field `iterations` of its usage with a comma before it, where it has several steps.
+    /// The field `iterations` of the usage, with a comma before it; empty if there is only one step.
     fn iterations(&self) -> String {
         let step = |kind: &str, usage: &Usage| {
             serde_json::json!({
@@ -145,7 +145,7 @@ impl FakeResponse {
         )
     }
 
-    /// The field `container` with a comma before it, where there is one: as it was given, or of the id in the response.
+    /// The field `container` with a comma before it; empty without a container. It is the given JSON, or has the id in the response.
     fn container(&self) -> String {
         let of_id = || {
             let id = self.response.container.as_ref()?;
@@ -168,7 +168,7 @@ impl FakeResponse {
     }
 }
 
-/// The counts, which are cumulative.
+/// The JSON of the cumulative token counts.
 fn usage(usage: &Usage, output: u64, more: &str) -> String {
     format!(
         "{{\"input_tokens\":{},\"cache_creation_input_tokens\":{},\"cache_read_input_tokens\":{},\
@@ -179,7 +179,7 @@ fn usage(usage: &Usage, output: u64, more: &str) -> String {
 
 struct Writer {
     events: Vec<Bytes>,
-    /// How many deltas may still be written.
+    /// How many more deltas may be written.
     left: usize,
 }
 
@@ -188,7 +188,7 @@ impl Writer {
         self.events.push(Bytes::from(format!("event: {name}\ndata: {data}\n\n")));
     }
 
-    /// A delta. The service fills its data up with spaces.
+    /// Writes a delta event. Like the service, it pads the data with spaces.
     fn delta(&mut self, index: usize, delta: &str) {
         let spaces = self.events.len() % 7;
         self.event(
@@ -200,13 +200,13 @@ impl Writer {
         );
     }
 
-    /// One piece more was written; none when the answer ends with it.
+    /// Counts one written piece. Returns `None` if the answer ends with it.
     fn count(&mut self) -> Option<()> {
         self.left = self.left.saturating_sub(1);
         (self.left > 0).then_some(())
     }
 
-    /// All blocks; none when the answer ends before they do.
+    /// Writes all blocks. Returns `None` if the answer ends before they do.
     fn blocks(&mut self, content: &[Block], deltas: &[ModelEvent]) -> Option<()> {
         let mut deltas = deltas.iter().peekable();
         for (index, block) in content.iter().enumerate() {
@@ -250,7 +250,7 @@ impl Writer {
                 ModelEvent::ToolInputDelta { partial_json, .. } => {
                     format!("{{\"type\":\"input_json_delta\",\"partial_json\":{}}}", quoted(partial_json))
                 }
-                // The start of a call is a piece, as in a script, and is written already.
+                // The start of a call counts as a piece, as in a script, and was written above.
                 _ => {
                     self.count()?;
                     continue;
@@ -267,7 +267,7 @@ impl Writer {
     }
 }
 
-/// What follows a block's start beside the pieces of its text.
+/// What a block streams after the pieces of its text.
 enum DeltaKind {
     /// The citations of a text, each raw JSON.
     Text {
@@ -276,7 +276,7 @@ enum DeltaKind {
     Thinking {
         signature: String,
     },
-    /// The whole input, where it does not come in pieces of its own.
+    /// The complete input, if it is not streamed in pieces.
     Input {
         whole: Option<String>,
     },
@@ -288,7 +288,7 @@ enum DeltaKind {
 }
 
 impl DeltaKind {
-    /// Empties what grows.
+    /// Empties the fields that deltas fill, and returns what they contained.
     fn of(block: &Block, start: &mut RawObject) -> Self {
         let raw = |start: &RawObject, name: &str| start.get(name).map(str::to_owned);
         match block.kind() {
@@ -328,7 +328,7 @@ impl DeltaKind {
         }
     }
 
-    /// The deltas behind the pieces.
+    /// The deltas that follow the pieces.
     fn rest(self) -> Vec<String> {
         match self {
             Self::Text { citations } => citations
@@ -359,7 +359,7 @@ fn index_of(event: &ModelEvent) -> usize {
     }
 }
 
-/// The pieces of these blocks.
+/// Splits the text of these blocks into pieces.
 pub(super) fn deltas(content: &[Block], pieces: usize) -> Vec<ModelEvent> {
     let mut deltas = Vec::new();
     for (index, block) in content.iter().enumerate() {

@@ -30,13 +30,13 @@ pub struct FakeMessagesBuilder {
 }
 
 impl FakeMessages {
-    /// A fake of both profiles, for any key and model, without limits, with nothing to say.
+    /// A builder of a fake that accepts both profiles, any key and any model, has no limits, and has no replies.
     #[must_use]
     pub fn builder() -> FakeMessagesBuilder {
         FakeMessagesBuilder { settings: FakeSettings::default(), profile: None, rate: None, hosting: None }
     }
 
-    /// `http://127.0.0.1:PORT`, without a slash at its end.
+    /// `http://127.0.0.1:PORT`, without a trailing slash.
     #[must_use]
     pub fn base_url(&self) -> String {
         self.server_url()
@@ -46,47 +46,47 @@ impl FakeMessages {
         &self.state().service
     }
 
-    /// Answers the next good request for skills or files with this. Several are taken one after the other.
+    /// Sends this reply to the next valid request for skills or files. Several faults are used one after the other.
     pub fn add_hosted_fault(&self, fault: Reply) {
         lock(&self.service().hosted_faults).push_back(fault);
     }
 
-    /// Answers every good request for skills or files with this from now on; with `None`, as it should again.
+    /// Sends this reply to every valid request for skills or files from now on. `None` ends the outage.
     pub fn set_hosted_outage(&self, answer: Option<Reply>) {
         *lock(&self.service().hosted_outage) = answer;
     }
 
-    /// The files that are kept, uploaded or made, in the order in which they came to be.
+    /// The ids of the stored files, uploaded or produced, in order of creation.
     #[must_use]
     pub fn files(&self) -> Vec<FileId> {
         self.service().store().file_ids().map(FileId::new).collect()
     }
 
-    /// Keeps a file as one that a tool has made, which can be downloaded. Returns its id.
+    /// Stores a file as if a tool had produced it, so that it can be downloaded. Returns its id.
     pub fn put_file(&self, name: &str, content: impl Into<Bytes>) -> FileId {
         let now = self.state().clock.timestamp();
         let kind = crate::hosted::media_type_of(name);
         FileId::new(self.service().store().add_file(name, kind, content.into(), Origin::Tool, now))
     }
 
-    /// The content of a file that is kept, uploaded or made.
+    /// The content of a stored file, uploaded or produced.
     #[must_use]
     pub fn file(&self, id: &FileId) -> Option<Bytes> {
         self.service().store().content(id.as_str())
     }
 
-    /// The containers that there have been.
+    /// The ids of all containers so far.
     #[must_use]
     pub fn containers(&self) -> Vec<ContainerId> {
         self.service().store().containers().into_iter().map(ContainerId::new).collect()
     }
 
-    /// Ends all containers now: a request that names one of them is refused.
+    /// Expires all containers now. The fake refuses a request that names one of them.
     pub fn expire_containers(&self) {
         self.service().store().expire_containers();
     }
 
-    /// Stops: no more requests are accepted, and running answers are cut.
+    /// Stops the fake: it accepts no more requests and cuts running responses.
     pub async fn stop(self) {
         self.0.stop().await;
     }
@@ -103,37 +103,37 @@ impl Deref for FakeMessages {
 conjure_model_http::builder_methods!(FakeMessagesBuilder, Reply);
 
 impl FakeMessagesBuilder {
-    /// Speaks this profile only.
+    /// Accepts only this profile.
     #[must_use]
     pub const fn profile(mut self, profile: ApiProfile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// Minds containers, each of which lives for 30 days: see the [module](super).
+    /// Simulates containers, each with a lifetime of 30 days: see the [module](super).
     #[must_use]
     pub const fn hosting(self) -> Self {
         self.hosting_for(Duration::from_secs(30 * 24 * 3600))
     }
 
-    /// Minds containers, each of which lives so long after it was last used, by the fake's clock.
+    /// Simulates containers. Each expires this long after its last use, by the fake's clock.
     #[must_use]
     pub const fn hosting_for(mut self, lifetime: Duration) -> Self {
         self.hosting = Some(Hosting { lifetime });
         self
     }
 
-    /// Limits each key.
+    /// Limits the request rate of each key.
     #[must_use]
     pub const fn rate_limit(mut self, limit: RateLimit) -> Self {
         self.rate = Some(limit);
         self
     }
 
-    /// Starts it. Needs a Tokio runtime with I/O and time.
+    /// Starts the fake. Needs a Tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn start(self) -> io::Result<FakeMessages> {
         let service = MessagesService {
             profile: self.profile,

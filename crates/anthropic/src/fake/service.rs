@@ -23,15 +23,15 @@ use super::validate::ValidatedRequest;
 use super::validate::validate;
 use crate::config::ApiProfile;
 
-/// The largest body, in bytes, as at the service.
+/// The largest body that the service accepts, in bytes.
 const MAX_BODY: usize = 32 << 20;
 /// The largest upload, in bytes.
 const MAX_UPLOAD: usize = 512 << 20;
 
-/// What is special to the Messages service.
+/// The part of the fake that is specific to the Messages service.
 #[derive(Debug)]
 pub struct MessagesService {
-    /// `None`: both profiles.
+    /// The only accepted profile; `None` for both.
     pub(super) profile: Option<ApiProfile>,
     pub(super) rate: Option<RateLimit>,
     pub(super) windows: Mutex<RateWindows>,
@@ -41,7 +41,7 @@ pub struct MessagesService {
     pub(super) hosted_outage: Mutex<Option<Reply>>,
 }
 
-/// What a response needs to know about its request.
+/// The facts about a request that its response needs.
 #[derive(Debug, Default)]
 pub struct Exchange {
     model: String,
@@ -132,7 +132,7 @@ impl MessagesService {
         lock(&self.store)
     }
 
-    /// Counts the request, and refuses it above the limit.
+    /// Counts the request against the rate limit, and refuses it above the limit.
     fn limit_rate(&self, key: &str, now: Timestamp, exchange: &mut Exchange) -> Option<Reply> {
         let limit = self.rate?;
         let decision = lock(&self.windows).admit(limit, key, now);
@@ -152,7 +152,7 @@ impl MessagesService {
         Some(reply.with_header("retry-after", seconds.to_string()).with_header("x-should-retry", "true"))
     }
 
-    /// The answer to a request for skills or files.
+    /// The reply to a request for skills or files.
     fn hosted_reply(
         &self,
         received: &ReceivedRequest,
@@ -219,7 +219,7 @@ async fn next_reply(
     let here = HistoryPosition::new(&checked.model, &checked.session, checked.blocks);
     let turn = router.turn_at(here).unwrap_or(checked.answers);
     if let ResponseStart::Paused { messages } = checked.beginning {
-        // The turn follows when the request comes back.
+        // The turn follows when the client sends the request again.
         router.record(here.after(1), turn);
         return FakeReply::answer(compaction::paused(messages));
     }
@@ -227,7 +227,7 @@ async fn next_reply(
     if let (ResponseStart::Compacted { messages }, Some(answer)) = (&checked.beginning, reply.answer_mut()) {
         compaction::put_before(answer, *messages);
     }
-    // A response is recorded after its blocks. A failure adds none, so it is recorded at its own position.
+    // An answer is recorded at the position after its blocks. A failure adds no blocks, so it is recorded at its own position.
     let added = reply.complete_answer().map_or(0, |answer| answer.response.content.len());
     router.record(here.after(added), turn.saturating_add(1));
     reply

@@ -1,4 +1,4 @@
-//! The form of a request: what the service refuses before its model sees anything.
+//! Validates the form of a request: everything that the service refuses before its model sees the request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::history::History;
 use super::hosted::RequestedContainer;
 use super::refusal::Refusal;
 
-/// The fields of a body. Any other is refused, as the service does.
+/// The fields of a body. Like the service, the fake refuses any other field.
 const FIELDS: [&str; 26] = [
     "model",
     "max_tokens",
@@ -42,37 +42,37 @@ const FIELDS: [&str; 26] = [
     "user_profile_id",
 ];
 
-/// Blocks of the user. What the assistant says is the service's own and may be of any type.
+/// The block types of the user. The service wrote the assistant's blocks itself, so those may have any type.
 const USER_BLOCKS: [&str; 6] =
     ["text", "image", "document", "search_result", "tool_result", "container_upload"];
-/// Blocks in a result.
+/// The block types in a tool result.
 const RESULT_BLOCKS: [&str; 5] = ["text", "image", "document", "search_result", "tool_reference"];
 const IMAGES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
-/// An image after base64, in bytes.
+/// The largest image, in base64, in bytes.
 const LARGEST_IMAGE: usize = 5 << 20;
-/// Cache marks of one request.
+/// The maximum number of cache breakpoints in one request.
 const MOST_MARKS: usize = 4;
-/// Skills of one container.
+/// The maximum number of skills in one container.
 const MOST_SKILLS: usize = 8;
-/// The smallest budget of thinking, in tokens.
+/// The smallest thinking budget, in tokens.
 const LEAST_THINKING: u64 = 1024;
 
-/// A request that the model may see.
+/// A request that passed all checks.
 #[derive(Debug)]
 pub(super) struct ValidatedRequest {
     pub(super) model: String,
     pub(super) is_streamed: bool,
-    /// Whose notes of places it has: `metadata.user_id`, or the text of its first message.
+    /// The session that the recorded positions belong to: `metadata.user_id`, or the text of its first message.
     pub(super) session: String,
     pub(super) request: Request,
-    /// The assistant's blocks in its history.
+    /// The number of the assistant's blocks in the history.
     pub(super) blocks: usize,
-    /// The assistant's messages in it.
+    /// The number of the assistant's messages in the history.
     pub(super) answers: usize,
     /// Whether the service compacts the history first.
     pub(super) beginning: ResponseStart,
-    /// What it says of containers.
+    /// The containers, skills and files that the request names.
     pub(super) container_request: RequestedContainer,
 }
 
@@ -82,7 +82,7 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::invalid(message))
 }
 
-/// Checks a body. `models`: those that there are; empty for any. `betas`: those that the request names.
+/// Validates a body. `models` are the known models; if empty, every model is known. `betas` are the betas that the request names.
 pub(super) fn validate(
     body: &[u8],
     models: &[String],
@@ -132,7 +132,7 @@ pub(super) fn validate(
         return Err(Refusal::new(ApiErrorKind::NotFound, format!("model: {model}")));
     }
     let user = body.get("metadata").and_then(|metadata| metadata["user_id"].as_str());
-    // Its words only: cache marks move from message to message.
+    // Only the text counts, because cache breakpoints move from message to message.
     let first = || history.messages.first().map(Message::text).unwrap_or_default();
     Ok(ValidatedRequest {
         model,
@@ -154,7 +154,7 @@ pub(super) fn validate(
     })
 }
 
-/// The id of the container that a request names, alone or with its skills.
+/// The id of the container that a request names, with or without skills.
 fn container_id(container: Option<&Value>) -> Option<ContainerId> {
     let container = container?;
     container.as_str().or_else(|| container["id"].as_str()).map(ContainerId::new)
@@ -175,7 +175,7 @@ fn hosted(container: Option<&Value>) -> Arc<[HostedSkill]> {
     skills.iter().filter_map(skill).collect()
 }
 
-/// Fields that stand for themselves.
+/// Checks the fields that do not depend on the messages.
 fn check_options(body: &Map<String, Value>, max_tokens: u64) -> Check {
     if let Some(value) = body.get("temperature") {
         match value.as_f64() {
@@ -312,12 +312,12 @@ fn check_message(place: usize, message: &Value) -> Check {
     }
 }
 
-/// `allowed`: the types that there may be, where not all.
+/// Checks the blocks of one list. `allowed` are the allowed types; `None` allows all.
 fn check_blocks(path: &str, blocks: &[Value], allowed: Option<&[&str]>) -> Check {
     for (place, block) in blocks.iter().enumerate() {
         let at = format!("{path}.{place}");
         let Some(kind) = block["type"].as_str() else { return invalid(format!("{at}.type: Field required")) };
-        // What only the assistant can say is told by the check of roles, with a better message.
+        // Types that only the assistant may use are refused later, by the check of roles, with a better message.
         let is_told_later = matches!(kind, "tool_use" | "thinking");
         if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&kind) && !is_told_later) {
             let expected: Vec<String> = allowed.iter().map(|name| format!("'{name}'")).collect();
@@ -416,7 +416,7 @@ fn check_image(at: &str, block: &Value) -> Check {
     }
 }
 
-/// The cache marks on the body, tools, instructions and blocks, and on the parts of results.
+/// Counts the cache breakpoints on the body, tools, instructions and blocks, and on the parts of results.
 fn count_marks(body: &Map<String, Value>) -> usize {
     fn marked(value: &Value) -> usize {
         usize::from(value.get("cache_control").is_some_and(|mark| !mark.is_null()))

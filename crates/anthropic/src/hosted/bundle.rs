@@ -48,13 +48,14 @@ impl BundleFile {
 }
 
 impl SkillBundle {
-    /// The skill in this folder, or whose `SKILL.md` or `.skill` package this is. Files are left out as
-    /// [`pack`](conjure_skill::pack) leaves them out. It reads and so blocks: in async code use
-    /// [`Skills::upload`](crate::hosted::Skills::upload), which does it elsewhere.
+    /// Opens a skill. `path` is its directory, its `SKILL.md` or its `.skill` package. Files are skipped as [`pack`](conjure_skill::pack)
+    /// skips them.
+    ///
+    /// This reads files and blocks. In async code use [`Skills::upload`](crate::hosted::Skills::upload), which reads on a blocking thread.
     ///
     /// # Errors
-    /// [`HostedErrorKind::InvalidSkill`] when it is not strictly valid or cannot be read, and
-    /// [`HostedErrorKind::OverLimit`] when it is above a limit.
+    /// [`HostedErrorKind::InvalidSkill`] if the skill is not strictly valid or cannot be read. [`HostedErrorKind::OverLimit`] if it exceeds
+    /// a limit.
     pub fn open(path: impl AsRef<Path>, limits: &HostedLimits) -> Result<Self, HostedError> {
         let path = path.as_ref();
         let is_package = path.extension().is_some_and(|ending| ending == PACKAGE) && !path.is_dir();
@@ -62,7 +63,8 @@ impl SkillBundle {
         let (skill, paths, left_out) = if is_package {
             open_package(path, bounds)
         } else {
-            // Packed into nothing: all that a package must be, the service wants too, but for how well it compresses.
+            // The archive itself is discarded. The service demands everything of a skill that a package must fulfil, except the compression
+            // ratio.
             let mut bounds = bounds;
             bounds.ratio_free_bytes = u64::MAX;
             pack(path, &mut io::sink(), bounds).map(|packed| (packed.skill, packed.files, packed.skipped))
@@ -110,18 +112,17 @@ impl SkillBundle {
         &self.left_out
     }
 
-    /// All files together, in bytes.
+    /// The total size of the files, in bytes.
     #[must_use]
     pub const fn total_bytes(&self) -> u64 {
         self.total
     }
 
-    /// What identifies the files that are sent: SHA-256 over the lines `path\0hex\n`, sorted by path, which is relative to
-    /// the skill's folder. It is that of its folder's [`digests`](Skill::digests) where nothing is left out. It reads and so
-    /// blocks.
+    /// The digest of the sent files: SHA-256 over the lines `path\0hex\n`, sorted by path. Paths are relative to the skill's directory. If
+    /// no file was skipped, it equals the digest of the directory's [`digests`](Skill::digests). This reads files and blocks.
     ///
     /// # Errors
-    /// [`HostedErrorKind::Unreadable`] when a file cannot be read, or is not as large as it was.
+    /// [`HostedErrorKind::Unreadable`] if a file cannot be read, or if its size has changed.
     pub fn digest(&self) -> Result<Digest, HostedError> {
         let mut digests = Vec::with_capacity(self.files.len());
         for file in &*self.files {
@@ -144,18 +145,18 @@ impl SkillBundle {
     }
 }
 
-/// The digest of the files of a skill as the service gives them back: a ZIP archive of a skill's folder. It inflates, within
-/// these limits, and so blocks.
+/// The digest of a skill's files as the service returns them: a ZIP archive of the skill's directory. It decompresses within these limits
+/// and blocks.
 pub(crate) fn digest_of_archive(archive: Vec<u8>, limits: &HostedLimits) -> Result<Digest, SkillError> {
     let mut bounds = package_limits(limits);
-    // How well the service compresses is its own business; the sizes are bounded.
+    // The compression ratio of the service's archive is not limited. The sizes are.
     bounds.ratio_free_bytes = u64::MAX;
     let package = Package::from_bytes(archive, "skill.zip", bounds)?;
     let files = package.files().map(|file| Ok((file.path(), Digest::of_bytes(&package.read(file.path())?))));
     Ok(combined_digest(files.collect::<Result<_, SkillError>>()?))
 }
 
-/// The digest over those of files, by their paths.
+/// Combines the digests of files, by path, into one.
 fn combined_digest(mut files: Vec<(&Path, Digest)>) -> Digest {
     files.sort_unstable_by_key(|(path, _)| path.as_os_str());
     let mut hasher = DigestHasher::new();
@@ -183,7 +184,7 @@ fn package_limits(limits: &HostedLimits) -> PackageLimits {
     bounds.entries = limits.skill_files;
     bounds.total_bytes = limits.skill_bytes;
     bounds.entry_bytes = limits.skill_bytes;
-    // The package itself is not sent; a little more than the files that it holds, for their names.
+    // The package itself is not sent. It may be a little larger than its files, because it also holds their names.
     bounds.archive_bytes = limits.skill_bytes.saturating_add(bounds.archive_bytes);
     bounds
 }

@@ -1,5 +1,5 @@
-//! The `container` field of a request: skills, the code execution tool, and the betas that both need
-//! (`reference/skills-files-api.md`). Plain JSON, for any client.
+//! Writes the `container` field of a request, the code execution tool, and the betas that both need (`reference/skills-files-api.md`). The
+//! functions return plain JSON, for any client.
 
 use conjure_base::ContainerId;
 use conjure_conversation::{HostedSkill, HostedSource};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::config::ApiProfile;
 use crate::hosted::{FileId, SkillId};
 
-/// The default limit of the skills in a request.
+/// The default maximum number of skills in a request.
 pub const MAX_SKILLS: usize = 8;
 
 /// The name under which the model calls the tool.
 pub(crate) const TOOL_NAME: &str = "code_execution";
 
-/// The betas of hosted execution, in the order in which the seed names them.
+/// The betas of hosted execution, in the order of the reference.
 const BETAS: [&str; 3] = ["code-execution-2025-08-25", "skills-2025-10-02", "files-api-2025-04-14"];
 
 /// Who published a skill.
@@ -29,7 +29,7 @@ pub enum SkillSource {
 }
 
 impl SkillSource {
-    /// Its name on the wire.
+    /// The publisher's name on the wire.
     #[must_use]
     pub fn as_wire(&self) -> &str {
         match self {
@@ -50,7 +50,7 @@ impl From<&str> for SkillSource {
     }
 }
 
-/// A skill in the form of requests.
+/// Writes a skill as requests have it.
 fn to_json(skill: &HostedSkill) -> Value {
     let source = match skill.source {
         HostedSource::Anthropic => "anthropic",
@@ -59,7 +59,7 @@ fn to_json(skill: &HostedSkill) -> Value {
     json!({"type": source, "skill_id": skill.id, "version": skill.version})
 }
 
-/// Skills that no request can use.
+/// Why a request cannot use these skills.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerError {
@@ -79,7 +79,7 @@ pub enum ContainerError {
         /// `id` or `version`.
         what: &'static str,
     },
-    /// A skill is named twice.
+    /// A skill that is named twice.
     #[error("the hosted skill `{id}` is named twice; name it once, in one version")]
     Duplicate {
         /// Its id.
@@ -104,7 +104,7 @@ pub fn container_config(skills: &[HostedSkill]) -> Result<Value, ContainerError>
     container_config_of(skills, MAX_SKILLS)
 }
 
-/// The `container` field with another limit of skills.
+/// The `container` field with another maximum number of skills.
 ///
 /// # Errors
 /// [`ContainerError`].
@@ -113,7 +113,7 @@ pub fn container_config_of(skills: &[HostedSkill], most: usize) -> Result<Value,
     Ok(json!({"skills": skills_json(skills)}))
 }
 
-/// These skills in the form of requests, unchecked.
+/// Writes these skills as requests have them, unchecked.
 pub(crate) fn skills_json(skills: &[HostedSkill]) -> Value {
     skills.iter().map(to_json).collect()
 }
@@ -151,8 +151,7 @@ pub fn with_container_id(container: Value, id: &ContainerId) -> Value {
     }
 }
 
-/// The additional headers of a request under the beta profile. The current profile needs none: see
-/// [`ApiProfile::hosted_betas`].
+/// The additional headers of a request under the beta profile. The current profile needs none: see [`ApiProfile::hosted_betas`].
 #[must_use]
 pub fn beta_headers() -> Vec<(String, String)> {
     vec![("anthropic-beta".to_owned(), BETAS.join(","))]
@@ -180,7 +179,7 @@ pub enum CodeExecution {
     V20260120,
     /// `code_execution_20260521`
     V20260521,
-    /// A version that this program does not know, by its type.
+    /// Another version, by its type.
     Other(String),
 }
 

@@ -1,4 +1,4 @@
-//! Container settings of a model: skills and code-execution tool.
+//! [`ContainerRequest`]: the container settings of a model, that is its skills and the code execution tool.
 
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ impl ContainerRequest {
         Self::with_limit(skills, MAX_SKILLS)
     }
 
-    /// Like [`ContainerRequest::new`], with another limit on the number of skills.
+    /// Like [`ContainerRequest::new`], with another maximum number of skills.
     ///
     /// # Errors
     /// [`ContainerError`].

@@ -63,9 +63,9 @@ pub enum HostedErrorKind {
 /// Whether the request may have been carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It was not.
+    /// It was not carried out.
     NotDone,
-    /// It is unknown: the request may have arrived, and there was no response.
+    /// Unknown: the request may have arrived, but there was no response.
     Unknown,
 }
 
@@ -83,7 +83,7 @@ impl HostedError {
         }
     }
 
-    /// An error response of the service.
+    /// Builds the error for an error response of the service.
     pub(crate) fn status(status: u16, said: ServiceError, retry_after: Option<Duration>) -> Self {
         let kind = match status {
             401 => HostedErrorKind::WrongKey,
@@ -111,7 +111,7 @@ impl HostedError {
         }
     }
 
-    /// A failure of the connection.
+    /// Builds the error for a failed connection.
     pub(crate) fn of_failure(failure: AttemptError) -> Self {
         let AttemptError { error, .. } = failure;
         let kind = match error.kind {
@@ -128,7 +128,7 @@ impl HostedError {
         }
     }
 
-    /// The skill to upload is invalid.
+    /// Builds the error for an invalid skill.
     pub(crate) fn of_skill(error: SkillError) -> Self {
         let is_limit = match &error {
             SkillError::TooLarge { .. } => true,
@@ -140,7 +140,7 @@ impl HostedError {
         Self { source: Some(Box::new(error)), ..Self::new(kind, message) }
     }
 
-    /// A local file cannot be read.
+    /// Builds the error for a local file that cannot be read.
     pub(crate) fn unreadable(path: &Path, reason: impl std::fmt::Display) -> Self {
         Self::new(HostedErrorKind::Unreadable, format!("cannot read `{}`: {reason}", path.display()))
     }
@@ -191,14 +191,14 @@ impl HostedError {
         self.request_id.as_deref()
     }
 
-    /// Whether the service may have carried out the request nevertheless, such as an upload whose response was lost.
-    /// List the existing items before you send it again.
+    /// Whether the service may have carried out the request in spite of the error. An example is an upload whose response was lost. List
+    /// the existing items before you send the request again.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.outcome == Outcome::Unknown
     }
 
-    /// Whether the same call may succeed later, and is harmless if repeated.
+    /// Whether the same call may succeed later and is safe to repeat.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         use HostedErrorKind as Kind;

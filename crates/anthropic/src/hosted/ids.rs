@@ -1,6 +1,6 @@
 //! The service's ids of skills, versions and files.
 //!
-//! An id may be any text. One that is unsafe in a path is refused before a request is sent.
+//! An id may be any text. The client refuses an id that is unsafe in a path, before it sends a request.
 
 use std::fmt;
 
@@ -53,10 +53,10 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A skill: `skill_01AbCd…` for a custom one, a short name (`xlsx`) for one of the service.
+    /// The id of a skill: `skill_01AbCd…` for a custom skill, a short name (`xlsx`) for one of the service.
     SkillId,
-    /// A version of a skill: its `version` in the beta profile, a number as text; its `id` in the current one.
+    /// The id of a skill's version: its `version` in the beta profile (a number as text), its `id` in the current profile.
     VersionId,
-    /// A file: `file_011CNha8…`.
+    /// The id of a file: `file_011CNha8…`.
     FileId,
 }

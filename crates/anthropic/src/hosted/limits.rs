@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-/// The limits of [`Skills`](crate::hosted::Skills) and [`Files`](crate::hosted::Files), checked before anything is sent
-/// where that can be known.
+/// The limits of [`Skills`](crate::hosted::Skills) and [`Files`](crate::hosted::Files). The client checks them before it sends anything, if
+/// the sizes are known then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostedLimits {
-    /// All files of a skill together, in bytes. 30 MB by default.
+    /// The total size of a skill's files, in bytes. 30 MB by default.
     pub skill_bytes: u64,
-    /// How many files a skill may have. 10,000 by default.
+    /// The number of files in a skill. 10,000 by default.
     pub skill_files: usize,
-    /// One file that is uploaded, in bytes. 500 MB by default.
+    /// The size of an uploaded file, in bytes. 500 MB by default.
     pub file_bytes: u64,
-    /// One download, in bytes. 500 MB by default.
+    /// The size of a download, in bytes. 500 MB by default.
     pub download_bytes: u64,
-    /// One upload or download, waits and retries included. One hour by default. A stalled transfer ends earlier: see [`Timeouts::idle`](crate::Timeouts::idle).
+    /// The duration of an upload or download, including waits and retries. One hour by default. A stalled transfer ends earlier: see
+    /// [`Timeouts::idle`](crate::Timeouts::idle).
     pub transfer: Duration,
 }
 

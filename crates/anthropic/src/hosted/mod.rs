@@ -1,13 +1,13 @@
 //! Skills, files and containers that the service hosts.
 //!
-//! - [`Skills`] and [`Files`] are clients of the Skills and Files APIs. They share key, rate limiter and connections with a
+//! - [`Skills`] and [`Files`] are clients of the Skills and Files APIs. They share the key, the rate limiter and the connections of a
 //!   [`Client`](crate::Client).
 //! - [`SkillSync`] uploads a directory of skills, and keeps an index file of what it has uploaded.
-//! - The rest works with any client of the Messages API: containers of a request ([`container_config`], [`code_execution_tool`],
-//!   [`beta_headers`]), produced files of a response ([`extract_file_ids`]), and the loop that resumes a paused response
+//! - The rest works with any client of the Messages API: the container of a request ([`container_config`], [`code_execution_tool`],
+//!   [`beta_headers`]), the produced files of a response ([`extract_file_ids`]), and the loop that resumes a paused response
 //!   ([`run_until_complete`]).
 //!
-//! There is no other state, and nothing is uploaded without a call.
+//! There is no other state. Nothing is uploaded unless the caller asks for it.
 
 mod bundle;
 mod container;

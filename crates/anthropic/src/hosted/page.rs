@@ -1,7 +1,7 @@
 //! Lists that the service returns page by page.
 //!
-//! Skills and versions are paged by a token, files under the beta profile by the id of the last one. Endless lists are
-//! detected: by a page that follows itself, and by a limit on the number of pages.
+//! Skills and versions are paged by a token. Under the beta profile, files are paged by the id of the last one. Endless lists are detected
+//! in two ways: a page that names itself as the next one, and a maximum number of pages.
 
 use std::pin::Pin;
 
@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 
 use crate::hosted::{HostedError, HostedErrorKind};
 
-/// How many pages of a list are read at most.
+/// The maximum number of pages that are read of one list.
 const MOST_PAGES: u32 = 10_000;
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page<T> {
@@ -67,7 +67,7 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Page<T>, String>
         value.filter(|value| !value.is_empty()).map(|value| PageToken { field, value })
     };
     let by_token = token("page", page.next_page);
-    // An empty page has no last one.
+    // An empty page has no last item.
     let by_id = || token("after_id", page.last_id).filter(|_| page.has_more == Some(true));
     Ok(Page { items: page.data, next: by_token.or_else(by_id) })
 }

@@ -1,7 +1,7 @@
 //! Requests of the Skills and Files APIs: admission, sending, and retries.
 //!
-//! Reads and deletions are repeated like model calls; a repeated deletion that finds nothing has succeeded. A creation is repeated only
-//! if it cannot have arrived: there was no connection, or the service refused it because of a limit. Dropping the future abandons the
+//! Reads and deletions are retried like model calls. If a retried deletion finds nothing, it has succeeded. A creation is retried only if
+//! it cannot have had an effect: there was no connection, or the service refused it because of a limit. Dropping the future abandons the
 //! request.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::hosted::transfer::multipart::Form;
 use crate::hosted::{HostedError, HostedErrorKind, HostedLimits};
 use crate::wire::REQUEST_ID_HEADERS;
 
-/// The API of a request.
+/// Which API a request belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Api {
     Skills,
@@ -88,7 +88,7 @@ impl<'a> ApiRequest<'a> {
         self
     }
 
-    /// Refuses an id that would change the path.
+    /// Refuses ids that would change the path of the URL.
     fn check(&self) -> Result<(), HostedError> {
         let is_bad = |segment: &&str| {
             segment.trim().is_empty()
@@ -191,7 +191,7 @@ impl ClientState {
                 }
             };
             let sent = self.send(ask, want, deadline).await;
-            // Without a response nothing is known about the limit; dropping the permit releases it.
+            // Without a response, nothing is known about the limit. Dropping the permit releases it.
             let attempt = match sent {
                 Ok(response) => {
                     self.report(permit, &response, failed);
@@ -212,7 +212,7 @@ impl ClientState {
             let wait = match next {
                 RetryDecision::GiveUp => return Err(error),
                 _ if failed >= self.http.retries() => return Err(error),
-                // The rate limiter waits instead.
+                // The rate limiter makes the retry wait.
                 RetryDecision::RetryWhenAdmitted => Duration::ZERO,
                 RetryDecision::Retry => {
                     error.retry_after().unwrap_or_else(|| backoff(failed, self.http.jitter().next()))
@@ -254,7 +254,7 @@ impl ClientState {
             request = request.header("anthropic-beta", ask.api.beta());
         }
         if ask.method == Method::DELETE {
-            // As the official SDK does.
+            // The official SDK sends this header too.
             request = request.header(CONTENT_TYPE, "application/json");
         }
         if let Some(form) = ask.form {
@@ -334,7 +334,7 @@ impl ClientState {
             let advice = RetryAdvice::from_headers(&headers);
             let is_repeated = match ask.method {
                 Method::GET => advice.should_retry(status),
-                // A conflict with a deletion does not resolve itself.
+                // Retrying does not help if a deletion is in conflict with another change.
                 Method::DELETE => {
                     advice.should_retry(status) && (status != 409 || advice == RetryAdvice::Retry)
                 }

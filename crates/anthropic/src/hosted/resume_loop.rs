@@ -1,17 +1,17 @@
 //! The loop that resumes a paused response until it is complete, with any client.
 //!
-//! A session does the same and records it. This loop is for an embedder with its own client and history. It stores nothing: a dropped run
-//! is lost.
+//! A session does the same and records it. This loop is for an embedder with its own client and history. It stores nothing, so a dropped
+//! run is lost.
 
 use conjure_base::ContainerId;
 use serde_json::{Value, json};
 
 use crate::hosted::{FileId, extract_file_ids, with_container_id};
 
-/// The default for the most calls of a run.
+/// The default maximum number of calls in a run.
 pub const MAX_PAUSES: u32 = 10;
 
-/// A callback for each pause: the response, which names its container, and the number of the attempt, from 1.
+/// A callback for each pause. It gets the response, which names its container, and the number of the call, from 1.
 pub type OnPause<'a> = Box<dyn FnMut(&Value, u32) + Send + 'a>;
 
 /// The options of a run.
@@ -28,13 +28,13 @@ impl std::fmt::Debug for ResumeOptions<'_> {
 }
 
 impl<'a> ResumeOptions<'a> {
-    /// Creates options for at most [`MAX_PAUSES`] calls, without callback.
+    /// Creates options for at most [`MAX_PAUSES`] calls, without a callback.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the most calls; 0 makes no call.
+    /// Sets the maximum number of calls; 0 makes no call.
     #[must_use]
     pub const fn with_maximum(mut self, maximum: u32) -> Self {
         self.maximum = Some(maximum);
@@ -56,22 +56,22 @@ pub struct ResumedResponse {
     pub response: Value,
     /// The history with all responses appended, for the next user message.
     pub messages: Vec<Value>,
-    /// The container, for the next run.
+    /// The container, which the next run can reuse.
     pub container: Option<ContainerId>,
-    /// The produced files of all responses, the paused ones included.
+    /// The produced files of all responses, including the paused ones.
     pub files: Vec<FileId>,
-    /// How many calls were made.
+    /// The number of calls.
     pub attempts: u32,
 }
 
 /// The state of an incomplete run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnfinishedRun {
-    /// The history with all responses so far. A run with it resumes here.
+    /// The history with all responses so far. A new run with it resumes here.
     pub messages: Vec<Value>,
-    /// The `container` for that run.
+    /// The `container` for the new run.
     pub container: Value,
-    /// The files that were produced so far.
+    /// The files produced so far.
     pub files: Vec<FileId>,
 }
 
@@ -84,11 +84,11 @@ pub enum ResumeError<E> {
         "the answer paused in {attempts} calls of at most {maximum}; raise the maximum, or run what is there again"
     )]
     MaximumExceeded {
-        /// How many calls were made.
+        /// The number of calls.
         attempts: u32,
-        /// The maximum.
+        /// The maximum number of calls.
         maximum: u32,
-        /// The state so far.
+        /// The state of the run so far.
         paused: Box<UnfinishedRun>,
     },
     /// The client failed.
@@ -96,9 +96,9 @@ pub enum ResumeError<E> {
     Call {
         /// The number of the call, from 1.
         attempt: u32,
-        /// Why.
+        /// The client's error.
         error: E,
-        /// The state so far.
+        /// The state of the run so far.
         paused: Box<UnfinishedRun>,
     },
     /// The client did not return a response of the Messages API.
@@ -106,7 +106,7 @@ pub enum ResumeError<E> {
     NotAMessage {
         /// The number of the call, from 1.
         attempt: u32,
-        /// The state so far.
+        /// The state of the run so far.
         paused: Box<UnfinishedRun>,
     },
 }
@@ -114,8 +114,9 @@ pub enum ResumeError<E> {
 /// Repeats a call until its response is complete. While a response stops with `pause_turn` or `compaction`, it is appended to the history
 /// unchanged, and the call is repeated in the same container.
 ///
-/// `call` gets the messages and the `container` of the request and returns the response, both as JSON of the Messages API. Its tools, betas
-/// and other fields must not change. `container` comes from [`container_config`], with [`with_container_id`] for an existing container.
+/// `call` gets the messages and the `container` of the request, and returns the response. All are JSON of the Messages API. The tools,
+/// betas and other fields of the request must not change. `container` comes from [`container_config`], with [`with_container_id`] for an
+/// existing container.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -139,7 +140,7 @@ pub enum ResumeError<E> {
 /// ```
 ///
 /// # Errors
-/// [`ResumeError`], which holds the state so far.
+/// [`ResumeError`], which holds the state of the run so far.
 ///
 /// [`container_config`]: crate::hosted::container_config
 pub async fn run_until_complete<E>(
@@ -205,7 +206,7 @@ fn append(messages: &mut Vec<Value>, content: Vec<Value>, is_resumed: bool) {
     if let Some(Value::Array(before)) = last.and_then(|last| last.get_mut("content")) {
         before.extend(content);
     } else if !content.is_empty() {
-        // A message without content would make the service refuse the history.
+        // The service would refuse a history with an empty message.
         messages.push(json!({"role": "assistant", "content": content}));
     }
 }

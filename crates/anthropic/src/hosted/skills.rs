@@ -17,10 +17,10 @@ use crate::hosted::{
 };
 use crate::messages::Client;
 
-/// How often the versions of a skill are listed again during its deletion, because others may add some.
+/// How often a deletion lists the versions of a skill again, because other clients may add some.
 const MOST_ROUNDS: u32 = 5;
 
-/// The Skills API under one key. Cheap to clone; it shares the limiter and the connections of its [`Client`].
+/// The Skills API under one key. Cheap to clone. It shares the rate limiter and the connections of its [`Client`].
 #[derive(Clone)]
 pub struct Skills {
     shared: Arc<ClientState>,
@@ -35,20 +35,20 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// No title; the service uses the skill's name.
+    /// Creates options without a title. The service then uses the skill's name.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the title for people. A version has no title of its own.
+    /// Sets the title that people see. A version has no title of its own.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Sets a function that is called for each piece that was given to the connection. It must not block.
+    /// Sets a callback that is called for each piece that was passed to the connection. It must not block.
     #[must_use]
     pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Arc::new(tell));
@@ -122,7 +122,7 @@ impl Skills {
             .await
     }
 
-    /// Uploads another version of a skill. Its name must be the same.
+    /// Uploads a new version of a skill. The skill's name must be unchanged.
     ///
     /// # Errors
     /// As for [`Skills::upload`].
@@ -136,7 +136,7 @@ impl Skills {
         self.create_version_of_bundle(skill, &bundle, upload).await
     }
 
-    /// Uploads another version from an opened bundle.
+    /// Uploads a new version of a skill from an opened bundle.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -162,7 +162,7 @@ impl Skills {
         })
     }
 
-    /// All skills from this source, or from any, fetched page by page.
+    /// All skills from this source, fetched page by page. `None` lists the skills from all sources.
     #[must_use]
     pub fn list(&self, source: Option<SkillSource>) -> Items<SkillMetadata> {
         let skills = self.clone();
@@ -172,7 +172,7 @@ impl Skills {
         })
     }
 
-    /// One page of skills, starting at `at`, with at most `limit` entries (by default the service's own number).
+    /// One page of skills, starting at `at`, with at most `limit` entries. By default the service chooses the number.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -196,7 +196,7 @@ impl Skills {
         self.shared.json(ApiRequest::get(Api::Skills, vec!["skills", skill.as_str()]), &self.limits).await
     }
 
-    /// Deletes a skill without versions; the service refuses others. See [`Skills::delete_with_versions`].
+    /// Deletes a skill that has no versions. The service refuses to delete a skill that has some. See [`Skills::delete_with_versions`].
     ///
     /// # Errors
     /// [`HostedError`].
@@ -205,8 +205,8 @@ impl Skills {
         self.shared.delete(ask, &self.limits).await
     }
 
-    /// Deletes all versions of a skill, and then the skill. Versions that others delete meanwhile count as deleted. If
-    /// it fails, the next call deletes the rest.
+    /// Deletes all versions of a skill, and then the skill. A version that another client deletes meanwhile counts as deleted. After a
+    /// failure, the next call deletes the rest.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -268,7 +268,7 @@ impl Skills {
         self.shared.json(ApiRequest::get(Api::Skills, path), &self.limits).await
     }
 
-    /// Deletes a version; [`LATEST`] is the newest one at this moment.
+    /// Deletes a version. [`LATEST`] is the version that is newest now.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -310,12 +310,12 @@ impl Skills {
     }
 }
 
-/// The order of versions: by number, which is a time, or else by creation time. Both sort as texts of equal length.
+/// The sort key of versions: the number, which is a time, or else the creation time. Both sort correctly as texts of equal length.
 fn age(version: &VersionMetadata) -> (Option<u128>, String) {
     (version.id.as_str().parse().ok(), version.created_at.clone())
 }
 
-/// The query of a page.
+/// The query parameters of a page.
 pub(crate) fn paging(
     limit: Option<u32>,
     at: Option<&PageToken>,

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::response::block::PartialBlock;
 
-/// The most content blocks of a response. Real ones have a handful, with tools of the service dozens.
+/// The maximum number of content blocks in a response. Real responses have a handful, and dozens with tools of the service.
 pub(crate) const MAX_BLOCKS: usize = 10_000;
 
 /// A complete response of the service.
@@ -22,8 +22,8 @@ pub struct ApiResponse {
     pub stop_sequence: Option<String>,
     /// Details of the stop reason, as raw JSON.
     pub stop_details: Option<Box<RawValue>>,
-    /// The container that the service's tools ran in, as raw JSON: `{"id", "expires_at", ...}`. Its id is in the response too, and
-    /// later requests name it.
+    /// The container that the service's tools ran in, as raw JSON: `{"id", "expires_at", ...}`. The response has its id too, and later
+    /// requests name it.
     pub container: Option<Box<RawValue>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct WireUsage {
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
-    /// The usage of compaction steps, which the other counts do not include.
+    /// The usage of compaction steps, which is not part of the other counts.
     #[serde(rename = "iterations", deserialize_with = "compactions")]
     compactions: Option<UsageStep>,
 }
@@ -50,7 +50,7 @@ struct UsageStep {
     cache_read_input_tokens: u64,
 }
 
-/// Sums the compaction steps of a list. Entries of another form are ignored.
+/// Sums the compaction steps of a list. It ignores entries of another form.
 fn compactions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<UsageStep>, D::Error> {
     #[derive(Deserialize)]
     struct Typed {
@@ -134,7 +134,7 @@ pub(crate) struct WireMessage {
     pub(crate) usage: Option<WireUsage>,
 }
 
-/// Deserializes at most [`MAX_BLOCKS`] blocks, because each takes many times its size on the wire.
+/// Deserializes at most [`MAX_BLOCKS`] blocks, because a block in memory takes many times its size on the wire.
 fn few_blocks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<RawValue>>, D::Error> {
     struct Blocks;
 

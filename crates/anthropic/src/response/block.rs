@@ -1,6 +1,6 @@
 //! [`PartialBlock`]: a content block while it is streamed.
 //!
-//! A block without deltas keeps the service's JSON to the byte. Of a block with deltas, only the changed fields are rewritten; all other
+//! A block without deltas keeps the service's JSON byte for byte. In a block with deltas, only the changed fields are rewritten. All other
 //! fields, known or unknown, keep their text and order.
 
 use conjure_conversation::Block;
@@ -45,7 +45,7 @@ pub(crate) enum Merge {
     Append,
 }
 
-/// What the start of a block already contains.
+/// The content that the start of a block already has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InitialContent {
     /// Nothing: an empty text or thinking.
@@ -107,8 +107,8 @@ impl PartialBlock {
         matches!(self.kind, Kind::ToolUse | Kind::ServerToolUse)
     }
 
-    // A delta that does not fit its block is dropped, as the official SDK does: with an invalid field, the service would refuse the
-    // history.
+    // A delta that does not fit its block is dropped, as the official SDK does. Such a delta would leave an invalid field, and the service
+    // would refuse the history.
 
     pub(crate) fn add_text(&mut self, text: &str) {
         if matches!(self.kind, Kind::Text | Kind::Other) {
@@ -157,10 +157,10 @@ impl PartialBlock {
                 && self.others.is_empty())
     }
 
-    /// Finishes the block. `is_cut` means that the response was cut or refused, so its tools never run.
+    /// Finishes the block. `is_cut` means that the response was cut or refused, so that its tools never run.
     ///
     /// # Errors
-    /// Why it is not a content block.
+    /// Why the result is not a content block.
     pub(crate) fn finish(self, is_cut: bool) -> Result<Block, String> {
         if !self.is_call() && !self.has_grown() {
             return Block::from_raw(self.start).map_err(|error| error.to_string());
@@ -181,7 +181,7 @@ impl PartialBlock {
             let whole = appended_list(fields.get("citations").unwrap_or("null"), &citations);
             fields.set("citations", whole);
         }
-        // Before finishing the input, so that an unknown delta cannot overwrite it.
+        // The unknown deltas come first, so that none of them can overwrite the input.
         merge_others(&mut fields, &self.others);
         let is_untouched = self.finish_input(&mut fields, is_cut) && !self.has_grown();
         if is_untouched {
@@ -190,7 +190,7 @@ impl PartialBlock {
         Block::from_json(fields.to_json()).map_err(|error| error.to_string())
     }
 
-    /// Sets the final input. Returns whether it is unchanged from the start.
+    /// Sets the final input. Returns whether it is unchanged from the block's start.
     fn finish_input(&self, fields: &mut RawObject, is_cut: bool) -> bool {
         let end = match (is_cut, self.is_closed) {
             (true, _) => InputCompletion::Cut,
@@ -219,7 +219,7 @@ impl PartialBlock {
     }
 }
 
-/// Appends items to the list `json`; anything else counts as an empty list.
+/// Appends items to the list `json`. Any other JSON counts as an empty list.
 fn appended_list(json: &str, items: &[&str]) -> String {
     let inner = list_items(json);
     let comma = if inner.is_empty() || items.is_empty() { "" } else { "," };

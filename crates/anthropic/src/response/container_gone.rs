@@ -1,4 +1,4 @@
-//! Recognises errors that say that a container has expired or does not exist, by error code or by message.
+//! Recognises service errors that report a missing or expired container, by error code or by message.
 //!
 //! The messages are undocumented. So a message counts only if the request named a container and the message mentions it. Messages about
 //! skills or files in the container do not count.
@@ -18,7 +18,7 @@ const CODES: [&str; 2] = ["container_expired", "container_not_found"];
 const ENDS: [&str; 5] = ["not found", "does not exist", "no longer", "not exist", "unknown"];
 
 impl ServiceErrorText<'_> {
-    /// Whether it says that this container, which the request named, is gone.
+    /// Whether the error says that this container, which the request named, is gone.
     pub(crate) fn is_container_gone(&self, container: &str) -> bool {
         if self.code.is_some_and(|code| CODES.contains(&code)) {
             return true;

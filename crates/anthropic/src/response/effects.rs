@@ -8,8 +8,8 @@ use crate::options::{CONTAINER, ModelOptions};
 /// The field for MCP servers whose tools the service calls.
 const MCP_SERVERS: &str = "mcp_servers";
 
-/// The side effects that a call of `request` may have. Searching and reading the web is no side effect; running code
-/// and calling tools of MCP servers is.
+/// The side effects that a call of `request` may have. Running code and calling tools of MCP servers are side effects. Searching and
+/// reading the web are not.
 pub(crate) fn effects_of(request: &Request, options: &ModelOptions) -> SideEffects {
     let extra = options.extra();
     let acts = extra.contains_key(CONTAINER)

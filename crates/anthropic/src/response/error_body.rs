@@ -9,7 +9,7 @@ use conjure_model_http::{ServiceError, error_kind_of_status};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The most characters that are quoted of an error of an unknown form.
+/// The maximum number of characters that are quoted of an error of an unknown form.
 const MAX_QUOTED_CHARS: usize = 500;
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ pub(crate) fn of_response(status: u16, body: &[u8]) -> Option<ServiceError> {
     read(std::str::from_utf8(body).ok()?, error_kind_of_status(status))
 }
 
-/// The error of an event of a stream. One of an unknown form is quoted.
+/// The error of an event in a stream. An error of an unknown form is quoted.
 pub(crate) fn of_event(data: &str) -> ServiceError {
     read(data, ApiErrorKind::Api).unwrap_or_else(|| {
         ServiceError::new(ApiErrorKind::Api, data.chars().take(MAX_QUOTED_CHARS).collect::<String>())
@@ -49,12 +49,12 @@ pub(crate) fn is_error(data: &str) -> bool {
     read(data, ApiErrorKind::Api).is_some()
 }
 
-/// Reads an error. `otherwise` is its kind if it does not say one that is known.
+/// Reads an error. `otherwise` is the kind of an error that names no known type.
 fn read(body: &str, otherwise: ApiErrorKind) -> Option<ServiceError> {
     let Body { error, request_id, flat } = serde_json::from_str::<Body>(body).ok()?;
     let detail = match error {
         None | Some(Value::Null) => {
-            // A message alone may be anything.
+            // A message without a code may be anything, so it does not count.
             let is_flat = flat.message.is_string() && flat.code.is_number();
             match flat.kind.as_str() {
                 Some("error") => Detail { kind: Value::Null, ..flat },
@@ -66,7 +66,7 @@ fn read(body: &str, otherwise: ApiErrorKind) -> Option<ServiceError> {
         Some(error @ Value::Object(_)) => serde_json::from_value(error).ok()?,
         Some(_) => return None,
     };
-    // A number, or a number as a text.
+    // The code is a number, or a number in a string.
     let status = detail.code.to_string().trim_matches('"').parse::<u16>().ok();
     let of_status = status.filter(|status| (400..600).contains(status)).map(error_kind_of_status);
     let kind = match detail.kind.as_str().map(|name| ApiErrorKind::from(name.to_owned())) {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::response::api_response::{WireMessage, WireUsage};
 
-/// How a delta event begins, as the service writes it.
+/// The beginning of a delta event, exactly as the service writes it.
 pub(crate) const FAST_DELTA_PREFIX: &str = r#"{"type":"content_block_delta""#;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -42,8 +42,8 @@ pub(crate) struct Event {
     pub(crate) usage: Option<WireUsage>,
 }
 
-/// A delta of text, thinking or input, which most of a stream consists of. It is parsed without copying; other events are parsed as
-/// [`Event`].
+/// A delta of text, thinking or input. Most events of a stream are such deltas, so they are parsed without copying. Other events are parsed
+/// as [`Event`].
 #[derive(Deserialize)]
 pub(crate) struct FastDelta<'a> {
     #[serde(rename = "type")]

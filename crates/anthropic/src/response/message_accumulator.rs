@@ -1,7 +1,7 @@
 //! [`MessageAccumulator`]: builds a response from the events of a stream (`reference/messages-api.md`, "Stream").
 //!
-//! Its memory is bounded by the bytes that the client accepts, and by the number of blocks and additions. Blocks are finished with the
-//! message, because only the stop reason tells whether a truncated tool input is an error.
+//! Its memory is bounded by the bytes that the client accepts, and by the number of blocks and additions. It finishes blocks only at the
+//! end of the message, because only the stop reason says whether a truncated tool input is an error.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::response::events::{
     Delta, DeltaType, Event, EventType, FAST_DELTA_PREFIX, FastDelta, FastDeltaBody,
 };
 
-/// The most citations and fields of unknown deltas in a response.
+/// The maximum number of citations and fields of unknown deltas in a response.
 const MAX_ADDITIONS: usize = 100_000;
 
 /// Collects the events of one response.
@@ -57,7 +57,7 @@ impl MessageAccumulator {
     /// Processes the next event and passes its model events to `show`.
     ///
     /// # Errors
-    /// When the event violates the protocol or reports an error of the service. The stream is over then.
+    /// If the event violates the protocol or reports an error of the service. The stream has ended then.
     pub fn push(&mut self, event: SseEvent<'_>, mut show: impl FnMut(ModelEvent)) -> Result<(), StreamError> {
         self.push_event(event, &mut show)
     }
@@ -80,7 +80,7 @@ impl MessageAccumulator {
         }
         let parsed = serde_json::from_str::<Event>(event.data);
         let is_known = parsed.as_ref().is_ok_and(|parsed| parsed.kind != EventType::Unknown);
-        // Other servers have other types in an error, or none.
+        // Errors of other servers have other types, or none.
         let may_be_error = event.name.is_empty() && !is_known;
         if event.name == "error" || (may_be_error && error_body::is_error(event.data)) {
             return Err(error_body::of_event(event.data).into());
@@ -91,7 +91,7 @@ impl MessageAccumulator {
         }
     }
 
-    /// Processes an event of an unknown shape.
+    /// Processes an event that does not have the usual form.
     fn push_irregular_event(
         &mut self,
         event: SseEvent<'_>,
@@ -117,7 +117,7 @@ impl MessageAccumulator {
             serde_json::from_str::<Kind>(event.data).map_or(event.name.to_owned(), |parsed| parsed.kind);
         match kind.as_str() {
             "content_block_delta" => match serde_json::from_str::<IrregularDelta>(event.data) {
-                // A new delta type may reuse a known field name with another type.
+                // A new type of delta may use a known field name with another value type.
                 Ok(irregular)
                     if matches!(irregular.delta.kind, DeltaType::Unknown | DeltaType::Compaction) =>
                 {
@@ -346,7 +346,7 @@ impl MessageAccumulator {
     /// Returns the response, or `None` if the stream ended before `message_stop`.
     ///
     /// # Errors
-    /// When the content is invalid.
+    /// If the content is invalid.
     pub fn finish(self) -> Result<Option<ApiResponse>, StreamError> {
         let Some(message) = self.message.filter(|_| self.is_stopped) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What the Messages API answers: streamed events, messages, errors.
+//! Reads the responses of the Messages API: streamed events, messages, errors.
 
 pub(crate) mod api_response;
 pub(crate) mod block;

@@ -1,4 +1,4 @@
-//! Agents: saved, versioned configurations of what a session runs.
+//! Agents: saved and versioned configurations of sessions.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,25 +18,25 @@ pub(crate) const MAX_DESCRIPTION: usize = 2_048;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "agent")]
 pub struct Agent {
-    /// Which agent.
+    /// The id of the agent.
     pub id: AgentId,
     /// When the agent was archived; null while it is in use.
     pub archived_at: Option<Time>,
-    /// When the agent was made.
+    /// When the agent was created.
     pub created_at: Time,
-    /// What the agent does, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Who the agent acts as.
+    /// The identity that the agent acts under.
     pub execution_identity: ExecutionIdentity,
-    /// Servers of tools.
+    /// The MCP servers.
     pub mcp_servers: Vec<McpServer>,
-    /// Pairs of text that the client keeps here.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
     /// The model that answers.
     pub model: ModelConfig,
     /// Always null: this server runs one agent in each session.
     pub multiagent: Option<NoMultiagent>,
-    /// A name for people.
+    /// A display name.
     pub name: String,
     /// The skills that the model may load.
     pub skills: Vec<AgentSkill>,
@@ -44,13 +44,13 @@ pub struct Agent {
     pub system: Option<String>,
     /// The tools that the model may call.
     pub tools: Vec<Tool>,
-    /// When this version was made.
+    /// When this version was created.
     pub updated_at: Time,
     /// The number of this version, from 1.
     pub version: u64,
 }
 
-/// Who an agent acts as.
+/// The identity that an agent acts under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ExecutionIdentity {
@@ -59,22 +59,22 @@ pub enum ExecutionIdentity {
     ServiceAccount,
 }
 
-/// The configuration of several agents in one session, of which there is none.
+/// A configuration with several agents. This server does not support it, so the type has no values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoMultiagent {}
 
 /// The body of `POST /v1/agents`.
 #[derive(Debug, Clone)]
 pub struct AgentCreate {
-    /// The model that answers, by the client's name for it.
+    /// The model that answers, by the name that the client sent.
     pub model: ModelConfig,
-    /// A name for people.
+    /// A display name.
     pub name: String,
-    /// What the agent does, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Servers of tools.
+    /// The MCP servers.
     pub mcp_servers: Vec<McpServer>,
-    /// Pairs of text.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
     /// The skills that the model may load.
     pub skills: Vec<SkillRef>,
@@ -84,18 +84,18 @@ pub struct AgentCreate {
     pub tools: Vec<Tool>,
 }
 
-/// The body of `POST /v1/agents/{id}`: what is left out stays.
+/// The body of `POST /v1/agents/{id}`. Absent fields keep their values.
 #[derive(Debug, Clone)]
 pub struct AgentUpdate {
-    /// What the agent does, for people.
+    /// A description for people.
     pub description: Patch<String>,
-    /// Servers of tools.
+    /// The MCP servers.
     pub mcp_servers: Patch<Vec<McpServer>>,
-    /// Pairs of text to set or to remove.
+    /// The keys to set or to remove.
     pub metadata: MetadataPatch,
     /// The model that answers.
     pub model: Option<ModelConfig>,
-    /// A name for people.
+    /// A display name.
     pub name: Option<String>,
     /// The skills that the model may load.
     pub skills: Patch<Vec<SkillRef>>,
@@ -103,7 +103,7 @@ pub struct AgentUpdate {
     pub system: Patch<String>,
     /// The tools that the model may call.
     pub tools: Patch<Vec<Tool>>,
-    /// The version that the client has seen. The update fails when another one is current.
+    /// The version that the client has seen. The update fails if another version is current.
     pub version: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ impl AgentCreate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not a new agent; the error says where and how to mend it.
+    /// If the body is not a valid new agent. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         read_unsupported(&mut object)?;
@@ -135,7 +135,7 @@ impl AgentUpdate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not an update of an agent; the error says where and how to mend it.
+    /// If the body is not a valid update of an agent. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         read_unsupported(&mut object)?;
@@ -155,7 +155,7 @@ impl AgentUpdate {
     }
 }
 
-/// Refuses what agents have at the vendor and not here.
+/// Refuses fields that agents have at the vendor but not here.
 fn read_unsupported(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
     object.unsupported("multiagent", "several agents in one session (`multiagent`)")?;
     if let Some(identity) = object.optional("execution_identity") {
@@ -169,7 +169,7 @@ fn read_unsupported(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// An optional text; empty and null are none.
+/// Reads an optional text. Empty and null mean none.
 pub(crate) fn read_text(
     object: &mut ObjectInput<'_>,
     name: &'static str,
@@ -179,7 +179,7 @@ pub(crate) fn read_text(
     Ok(text.filter(|text| !text.is_empty()))
 }
 
-/// A text of an update; empty and null clear it.
+/// Reads a text of an update. Empty and null clear the value.
 pub(crate) fn patch_text(
     object: &mut ObjectInput<'_>,
     name: &'static str,
@@ -191,7 +191,7 @@ pub(crate) fn patch_text(
     })
 }
 
-/// A field that may be left out and may not be null.
+/// Reads a field that may be absent but not null.
 pub(crate) fn required_if_given<'a>(
     object: &mut ObjectInput<'a>,
     name: &'static str,

@@ -16,31 +16,31 @@ const MAX_PACKAGE: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "environment")]
 pub struct Environment {
-    /// Which environment.
+    /// The id of the environment.
     pub id: EnvironmentId,
     /// When it was archived; null while it is in use.
     pub archived_at: Option<Time>,
-    /// Where its sandboxes run, and what they may reach.
+    /// Where its sandboxes run, and their network and packages.
     pub config: EnvironmentConfig,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Pairs of text that the client keeps here.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
     /// A name, unique among the tenant's environments.
     pub name: String,
-    /// Who sees it: everybody of the tenant.
+    /// Who can see it: all users of the tenant.
     pub scope: Option<EnvironmentScope>,
     /// When it was last changed.
     pub updated_at: Time,
 }
 
-/// Who sees an environment.
+/// Who can see an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnvironmentScope {
-    /// Everybody of the tenant.
+    /// All users of the tenant.
     Organization,
 }
 
@@ -48,44 +48,44 @@ pub enum EnvironmentScope {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EnvironmentConfig {
-    /// With this server.
+    /// On this server.
     Cloud(CloudConfig),
-    /// With the client's own workers.
+    /// On the client's own workers.
     SelfHosted,
 }
 
-/// What the sandboxes of this server have in an environment.
+/// The configuration of sandboxes on this server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CloudConfig {
-    /// What commands may reach.
+    /// Which hosts commands may reach.
     pub networking: Networking,
-    /// What is installed.
+    /// The packages to install.
     pub packages: Packages,
 }
 
-/// What commands in a sandbox may reach.
+/// Which hosts commands in a sandbox may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Networking {
-    /// Everything that the server's own policy lets through.
+    /// All hosts that the server's own policy allows.
     #[default]
     Unrestricted,
-    /// What is listed.
+    /// The listed hosts only.
     Limited(LimitedNetworking),
 }
 
 /// The hosts that commands may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LimitedNetworking {
-    /// Also the servers of the agent's tools.
+    /// Whether commands may also reach the agent's MCP servers.
     pub allow_mcp_servers: bool,
-    /// Also the public registries of packages.
+    /// Whether commands may also reach the public package registries.
     pub allow_package_managers: bool,
-    /// Names of hosts.
+    /// The names of the allowed hosts.
     pub allowed_hosts: Vec<String>,
 }
 
-/// What is installed in a sandbox, by package manager.
+/// The packages to install in a sandbox, by package manager.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "packages")]
 #[expect(missing_docs, reason = "the names are those of package managers")]
@@ -105,35 +105,35 @@ pub struct EnvironmentCreate {
     pub name: String,
     /// Where the sandboxes run.
     pub config: EnvironmentConfig,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Pairs of text.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
 }
 
-/// The body of `POST /v1/environments/{id}`: what is left out stays.
+/// The body of `POST /v1/environments/{id}`. Absent fields keep their values.
 #[derive(Debug, Clone)]
 pub struct EnvironmentUpdate {
-    /// Changes of the configuration.
+    /// The changes of the configuration.
     pub config: Option<ConfigUpdate>,
-    /// What it is for, for people. An empty text is kept as such.
+    /// A description for people. An empty text is stored as it is.
     pub description: Patch<String>,
-    /// Pairs of text to set or to remove.
+    /// The keys to set or to remove.
     pub metadata: MetadataPatch,
     /// A name that no other environment of the tenant has.
     pub name: Option<String>,
 }
 
-/// Changes of an environment's configuration: what is left out stays.
+/// The changes of an environment's configuration. Absent fields keep their values.
 #[derive(Debug, Clone)]
 pub enum ConfigUpdate {
-    /// Of an environment of this server.
+    /// For an environment of this server.
     Cloud(CloudUpdate),
-    /// Of an environment of the client's workers, which has nothing to change.
+    /// For an environment of the client's workers. It has nothing to change.
     SelfHosted,
 }
 
-/// Changes of what the sandboxes of this server have.
+/// The changes of the configuration of sandboxes on this server.
 #[derive(Debug, Clone)]
 pub struct CloudUpdate {
     networking: Option<NetworkingUpdate>,
@@ -156,14 +156,14 @@ type PackagesUpdate = [Option<Vec<String>>; 6];
 const MANAGERS: [&str; 6] = ["apt", "cargo", "gem", "go", "npm", "pip"];
 
 impl Packages {
-    /// Each package manager's name and what it installs.
+    /// Each package manager with the packages that it installs.
     #[must_use]
     pub fn by_manager(&self) -> [(&'static str, &[String]); 6] {
         let lists: [&[String]; 6] = [&self.apt, &self.cargo, &self.gem, &self.go, &self.npm, &self.pip];
         std::array::from_fn(|index| (MANAGERS[index], lists[index]))
     }
 
-    /// Whether nothing is installed.
+    /// Whether there are no packages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_manager().iter().all(|(_, packages)| packages.is_empty())
@@ -184,7 +184,7 @@ impl CloudConfig {
     /// The configuration after an update.
     ///
     /// # Errors
-    /// When packages are wanted and the network lets no package manager through.
+    /// If packages are requested but the network allows no package manager.
     pub fn updated(mut self, update: CloudUpdate) -> Result<Self, RequestError> {
         match update.networking {
             None => {}
@@ -223,7 +223,7 @@ impl EnvironmentCreate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not a new environment; the error says where and how to mend it.
+    /// If the body is not a valid new environment. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let config = match object.optional("config").map(read_config).transpose()? {
@@ -249,14 +249,14 @@ impl EnvironmentUpdate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not an update of an environment; the error says where and how to mend it.
+    /// If the body is not a valid update of an environment. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         read_scope(&mut object)?;
         let update = Self {
             config: object.optional("config").map(read_config).transpose()?,
             description: object.patch("description", |input| input.text(0..=MAX_DESCRIPTION))?,
-            // An empty value removes a key of an environment, as null does.
+            // For environments, an empty value removes a key, as null does.
             metadata: metadata::read_patch(&mut object)?
                 .into_iter()
                 .map(|(key, value)| (key, value.filter(|value| !value.is_empty())))

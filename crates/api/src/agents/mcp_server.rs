@@ -1,4 +1,4 @@
-//! MCP servers of an agent.
+//! The MCP servers of an agent.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use crate::common::input::{Input, ObjectInput, Patch};
 const MAX_SERVERS: usize = 20;
 const MAX_URL: usize = 2_048;
 
-/// A server of tools, by its URL.
+/// An MCP server, by its URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "url")]
 pub struct McpServer {
-    /// The name by which a toolset names it.
+    /// The name by which toolsets refer to the server.
     pub name: String,
-    /// Where it is.
+    /// The URL of the server.
     pub url: String,
 }
 
-/// Reads the list `mcp_servers`: names that differ, and HTTP addresses.
+/// Reads the list `mcp_servers`. Names must differ, and URLs must be HTTP addresses.
 pub(crate) fn read_mcp_servers(input: Input<'_>) -> Result<Vec<McpServer>, RequestError> {
     let mut servers: Vec<McpServer> = Vec::new();
     for input in input.array("servers", MAX_SERVERS)? {
@@ -42,12 +42,12 @@ pub(crate) fn read_mcp_servers(input: Input<'_>) -> Result<Vec<McpServer>, Reque
     Ok(servers)
 }
 
-/// A patch of the list `mcp_servers`.
+/// Reads a patch of the list `mcp_servers`.
 pub(crate) fn patch_mcp_servers(object: &mut ObjectInput<'_>) -> Result<Patch<Vec<McpServer>>, RequestError> {
     object.patch("mcp_servers", read_mcp_servers)
 }
 
-/// An absolute HTTP address.
+/// Reads an absolute HTTP address.
 pub(crate) fn read_http_url(input: &Input<'_>) -> Result<String, RequestError> {
     let url = input.text(1..=MAX_URL)?;
     let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
@@ -59,10 +59,10 @@ pub(crate) fn read_http_url(input: &Input<'_>) -> Result<String, RequestError> {
     Err(input.error("the value is no address; give an absolute URL such as `https://mcp.example.com/mcp`"))
 }
 
-/// Checks that servers and toolsets fit: each server has one toolset, and each toolset a server.
+/// Checks that servers and toolsets match: each server has exactly one toolset, and each toolset has a server.
 ///
 /// # Errors
-/// Which of them does not.
+/// If one of them does not match. The error names it.
 pub fn check_mcp(servers: &[McpServer], tools: &[Tool]) -> Result<(), RequestError> {
     let mut used = BTreeSet::new();
     for (place, tool) in tools.iter().enumerate() {

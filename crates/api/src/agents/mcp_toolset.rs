@@ -1,4 +1,4 @@
-//! Which tools of an MCP server the model has.
+//! The tools of an MCP server that the model may call.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,34 +9,34 @@ use crate::common::input::{Input, ObjectInput};
 const MAX_TOOL_NAME: usize = 128;
 const MAX_CONFIGS: usize = 256;
 
-/// The longest name of a server: a part of its tools' names, which model services limit.
+/// The longest name of a server, in characters. It is a part of the names of its tools, and model services limit those.
 const MAX_SERVER_NAME: usize = 40;
 
-/// The tools of a server, and which of them are switched on.
+/// The tools of an MCP server, and which of them are enabled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpToolset {
-    /// What differs from the default, tool by tool.
+    /// The tools that differ from the default.
     pub configs: Vec<McpToolConfig>,
-    /// What holds for all others.
+    /// The configuration of all other tools.
     pub default_config: ToolsetDefault,
-    /// The server that they are of.
+    /// The name of the MCP server.
     pub mcp_server_name: String,
 }
 
-/// What holds for one tool of a server.
+/// The configuration of one tool of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpToolConfig {
-    /// Whether the tool is given to the model.
+    /// Whether the model gets the tool.
     pub enabled: bool,
-    /// The server's name of it.
+    /// The server's name for the tool.
     pub name: String,
-    /// Who decides on its calls.
+    /// Whether its calls need a confirmation.
     pub permission_policy: PermissionPolicy,
 }
 
 impl McpToolset {
     pub(crate) fn read(mut object: ObjectInput<'_>) -> Result<Self, RequestError> {
-        // A server may get tools that nobody has looked at, so they ask unless the client says otherwise.
+        // A server may add tools that the client has never reviewed. So calls ask for confirmation unless the client says otherwise.
         let mut default_config =
             ToolsetDefault { enabled: true, permission_policy: PermissionPolicy::AlwaysAsk };
         if let Some(input) = object.optional("default_config") {

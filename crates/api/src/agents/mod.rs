@@ -1,4 +1,4 @@
-//! Agents and environments, and what they are made of: models, tools, MCP servers, skills.
+//! Agents and environments, and their parts: models, tools, MCP servers, skills.
 
 pub(crate) mod agent;
 pub(crate) mod environment;

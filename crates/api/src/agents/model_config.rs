@@ -8,16 +8,16 @@ use crate::common::input::Input;
 /// The longest name of a model, in characters.
 const MAX_MODEL_NAME: usize = 256;
 
-/// A model and how it is used.
+/// A model and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// The name of the model.
     pub id: String,
     /// How hard the model works on each call; null for the model's own default.
     pub effort: Option<Effort>,
-    /// Always null: this server has no regions.
+    /// Always null: this server does not offer regions.
     pub inference_geo: Option<String>,
-    /// How fast output is generated, where the model has a choice.
+    /// How fast output is generated, for models with a choice.
     pub speed: Option<Speed>,
 }
 
@@ -25,15 +25,15 @@ pub struct ModelConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Effort {
-    /// As little as possible.
+    /// As little effort as possible.
     Low,
-    /// A balance.
+    /// A balance of effort and speed.
     Medium,
-    /// Depth of reasoning first.
+    /// Thorough reasoning.
     High,
     /// More than `high`.
     Xhigh,
-    /// As much as the model can.
+    /// As much effort as the model can make.
     Max,
 }
 
@@ -74,7 +74,7 @@ impl Effort {
 }
 
 impl ModelConfig {
-    /// The model of this name, with the model's own defaults.
+    /// Creates the configuration for the model of this name, with the model's own defaults.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), effort: None, inference_geo: None, speed: Some(Speed::Standard) }
     }

@@ -1,11 +1,11 @@
-//! Who decides on the calls of tools, and what holds for all tools of a toolset.
+//! The permission policy of tool calls, and the defaults of a toolset.
 
 use serde::{Deserialize, Serialize};
 
 use crate::RequestError;
 use crate::common::input::ObjectInput;
 
-/// Who decides on the calls of a tool.
+/// Whether the calls of a tool need a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PermissionPolicy {
@@ -15,12 +15,12 @@ pub enum PermissionPolicy {
     AlwaysAsk,
 }
 
-/// What holds for the tools of a toolset that have no entry of their own.
+/// The configuration of tools that have no entry of their own in a toolset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolsetDefault {
-    /// Whether the tools are given to the model.
+    /// Whether the model gets the tools.
     pub enabled: bool,
-    /// Who decides on their calls.
+    /// Whether their calls need a confirmation.
     pub permission_policy: PermissionPolicy,
 }
 

@@ -1,43 +1,43 @@
-//! How an agent names its skills.
+//! The references of an agent to its skills.
 
 use serde::{Deserialize, Serialize};
 
 use crate::RequestError;
 use crate::common::input::Input;
 
-/// The most skills that an agent may have.
+/// The maximum number of skills of an agent.
 const MAX_SKILLS: usize = 20;
 const MAX_ID: usize = 256;
 
 /// A skill of an agent, with its version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSkill {
-    /// Which skill.
+    /// The id of the skill.
     pub skill_id: String,
-    /// Where the skill comes from.
+    /// The source of the skill.
     pub r#type: SkillKind,
-    /// Which version of it.
+    /// The version of the skill.
     pub version: String,
 }
 
-/// A skill as a client names it.
+/// A skill as a client refers to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillRef {
-    /// Where the skill comes from.
+    /// The source of the skill.
     pub kind: SkillKind,
-    /// Which skill.
+    /// The id of the skill.
     pub skill_id: String,
-    /// Which version; nothing means the latest.
+    /// The version; `None` for the latest.
     pub version: Option<String>,
 }
 
-/// Where a skill comes from.
+/// The source of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillKind {
-    /// A skill that the server's configuration has under the vendor's name for it.
+    /// A skill of the server's configuration, under the vendor's name for it.
     Anthropic,
-    /// A skill that somebody uploaded.
+    /// A skill that a client uploaded.
     Custom,
 }
 

@@ -1,4 +1,4 @@
-//! The tools of an agent: the toolset of the sandbox, those of MCP servers, and tools that the client runs.
+//! The tools of an agent: the toolset of the sandbox, the tools of MCP servers, and tools that the client runs.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use crate::agents::mcp_toolset::McpToolset;
 use crate::agents::permission_policy::{PermissionPolicy, ToolsetDefault, read_policy};
 use crate::common::input::{Input, ObjectInput};
 
-/// The most tools that an agent may have, over all its toolsets.
+/// The maximum number of tools of an agent, over all its toolsets.
 pub(crate) const MAX_TOOLS: usize = 256;
 
 const MAX_TOOL_NAME: usize = 128;
 
-/// What the names of the tools of MCP servers begin with.
+/// The prefix of the names of MCP tools.
 const MCP_PREFIX: &str = "mcp__";
 
 /// One element of an agent's `tools`.
@@ -29,13 +29,13 @@ pub enum Tool {
     /// The tools of an MCP server.
     #[serde(rename = "mcp_toolset")]
     Mcp(McpToolset),
-    /// A tool that the client runs: its calls and results are events.
+    /// A tool that the client runs. Its calls and results are events.
     #[serde(rename = "custom")]
     Custom(CustomTool),
 }
 
 impl<'de> Deserialize<'de> for Tool {
-    /// Reads the text of a tool, not a parsed form of it: a schema stays as its author wrote it.
+    /// Reads the tool from its raw JSON text, so that a schema keeps the exact text of its author.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Tag {
@@ -53,28 +53,28 @@ impl<'de> Deserialize<'de> for Tool {
     }
 }
 
-/// The tools of the sandbox, and which of them are switched on.
+/// The tools of the sandbox, and which of them are enabled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Toolset {
-    /// What differs from the default, tool by tool.
+    /// The tools that differ from the default.
     pub configs: Vec<ToolConfig>,
-    /// What holds for all others.
+    /// The configuration of all other tools.
     pub default_config: ToolsetDefault,
 }
 
-/// What holds for one tool of a toolset. JSON has the name as `type` too.
+/// The configuration of one tool of a toolset. Its JSON has the name as `type` too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "ToolConfigJson", from = "ToolConfigJson")]
 pub struct ToolConfig {
     /// Which tool.
     pub name: BuiltinTool,
-    /// Whether the tool is given to the model.
+    /// Whether the model gets the tool.
     pub enabled: bool,
-    /// Who decides on its calls.
+    /// Whether its calls need a confirmation.
     pub permission_policy: PermissionPolicy,
 }
 
-/// [`ToolConfig`] as JSON has it: unions are told apart by `type`, which is the name.
+/// [`ToolConfig`] in JSON. The field `type`, which tells the variants of a union apart, repeats the name.
 #[derive(Serialize, Deserialize)]
 struct ToolConfigJson {
     enabled: bool,
@@ -112,7 +112,7 @@ pub enum BuiltinTool {
 }
 
 impl BuiltinTool {
-    /// All of them.
+    /// All built-in tools.
     pub const ALL: [Self; 8] = [
         Self::Bash,
         Self::Edit,
@@ -124,7 +124,7 @@ impl BuiltinTool {
         Self::WebSearch,
     ];
 
-    /// The name by which the model calls it.
+    /// The name by which the model calls the tool.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -159,7 +159,7 @@ impl PartialEq for CustomTool {
 }
 
 impl Toolset {
-    /// What holds for `tool`.
+    /// The configuration of `tool`.
     #[must_use]
     pub fn config(&self, tool: BuiltinTool) -> ToolConfig {
         let ToolsetDefault { enabled, permission_policy } = self.default_config;
@@ -170,14 +170,14 @@ impl Toolset {
         })
     }
 
-    /// Switches `tool` off, where this server cannot run it. A toolset that asks for it by name is refused before.
+    /// Disables `tool`, because this server cannot run it. A toolset that enables it by name was refused before.
     pub fn disable(&mut self, tool: BuiltinTool) {
         let config = ToolConfig { enabled: false, ..self.config(tool) };
         self.configs.retain(|config| config.name != tool);
         self.configs.push(config);
     }
 
-    /// Whether an entry of its own switches `tool` on.
+    /// Whether `tool` has its own entry that enables it.
     #[must_use]
     pub fn names(&self, tool: BuiltinTool) -> bool {
         self.configs.iter().any(|config| config.name == tool && config.enabled)
@@ -272,7 +272,7 @@ impl CustomTool {
     }
 }
 
-/// Reads an agent's `tools`: at most one toolset, and names that differ.
+/// Reads an agent's `tools`: at most one toolset, with unique names.
 pub(crate) fn read_tools(input: Input<'_>) -> Result<Vec<Tool>, RequestError> {
     #[derive(Clone, Copy)]
     enum Kind {
@@ -298,7 +298,7 @@ pub(crate) fn read_tools(input: Input<'_>) -> Result<Vec<Tool>, RequestError> {
         };
         let own: Vec<&str> = match &tool {
             Tool::Toolset(_) => BuiltinTool::ALL.iter().map(|tool| tool.as_str()).collect(),
-            // The names of a server's tools begin with `mcp__`.
+            // MCP tools have the prefix `mcp__`, so their names cannot collide.
             Tool::Mcp(_) => Vec::new(),
             Tool::Custom(custom) => vec![custom.name.as_str()],
         };

@@ -1,17 +1,17 @@
-//! Answers to deletions.
+//! Responses to deletions.
 
 use serde::Serialize;
 
-/// The answer to the deletion of an object.
+/// The response to the deletion of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Deleted {
-    /// The id of what was deleted.
+    /// The id of the deleted object.
     pub id: String,
-    /// What kind of object it was.
+    /// The kind of the deleted object.
     pub r#type: DeletedKind,
 }
 
-/// What was deleted.
+/// The kind of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum DeletedKind {
@@ -34,7 +34,7 @@ pub enum DeletedKind {
 }
 
 impl Deleted {
-    /// The answer to the deletion of the object with this id.
+    /// Creates the response to the deletion of the object with this id.
     pub fn new(kind: DeletedKind, id: impl ToString) -> Self {
         Self { id: id.to_string(), r#type: kind }
     }

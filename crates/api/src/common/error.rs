@@ -8,53 +8,53 @@ use crate::RequestError;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "error")]
 pub struct ErrorBody {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorObject,
-    /// The request, as its `request-id` header has it.
+    /// The id of the request, as in the `request-id` header.
     pub request_id: Option<String>,
 }
 
-/// What went wrong.
+/// An error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorObject {
-    /// The broad category.
+    /// The category of the error.
     pub r#type: String,
-    /// Words for people.
+    /// A message for people.
     pub message: String,
-    /// More for programs.
+    /// Details for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<ErrorDetails>,
 }
 
-/// What programs may go by.
+/// The part of an error that programs may rely on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorDetails {
-    /// A stable name of the cause.
+    /// A stable name for the cause.
     pub error_code: String,
 }
 
-/// The kinds of errors, with the status of their responses.
+/// The kinds of errors, each with the status of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request is wrong.
+    /// The request is invalid.
     InvalidRequest,
-    /// The key is missing or unknown.
+    /// The API key is missing or unknown.
     Authentication,
-    /// The key may not do this.
+    /// The API key has no permission for this.
     Permission,
-    /// There is no such thing, or it is another tenant's.
+    /// The object does not exist, or belongs to another tenant.
     NotFound,
-    /// The request conflicts with the state of what it is about.
+    /// The request conflicts with the state of its object.
     Conflict,
     /// The body is too large.
     TooLarge,
-    /// Too many requests.
+    /// The client sends too many requests.
     RateLimit,
     /// The server failed.
     Internal,
     /// The server took too long.
     Timeout,
-    /// The server has too much to do.
+    /// The server is overloaded.
     Overloaded,
 }
 
@@ -94,7 +94,7 @@ impl ErrorKind {
 }
 
 impl ErrorBody {
-    /// The body for an error.
+    /// Creates the body for an error.
     pub fn new(
         kind: ErrorKind,
         message: impl Into<String>,
@@ -111,7 +111,7 @@ impl ErrorBody {
         }
     }
 
-    /// The body for a request that was refused.
+    /// Creates the body for a refused request.
     #[must_use]
     pub fn refused(error: &RequestError, request_id: Option<String>) -> Self {
         Self::new(ErrorKind::InvalidRequest, error.to_string(), error.code(), request_id)

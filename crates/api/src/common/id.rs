@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The error of parsing a text that is not an id of the wanted kind.
+/// The error for a text that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not the id of {kind}: it must be `{prefix}` and 32 lowercase hex digits")]
 pub struct ApiIdError {
@@ -25,18 +25,18 @@ macro_rules! ids {
         pub struct $name(u128);
 
         impl $name {
-            /// What the text of such an id begins with.
+            /// The prefix of such an id.
             pub const PREFIX: &str = $prefix;
 
-            /// A new id from the machine's entropy.
+            /// Creates a new id from the machine's entropy.
             ///
             /// # Errors
-            /// When the machine gives no entropy.
+            /// If the machine returns no entropy.
             pub fn random() -> io::Result<Self> {
                 conjure_base::random_bits().map(Self)
             }
 
-            /// The id with these bits.
+            /// Creates the id with these bits.
             #[must_use]
             pub const fn from_bits(bits: u128) -> Self {
                 Self(bits)
@@ -88,7 +88,7 @@ ids! {
     EnvironmentId, "env_", "an environment";
     /// Id of a file.
     FileId, "file_", "a file";
-    /// Id of a skill that somebody uploaded.
+    /// Id of a skill that a client uploaded.
     SkillId, "skill_", "a skill";
     /// Id of a message of a model.
     MessageId, "msg_", "a message";
@@ -104,7 +104,7 @@ ids! {
     RequestId, "req_", "a request";
 }
 
-/// The bits of an id: exactly the prefix and 32 lowercase hex digits.
+/// Parses the bits of an id. The text must be exactly the prefix and 32 lowercase hex digits.
 fn bits(text: &str, prefix: &str) -> Option<u128> {
     let hex = text.strip_prefix(prefix)?;
     let is_hex = hex.len() == 32 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

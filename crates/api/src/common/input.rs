@@ -1,7 +1,7 @@
-//! Reads the JSON of a request: checks types and limits, and refuses unknown fields by their place.
+//! Reads the JSON of a request. It checks types and limits, and refuses unknown fields. Errors name the position of the fault.
 //!
-//! `serde` cannot say where in a tagged union a field is wrong. These readers know the place of each value, and keep the
-//! text of a value that is passed on as it is.
+//! `serde` cannot say which field of a tagged union is wrong. These readers know the position of each value, and keep the text of a value
+//! that is passed on unchanged.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,27 +13,27 @@ use serde_json::value::RawValue;
 
 use crate::RequestError;
 
-/// A value of a request, with its place in it.
+/// A value of a request, with its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Input<'a> {
     place: String,
     raw: &'a RawValue,
 }
 
-/// What a field of an update asks for.
+/// The change that an update makes to a field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Patch<T> {
-    /// The field was left out: its value stays.
+    /// The field was absent: the value stays.
     #[default]
     Keep,
-    /// The field was null: its value is removed.
+    /// The field was null: the value is removed.
     Clear,
-    /// The field had a value, which replaces the old one.
+    /// The field had a value: it replaces the old one.
     Set(T),
 }
 
 impl<T> Patch<T> {
-    /// The value after this patch of `current`, where null removes it.
+    /// Applies the patch to `current`. Null removes the value.
     pub fn apply(self, current: Option<T>) -> Option<T> {
         match self {
             Self::Keep => current,
@@ -42,7 +42,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// The value after this patch of `current`, where null makes it the default.
+    /// Applies the patch to `current`. Null sets the default.
     pub fn apply_or_default(self, current: T) -> T
     where
         T: Default,
@@ -56,7 +56,7 @@ impl<T> Patch<T> {
 }
 
 impl<'a> Input<'a> {
-    /// The body of a request.
+    /// Parses the body of a request.
     pub(crate) fn body(bytes: &'a [u8]) -> Result<Self, RequestError> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(RequestError::new("", "the request has no body; send a JSON object"));
@@ -82,7 +82,7 @@ impl<'a> Input<'a> {
         self.raw.get().starts_with('"')
     }
 
-    /// The kind of the value, in JSON's words.
+    /// The JSON type of the value.
     fn kind(&self) -> &'static str {
         match self.raw.get().as_bytes().first() {
             Some(b'"') => "a string",
@@ -116,7 +116,7 @@ impl<'a> Input<'a> {
         Ok(ObjectInput { place: self.place, known: Vec::new(), fields })
     }
 
-    /// The elements of an array of at most `max`; `what` names them in messages.
+    /// Reads an array of at most `max` elements. `what` names the elements in messages.
     pub(crate) fn array(self, what: &str, max: usize) -> Result<Vec<Self>, RequestError> {
         let elements: Vec<&RawValue> = self.read("an array")?;
         if elements.len() > max {
@@ -130,12 +130,12 @@ impl<'a> Input<'a> {
             .collect())
     }
 
-    /// A string of any length.
+    /// Reads a string of any length.
     pub(crate) fn string(&self) -> Result<String, RequestError> {
         self.read("a string")
     }
 
-    /// A string whose number of characters is in `length`.
+    /// Reads a string whose number of characters is in `length`.
     pub(crate) fn text(&self, length: RangeInclusive<usize>) -> Result<String, RequestError> {
         let text = self.string()?;
         let found = text.chars().count();
@@ -153,7 +153,7 @@ impl<'a> Input<'a> {
         self.read("true or false")
     }
 
-    /// An integer in `range`.
+    /// Reads an integer in `range`.
     pub(crate) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64, RequestError> {
         let (min, max) = (range.start(), range.end());
         let wanted = if *max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
@@ -164,7 +164,7 @@ impl<'a> Input<'a> {
             .ok_or_else(|| self.error(format!("{number} is not allowed; give an integer of {wanted}")))
     }
 
-    /// A number from `min` to `max`.
+    /// Reads a number from `min` to `max`.
     pub(crate) fn number(&self, min: f64, max: f64) -> Result<f64, RequestError> {
         let number: f64 = self.read("a number")?;
         if (min..=max).contains(&number) {
@@ -173,7 +173,7 @@ impl<'a> Input<'a> {
         Err(self.error(format!("{number} is not allowed; give a number from {min} to {max}")))
     }
 
-    /// One of `allowed`, by its name.
+    /// Reads one of `allowed`, by its name.
     pub(crate) fn one_of<T: Copy>(&self, allowed: &[(&str, T)]) -> Result<T, RequestError> {
         let text = self.string()?;
         allowed.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
@@ -184,7 +184,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// The value as it was written, which later readers can read as well: JSON of no more than their depth.
+    /// The unchanged text of the value. Its nesting is limited, so that later readers can parse it too.
     pub(crate) fn verbatim(&self) -> Result<Box<RawValue>, RequestError> {
         serde_json::from_str::<serde_json::Value>(self.raw.get())
             .map_err(|error| self.error(format!("the value cannot be read: {error}")))?;
@@ -192,22 +192,22 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The fields of an object of a request. [`ObjectInput::finish`] refuses those that nobody asked for.
+/// The fields of an object in a request. [`ObjectInput::finish`] refuses the fields that were not read.
 #[derive(Debug)]
 pub(crate) struct ObjectInput<'a> {
     place: String,
-    /// What was asked for, for the message on unknown fields.
+    /// The names that were read, for the message about unknown fields.
     known: Vec<&'static str>,
     fields: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'a> ObjectInput<'a> {
-    /// The place of the field `name`.
+    /// The position of the field `name`.
     pub(crate) fn place_of(&self, name: &str) -> String {
         if self.place.is_empty() { name.to_owned() } else { format!("{}.{name}", self.place) }
     }
 
-    /// The field as it is; nothing when it is absent.
+    /// Takes the field; `None` if it is absent.
     pub(crate) fn given(&mut self, name: &'static str) -> Option<Input<'a>> {
         self.known.push(name);
         let index = self.fields.iter().position(|(found, _)| found == name)?;
@@ -215,18 +215,18 @@ impl<'a> ObjectInput<'a> {
         Some(Input { place: self.place_of(name), raw })
     }
 
-    /// The field; nothing when it is absent or null.
+    /// Takes the field; `None` if it is absent or null.
     pub(crate) fn optional(&mut self, name: &'static str) -> Option<Input<'a>> {
         self.given(name).filter(|input| !input.is_null())
     }
 
-    /// The field, which must be there.
+    /// Takes a required field.
     pub(crate) fn required(&mut self, name: &'static str) -> Result<Input<'a>, RequestError> {
         let place = self.place_of(name);
         self.given(name).ok_or_else(|| RequestError::new(place, "the field is missing; it is required"))
     }
 
-    /// The field of an update, read by `read` where it has a value.
+    /// Takes the field of an update. If it has a value, `read` parses the value.
     pub(crate) fn patch<T>(
         &mut self,
         name: &'static str,
@@ -239,12 +239,12 @@ impl<'a> ObjectInput<'a> {
         }
     }
 
-    /// The value of `type`, which must be one of `allowed`.
+    /// Reads the value of `type`, which must be one of `allowed`.
     pub(crate) fn kind<T: Copy>(&mut self, allowed: &[(&str, T)]) -> Result<T, RequestError> {
         self.required("type")?.one_of(allowed)
     }
 
-    /// Refuses the field `name`, which this server does not support, when it asks for something.
+    /// Refuses a value of the field `name`, which this server does not support.
     pub(crate) fn unsupported(&mut self, name: &'static str, what: &str) -> Result<(), RequestError> {
         match self.optional(name) {
             Some(input) if !matches!(input.raw.get(), "[]" | "{}") => {
@@ -254,7 +254,7 @@ impl<'a> ObjectInput<'a> {
         }
     }
 
-    /// The remaining fields, of an object whose names are the client's own.
+    /// The remaining fields of an object whose names the client chooses.
     pub(crate) fn entries(self) -> Vec<(String, Input<'a>)> {
         let place = self.place.clone();
         self.fields
@@ -266,7 +266,7 @@ impl<'a> ObjectInput<'a> {
             .collect()
     }
 
-    /// Refuses the fields that nobody asked for.
+    /// Refuses the fields that were not read.
     pub(crate) fn finish(self) -> Result<(), RequestError> {
         let Some((unknown, _)) = self.fields.first() else { return Ok(()) };
         let known = one_of(self.known.iter().copied());
@@ -277,7 +277,7 @@ impl<'a> ObjectInput<'a> {
     }
 }
 
-/// "`a`, `b` or `c`".
+/// Formats names as "`a`, `b` or `c`".
 fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     match names.split_last() {
@@ -286,10 +286,10 @@ fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     }
 }
 
-/// The fields of an object in their order, read without what is in them.
+/// The fields of an object in order, with their values unparsed.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-/// A name: borrowed when it has no escapes.
+/// A field name. It is borrowed if it has no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {

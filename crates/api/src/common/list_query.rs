@@ -1,4 +1,4 @@
-//! The queries of lists and streams.
+//! The query parameters of lists and streams.
 
 use crate::common::page::Order;
 use crate::common::query::{ById, PageQuery, Query, TimeRange, by_name};
@@ -10,11 +10,11 @@ const MAX_IDS: usize = 100;
 /// The parameters of `GET /v1/agents`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentListQuery {
-    /// When the agents were made.
+    /// The range of creation times.
     pub created_at: TimeRange,
     /// Whether archived agents are listed too.
     pub include_archived: bool,
-    /// Which page.
+    /// The requested page.
     pub page: PageQuery,
 }
 
@@ -23,97 +23,97 @@ pub struct AgentListQuery {
 pub struct EnvironmentListQuery {
     /// Whether archived environments are listed too.
     pub include_archived: bool,
-    /// Which page.
+    /// The requested page.
     pub page: PageQuery,
 }
 
 /// The parameters of `GET /v1/vaults`, and of the list of a vault's credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultListQuery {
-    /// Whether what is archived is listed too.
+    /// Whether archived objects are listed too.
     pub include_archived: bool,
-    /// Which page.
+    /// The requested page.
     pub page: PageQuery,
 }
 
 /// The parameters of `GET /v1/sessions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionListQuery {
-    /// Sessions of this agent.
+    /// Only sessions of this agent.
     pub agent_id: Option<String>,
-    /// Sessions of this version of the agent. It is null without `agent_id`.
+    /// Only sessions of this version of the agent. `None` without `agent_id`.
     pub agent_version: Option<u64>,
-    /// When the sessions were made.
+    /// The range of creation times.
     pub created_at: TimeRange,
     /// Whether archived sessions are listed too.
     pub include_archived: bool,
-    /// In which order.
+    /// The order of the list.
     pub order: Order,
-    /// Which page.
+    /// The requested page.
     pub page: PageQuery,
-    /// With one of these statuses; empty for all.
+    /// Only sessions with one of these statuses; empty for all.
     pub statuses: Vec<SessionStatus>,
 }
 
 /// The parameters of `GET /v1/sessions/{id}/events`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventListQuery {
-    /// When the events were processed.
+    /// The range of processing times.
     pub created_at: TimeRange,
-    /// In which order.
+    /// The order of the list.
     pub order: Order,
-    /// Which page.
+    /// The requested page.
     pub page: PageQuery,
-    /// Of these types; empty for all.
+    /// Only events of these types; empty for all.
     pub types: Vec<&'static str>,
 }
 
-/// The parameters of `GET /v1/sessions/{id}/events/stream`: previews of which events.
+/// The parameters of `GET /v1/sessions/{id}/events/stream`: the events that the client wants previews of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventStreamQuery {
-    /// Of messages, with their text.
+    /// Whether messages are previewed, with their text.
     pub previews_messages: bool,
-    /// Of thinking.
+    /// Whether thinking is previewed.
     pub previews_thinking: bool,
 }
 
 /// The parameters of `GET /v1/files`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileListQuery {
-    /// These files, on one page.
+    /// Only these files, on one page.
     pub ids: Option<Vec<String>>,
-    /// Which page, by cursor.
+    /// The requested page, by cursor.
     pub page: PageQuery,
-    /// Which page, by the ids of older clients.
+    /// The requested page, by the ids that older clients send.
     pub by_id: ById,
-    /// Files of this session.
+    /// Only files of this session.
     pub scope_id: Option<String>,
 }
 
 /// The parameters of `GET /v1/models`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelListQuery {
-    /// How many elements a page has.
+    /// The number of elements on a page.
     pub limit: usize,
-    /// Which page.
+    /// The requested page.
     pub by_id: ById,
-    /// Whether models in use are wanted.
+    /// Whether models in use are listed.
     pub active: bool,
 }
 
 /// The parameters of `GET /v1/skills`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillListQuery {
-    /// Which page.
+    /// The requested page.
     pub page: PageQuery,
-    /// Skills from this source; nothing for all.
+    /// Only skills from this source; `None` for all.
     pub source: Option<String>,
 }
 
-/// Refuses all parameters, for a route that has none.
+/// Refuses all parameters. For a route that has none.
 ///
 /// # Errors
-/// When there is one.
+/// If there is a parameter.
 pub fn no_query(text: &str) -> Result<(), RequestError> {
     Query::new(text)?.finish()
 }
@@ -121,7 +121,7 @@ pub fn no_query(text: &str) -> Result<(), RequestError> {
 /// Reads the parameter `version` of `GET /v1/agents/{id}`.
 ///
 /// # Errors
-/// When the query string is not what it should be.
+/// If the query string is invalid.
 pub fn agent_version_query(text: &str) -> Result<Option<u64>, RequestError> {
     let mut query = Query::new(text)?;
     let version = query.integer("version", 1..=u64::MAX)?;
@@ -135,7 +135,7 @@ macro_rules! queries {
             /// Reads a query string, without its `?`.
             ///
             /// # Errors
-            /// When a parameter is unknown or its value is not allowed; the error says which and how to mend it.
+            /// If a parameter is unknown or its value is not allowed. The error says which one and how to mend it.
             pub fn from_query(text: &str) -> Result<Self, RequestError> {
                 let mut $query = Query::new(text)?;
                 let value = $build;
@@ -239,26 +239,26 @@ queries! {
 }
 
 impl PageQuery {
-    /// Reads the query string of a list of an agent's versions: pages of 20, at most 100.
+    /// Reads the query string for the list of an agent's versions: 20 on a page by default, at most 100.
     ///
     /// # Errors
-    /// When a parameter is unknown or its value is not allowed.
+    /// If a parameter is unknown or its value is not allowed.
     pub fn agent_versions(text: &str) -> Result<Self, RequestError> {
         Self::read(text, 20, 100)
     }
 
-    /// Reads the query string of a list of a skill's versions: pages of 20, at most 1,000.
+    /// Reads the query string for the list of a skill's versions: 20 on a page by default, at most 1,000.
     ///
     /// # Errors
-    /// When a parameter is unknown or its value is not allowed.
+    /// If a parameter is unknown or its value is not allowed.
     pub fn skill_versions(text: &str) -> Result<Self, RequestError> {
         Self::read(text, 20, 1_000)
     }
 
-    /// Reads the query string of a list of a session's resources: all on one page, if nothing else is wanted.
+    /// Reads the query string for the list of a session's resources: by default all are on one page.
     ///
     /// # Errors
-    /// When a parameter is unknown or its value is not allowed.
+    /// If a parameter is unknown or its value is not allowed.
     pub fn resources(text: &str) -> Result<Self, RequestError> {
         Self::read(text, 1_000, 1_000)
     }

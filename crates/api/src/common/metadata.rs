@@ -1,24 +1,24 @@
-//! Metadata: pairs of text that a client keeps on its objects.
+//! Metadata: key-value pairs of text that a client stores with its objects.
 
 use std::collections::BTreeMap;
 
 use crate::RequestError;
 use crate::common::input::{Input, ObjectInput};
 
-/// Pairs of text that a client keeps on an object.
+/// Key-value pairs of text that a client stores with an object.
 pub type Metadata = BTreeMap<String, String>;
 
-/// A change of metadata: a key with a text is set, a key without one is removed.
+/// A change of metadata. A key with a text is set, a key without a text is removed.
 pub type MetadataPatch = BTreeMap<String, Option<String>>;
 
 const MAX_PAIRS: usize = 16;
 const MAX_KEY: usize = 64;
 const MAX_VALUE: usize = 512;
 
-/// The code that the API has for faults of metadata.
+/// The API's error code for invalid metadata.
 const CODE: &str = "invalid_metadata";
 
-/// Reads the field `metadata` of a new object; absent and null are empty.
+/// Reads the field `metadata` of a new object. Absent and null mean empty.
 pub(crate) fn read(object: &mut ObjectInput<'_>) -> Result<Metadata, RequestError> {
     let Some(input) = object.optional("metadata") else { return Ok(Metadata::new()) };
     let place = input.place().to_owned();
@@ -31,7 +31,7 @@ pub(crate) fn read(object: &mut ObjectInput<'_>) -> Result<Metadata, RequestErro
     Ok(metadata)
 }
 
-/// Reads the field `metadata` of an update; absent and null change nothing.
+/// Reads the field `metadata` of an update. Absent and null change nothing.
 pub(crate) fn read_patch(object: &mut ObjectInput<'_>) -> Result<MetadataPatch, RequestError> {
     let Some(input) = object.optional("metadata") else { return Ok(MetadataPatch::new()) };
     let place = input.place().to_owned();
@@ -47,7 +47,7 @@ pub(crate) fn read_patch(object: &mut ObjectInput<'_>) -> Result<MetadataPatch, 
 /// Applies a patch.
 ///
 /// # Errors
-/// When more pairs would be there than an object may have.
+/// If the result would have more pairs than an object may have.
 pub fn patch_metadata(metadata: &mut Metadata, patch: MetadataPatch) -> Result<(), RequestError> {
     for (key, value) in patch {
         match value {

@@ -1,4 +1,4 @@
-//! What all routes share: ids, pages, queries, times and errors.
+//! The types that all routes share: ids, pages, queries, times and errors.
 
 pub(crate) mod deleted;
 pub(crate) mod error;

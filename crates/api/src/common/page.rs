@@ -7,29 +7,29 @@ use crate::RequestError;
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The elements of the page.
     pub data: Vec<T>,
-    /// The cursor of the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     pub next_page: Option<String>,
 }
 
-/// A page of a list that can be read backwards, as that of sessions.
+/// A page of a list that can also be read backwards, such as the list of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TwoWayPage<T> {
-    /// What is on it.
+    /// The elements of the page.
     pub data: Vec<T>,
-    /// The cursor of the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     pub next_page: Option<String>,
-    /// The cursor of the page before; null on the first one.
+    /// The cursor of the previous page; null on the first page.
     pub prev_page: Option<String>,
 }
 
-/// A page of a list by the ids of its elements, as that of models.
+/// A page of a list that is paged by the ids of its elements, such as the list of models.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct IdPage<T> {
-    /// What is on it.
+    /// The elements of the page.
     pub data: Vec<T>,
-    /// Whether there is more in the direction of the request.
+    /// Whether there are more elements in the direction of the request.
     pub has_more: bool,
     /// The id of the first element.
     pub first_id: Option<String>,
@@ -37,13 +37,13 @@ pub struct IdPage<T> {
     pub last_id: Option<String>,
 }
 
-/// A page of files, which older clients read by ids and newer ones by cursors.
+/// A page of files. Older clients page by ids, newer ones by cursors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FilePage<T> {
     /// The page by ids.
     #[serde(flatten)]
     pub by_id: IdPage<T>,
-    /// The cursor of the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     pub next_page: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The order as the API names it.
+    /// The API's name for the order.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -67,19 +67,19 @@ impl Order {
     }
 }
 
-/// A position in a list. A cursor is good for the list that it came from: with the same order and filters.
+/// A position in a list. A cursor is only valid for the same list, order and filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
-    /// Which list: its name, its order and its filters.
+    /// The list: its name, order and filters.
     pub list: String,
-    /// The position after which the page begins, in the server's own words.
+    /// The position after which the page begins. Only the server understands this text.
     pub position: String,
 }
 
 const PREFIX: &str = "page_";
 
 impl Cursor {
-    /// The cursor as clients have it.
+    /// Encodes the cursor as text for clients.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = PREFIX.to_owned();
@@ -89,10 +89,10 @@ impl Cursor {
         text
     }
 
-    /// The position of a cursor of `list`.
+    /// Decodes a cursor of `list` and returns its position.
     ///
     /// # Errors
-    /// When the text is no cursor, or the cursor of a list with another order or other filters.
+    /// If the text is not a cursor, or belongs to a list with another order or other filters.
     pub fn position(text: &str, list: &str) -> Result<String, RequestError> {
         let cursor = Self::decode(text).ok_or_else(|| {
             RequestError::new(

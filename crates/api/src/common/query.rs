@@ -1,19 +1,19 @@
-//! A query string, whose parameters are taken one after the other.
+//! Query strings. Each reader takes the parameters that it knows, and the rest is refused.
 
 use std::ops::RangeInclusive;
 
 use crate::common::page::Order;
 use crate::{RequestError, Time};
 
-/// The parameters of a query string, which are taken one after the other.
+/// The remaining parameters of a query string.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query {
     known: Vec<&'static str>,
-    /// Names without the `[]` of arrays, and values.
+    /// Pairs of name and value. Names of arrays have lost their `[]`.
     pub(super) pairs: Vec<(String, String)>,
 }
 
-/// Bounds on a point in time.
+/// A range of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TimeRange {
     /// After this time.
@@ -26,21 +26,21 @@ pub struct TimeRange {
     pub lte: Option<Time>,
 }
 
-/// The parameters of a list that has no others.
+/// The parameters of a list without filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageQuery {
-    /// How many elements a page has.
+    /// The number of elements on a page.
     pub limit: usize,
-    /// Where the page begins.
+    /// The cursor of the page.
     pub page: Option<String>,
 }
 
-/// Which page of a list, by the id of an element.
+/// The page of a list, by the id of an element.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ById {
-    /// After this element.
+    /// The page begins after this element.
     pub after_id: Option<String>,
-    /// Before this element.
+    /// The page ends before this element.
     pub before_id: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl Query {
             let name = name.strip_suffix("[]").map(str::to_owned).unwrap_or(name);
             pairs.push((name, value));
         }
-        // What older clients send with each request of a beta.
+        // Older clients send this parameter with each request of a beta.
         pairs.retain(|(name, _)| name != "beta");
         Ok(Self { known: Vec::new(), pairs })
     }
@@ -143,7 +143,7 @@ impl Query {
         }
     }
 
-    /// Refuses a filter for things that this server does not have.
+    /// Refuses a filter that this server does not support.
     pub(super) fn unsupported(&mut self, name: &'static str, what: &str) -> Result<(), RequestError> {
         match self.one(name)? {
             Some(_) => Err(RequestError::unsupported(name, what)),
@@ -184,7 +184,7 @@ fn decode(text: &str) -> Result<String, RequestError> {
         .map_err(|_| RequestError::new("", "the query string is not UTF-8; encode its values as UTF-8"))
 }
 
-/// The value with this name.
+/// Looks up the value with this name.
 pub(super) fn by_name<T: Copy>(
     parameter: &str,
     text: &str,
@@ -198,7 +198,7 @@ pub(super) fn by_name<T: Copy>(
 }
 
 impl TimeRange {
-    /// Whether `time` is within the bounds.
+    /// Whether `time` is in the range.
     #[must_use]
     pub fn contains(&self, time: Time) -> bool {
         self.gt.is_none_or(|bound| time > bound)

@@ -1,6 +1,6 @@
-//! Why a request was refused, in words for the person who wrote it.
+//! The reason why a request was refused, as a message for its author.
 
-/// A request that cannot be what its sender meant. A server answers it with status 400 and `invalid_request_error`.
+/// A request that this server refuses. The server responds with status 400 and `invalid_request_error`.
 ///
 /// The message says where in the request the fault is, what is wrong, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -11,36 +11,36 @@ pub struct RequestError {
     code: Option<&'static str>,
 }
 
-/// The place in front of a message; nothing for the request as a whole.
+/// The position as the prefix of a message; empty for the request as a whole.
 fn prefix(place: &str) -> String {
     if place.is_empty() { String::new() } else { format!("{place}: ") }
 }
 
 impl RequestError {
-    /// An error at `place`, a path such as `tools.0.name`; empty for the request as a whole.
+    /// Creates an error at `place`, a path such as `tools.0.name`. An empty path means the request as a whole.
     pub fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
         Self { place: place.into(), message: message.into(), code: None }
     }
 
-    /// The error for a part of the API that this server does not have. `what` names it.
+    /// Creates the error for a part of the API that this server does not have. `what` names that part.
     pub fn unsupported(place: impl Into<String>, what: &str) -> Self {
         Self::new(place, format!("this server does not support {what}; leave it out"))
     }
 
-    /// The same error with the stable code that the API has for it.
+    /// The same error with the API's stable code for it.
     #[must_use]
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// Where the fault is, a path such as `tools.0.name`; empty for the request as a whole.
+    /// The position of the fault, a path such as `tools.0.name`; empty for the request as a whole.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The stable code that the API has for this error (`error.details.error_code`).
+    /// The API's stable code for this error (`error.details.error_code`).
     #[must_use]
     pub fn code(&self) -> Option<&'static str> {
         self.code

@@ -6,12 +6,12 @@ use std::str::FromStr;
 use conjure_base::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A point in time. JSON has it in RFC 3339, in UTC, with milliseconds; any offset is read.
+/// A point in time. It is written in RFC 3339, in UTC, with milliseconds. It is read with any UTC offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Time(pub Timestamp);
 
-/// The error of reading a text that is not a time of RFC 3339.
+/// The error for a text that is not an RFC 3339 time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time; write it as in RFC 3339, such as 2026-11-26T08:00:00Z")]
 pub struct TimeError(String);
@@ -45,7 +45,7 @@ impl TryFrom<String> for Time {
 impl FromStr for Time {
     type Err = TimeError;
 
-    /// Reads a time of 1970 or later. A time without an offset is in UTC. What is finer than a millisecond is cut off.
+    /// Parses a time of 1970 or later. A time without an offset is in UTC. Fractions of a millisecond are cut off.
     fn from_str(text: &str) -> Result<Self, TimeError> {
         parse(text)
             .map(|millis| Self(Timestamp::from_millis(millis)))
@@ -53,7 +53,7 @@ impl FromStr for Time {
     }
 }
 
-/// Milliseconds since the Unix epoch of a time of RFC 3339.
+/// Parses an RFC 3339 time to milliseconds since the Unix epoch.
 fn parse(text: &str) -> Option<u64> {
     let (date, rest) = (text.get(..10)?, text.get(10..)?);
     let [year, month, day] = numbers(date, b'-', [4, 2, 2])?;
@@ -82,7 +82,7 @@ fn is_leap(year: i64) -> bool {
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March here, so that the leap day is the last one.
+    // Let years begin in March, so that the leap day is the last day of the year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -90,7 +90,7 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// Three numbers of these widths, with `separator` between them.
+/// Parses three numbers of these widths, with `separator` between them.
 fn numbers(text: &str, separator: u8, widths: [usize; 3]) -> Option<[i64; 3]> {
     let mut parts = text.split(char::from(separator));
     let mut numbers = [0; 3];
@@ -100,13 +100,13 @@ fn numbers(text: &str, separator: u8, widths: [usize; 3]) -> Option<[i64; 3]> {
     parts.next().is_none().then_some(numbers)
 }
 
-/// A number of exactly `width` digits.
+/// Parses a number of exactly `width` digits.
 fn digits(text: &str, width: usize) -> Option<i64> {
     let fits = text.len() == width && text.bytes().all(|byte| byte.is_ascii_digit());
     if fits { text.parse().ok() } else { None }
 }
 
-/// Milliseconds of a fraction, and what is after it.
+/// Parses a fraction of a second. Returns its milliseconds and the rest of the text.
 fn fraction(text: &str) -> Option<(i64, &str)> {
     let Some(rest) = text.strip_prefix('.') else { return Some((0, text)) };
     let end = rest.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
@@ -117,7 +117,7 @@ fn fraction(text: &str) -> Option<(i64, &str)> {
     Some((millis, &rest[end..]))
 }
 
-/// The seconds that an offset such as `+02:00` is ahead of UTC.
+/// Parses an offset such as `+02:00`. Returns its seconds ahead of UTC.
 fn offset_seconds(text: &str) -> Option<i64> {
     let (sign, rest) = match text.as_bytes().first() {
         None | Some(b'Z' | b'z') if text.len() < 2 => return Some(0),

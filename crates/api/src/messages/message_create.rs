@@ -1,4 +1,4 @@
-//! The body of `POST /v1/messages`: what passing it on needs, and what a model behind another API can be told.
+//! The body of `POST /v1/messages`: the part that is needed to pass it on, and the complete body for a model behind another API.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ const MAX_BLOCKS: usize = 100_000;
 const MAX_TOOLS: usize = 1_000;
 const MAX_NAME: usize = 128;
 
-/// The blocks that a model behind another API can be sent.
+/// The block types that can be translated for a model behind another API.
 const BLOCKS: [(&str, ()); 8] = [
     ("text", ()),
     ("image", ()),
@@ -23,15 +23,15 @@ const BLOCKS: [(&str, ()); 8] = [
     ("redacted_thinking", ()),
 ];
 
-/// Fields that change nothing in the answer.
+/// Fields that do not change the answer.
 const WITHOUT_EFFECT: [&str; 6] =
     ["cache_control", "context_management", "diagnostics", "metadata", "service_tier", "thinking"];
 
-/// Fields that no model behind another API can be told.
+/// Fields that cannot be translated for a model behind another API.
 const UNSUPPORTED: [&str; 5] =
     ["container", "inference_geo", "mcp_servers", "user_profile_id", "workspace_id"];
 
-/// What must be known of a request to pass it on.
+/// The part of a request that is needed to pass it on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageHead {
     /// The model that the client names.
@@ -41,33 +41,33 @@ pub struct MessageHead {
 /// A request that is translated for a model behind another API.
 #[derive(Debug, Clone)]
 pub struct MessageCreate {
-    /// The most tokens of the answer.
+    /// The maximum number of output tokens.
     pub max_tokens: u32,
-    /// The messages. The first and the last are the user's.
+    /// The messages. The first and the last are from the user.
     pub messages: Vec<MessageInput>,
     /// Whether the answer is streamed.
     pub stream: bool,
-    /// How the model is to answer.
+    /// The settings for the answer.
     pub options: MessageOptions,
     /// The instructions.
     pub system: Vec<String>,
-    /// The tools, which the client runs.
+    /// The tools that the client runs.
     pub tools: Vec<MessageTool>,
 }
 
 /// A message of such a request.
 #[derive(Debug, Clone)]
 pub struct MessageInput {
-    /// Who sends it.
+    /// The sender.
     pub role: MessageRole,
     /// Its blocks, as the client wrote them.
     pub content: Vec<Box<RawValue>>,
 }
 
-/// Who sends a message.
+/// The sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageRole {
-    /// The user, and the results of tools.
+    /// The user. Tool results have this role too.
     User,
     /// The model.
     Assistant,
@@ -85,10 +85,10 @@ pub struct MessageTool {
 }
 
 impl MessageHead {
-    /// Reads what passing on needs. The service reads the rest.
+    /// Reads the part that is needed to pass the request on. The service validates the rest.
     ///
     /// # Errors
-    /// When the body is no JSON object, or names no model.
+    /// If the body is not a JSON object or names no model.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         Ok(Self { model: object.required("model")?.text(1..=256)? })
@@ -99,8 +99,8 @@ impl MessageCreate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not a request, or asks for something that a model behind another API cannot be told; the error says where and how to
-    /// mend it.
+    /// If the body is not a valid request, or asks for something that cannot be translated for a model behind another API. The error says
+    /// where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         object.required("model")?.text(1..=256)?;
@@ -159,7 +159,7 @@ fn read_tool(input: Input<'_>) -> Result<MessageTool, RequestError> {
         let what = format!("the tool `{kind}` for models behind other APIs than the Messages API");
         return Err(RequestError::unsupported(place, &what));
     }
-    // None of these changes what the model is told here.
+    // None of these fields changes the translated request.
     for name in ["cache_control", "defer_loading", "eager_input_streaming"] {
         object.given(name);
     }
@@ -186,7 +186,7 @@ fn read_messages(input: Input<'_>) -> Result<Vec<MessageInput>, RequestError> {
         let content = read_content(object.required("content")?)?;
         object.finish()?;
         match messages.last_mut() {
-            // As the Messages API: messages of one role are one.
+            // As in the Messages API, consecutive messages of one role are joined.
             Some(last) if last.role == role => last.content.extend(content),
             _ => messages.push(MessageInput { role, content }),
         }

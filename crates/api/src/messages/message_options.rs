@@ -1,4 +1,4 @@
-//! What a request of `POST /v1/messages` says about how the model answers.
+//! The settings of a request of `POST /v1/messages` for the model's answer.
 
 use serde_json::value::RawValue;
 
@@ -9,22 +9,22 @@ const MAX_STOP_SEQUENCES: usize = 64;
 const MAX_STOP_SEQUENCE: usize = 1_024;
 const MAX_NAME: usize = 128;
 
-/// How a model behind another API is to answer. What is not given, its service decides.
+/// The settings for the answer of a model behind another API. Its service decides about absent ones.
 #[derive(Debug, Clone, Default)]
 pub struct MessageOptions {
-    /// How random the answer is, from 0 to 1.
+    /// The randomness of the answer, from 0 to 1.
     pub temperature: Option<f64>,
-    /// The part of the likeliest tokens that are drawn from, from 0 to 1.
+    /// The probability mass of the likeliest tokens to sample from, from 0 to 1.
     pub top_p: Option<f64>,
-    /// How many of the likeliest tokens are drawn from.
+    /// The number of the likeliest tokens to sample from.
     pub top_k: Option<u32>,
-    /// Texts that end the answer.
+    /// The texts that end the answer.
     pub stop_sequences: Vec<String>,
     /// Whether the model calls tools.
     pub tool_choice: Option<MessageToolChoice>,
-    /// Whether an answer has one call at most.
+    /// Whether an answer may have at most one call.
     pub disable_parallel_tool_use: bool,
-    /// The JSON Schema that the answer's text fits.
+    /// The JSON Schema that the text of the answer must fit.
     pub output_schema: Option<Box<RawValue>>,
 }
 
@@ -33,11 +33,11 @@ pub struct MessageOptions {
 pub enum MessageToolChoice {
     /// The model decides.
     Auto,
-    /// It calls one tool or several.
+    /// The model must call at least one tool.
     Any,
-    /// It calls none.
+    /// The model must not call a tool.
     None,
-    /// It calls the tool of this name.
+    /// The model must call the tool of this name.
     Tool(String),
 }
 
@@ -93,7 +93,7 @@ fn read_stop_sequences(input: Input<'_>) -> Result<Vec<String>, RequestError> {
     sequences.map(|sequence| sequence.text(1..=MAX_STOP_SEQUENCE)).collect()
 }
 
-/// The schema of the answer. The effort is a hint to the vendor's own models.
+/// Reads the schema of the answer. The effort is ignored, because it is a hint to the vendor's own models.
 fn read_output_config(input: Input<'_>) -> Result<Option<Box<RawValue>>, RequestError> {
     let mut object = input.object()?;
     object.given("effort");

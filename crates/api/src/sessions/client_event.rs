@@ -5,54 +5,54 @@ use crate::common::input::{Input, ObjectInput};
 use crate::sessions::content::{Allowed, ContentBlock, read_blocks, read_some_blocks};
 use crate::sessions::event::{Confirmation, EventKind};
 
-/// The most events of one request.
+/// The maximum number of events in one request.
 const MAX_EVENTS: usize = 1_000;
 const MAX_ID: usize = 256;
 
 /// An event that a client sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// What the user says.
+    /// A message of the user.
     Message {
-        /// At least one block.
+        /// The content, with at least one block.
         content: Vec<ContentBlock>,
     },
-    /// The turn under way is to end.
+    /// The running turn should end.
     Interrupt,
-    /// The decision on a call that waits for one.
+    /// The decision on a call that waits for confirmation.
     ToolConfirmation {
-        /// The event of the call.
+        /// The id of the call's event.
         tool_use_id: String,
         /// The decision.
         result: Confirmation,
-        /// What the model is told with a refusal.
+        /// The message to the model if the call is denied.
         deny_message: Option<String>,
     },
     /// The result of a tool that the client runs.
     CustomToolResult {
-        /// The event of the call.
+        /// The id of the call's event.
         custom_tool_use_id: String,
         /// The result.
         result: ToolOutcome,
     },
-    /// The result of a tool of the toolset, from a worker.
+    /// The result of a tool of the toolset, sent by a worker.
     ToolResult {
-        /// The event of the call.
+        /// The id of the call's event.
         tool_use_id: String,
         /// The result.
         result: ToolOutcome,
     },
-    /// Instructions that hold from the event before it on.
+    /// Instructions that apply from the preceding event on.
     SystemMessage {
-        /// Texts only.
+        /// The content, text blocks only.
         content: Vec<ContentBlock>,
     },
 }
 
-/// What a tool gave back.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolOutcome {
-    /// The blocks of the result; nothing when the client gave none.
+    /// The blocks of the result; `None` if the client sent none.
     pub content: Option<Vec<ContentBlock>>,
     /// Whether the tool failed.
     pub is_error: Option<bool>,
@@ -61,7 +61,7 @@ pub struct ToolOutcome {
 /// The body of `POST /v1/sessions/{id}/events`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventSend {
-    /// At least one event.
+    /// The events, at least one.
     pub events: Vec<ClientEvent>,
 }
 
@@ -69,7 +69,7 @@ impl EventSend {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not a list of events; the error says where and how to mend it.
+    /// If the body is not a valid list of events. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let events = object.required("events")?;
@@ -158,7 +158,7 @@ fn read_message(mut object: ObjectInput<'_>) -> Result<ClientEvent, RequestError
     Ok(ClientEvent::Message { content })
 }
 
-/// Reads an event that a session is created with: messages alone.
+/// Reads an initial event of a new session. It must be a message.
 pub(crate) fn read_initial_event(input: Input<'_>) -> Result<Vec<ContentBlock>, RequestError> {
     let place = input.place().to_owned();
     let mut object = input.object()?;
@@ -193,7 +193,7 @@ fn read_outcome(object: &mut ObjectInput<'_>) -> Result<ToolOutcome, RequestErro
     })
 }
 
-/// A system message is the last event, and follows the message or result that it accompanies.
+/// Checks that a system message is the last event, and that it follows the message or result that it accompanies.
 fn check_system_message(place: &str, events: &[ClientEvent]) -> Result<(), RequestError> {
     let is_system = |event: &ClientEvent| matches!(event, ClientEvent::SystemMessage { .. });
     let Some(index) = events.iter().position(is_system) else { return Ok(()) };

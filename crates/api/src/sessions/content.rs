@@ -1,14 +1,14 @@
-//! Blocks of content: what users, tools and the agent say.
+//! Content blocks of users, tools and the agent.
 
 use serde::{Deserialize, Serialize};
 
 use crate::RequestError;
 use crate::common::input::{Input, ObjectInput};
 
-/// The most blocks of one message or result.
+/// The maximum number of blocks in one message or result.
 const MAX_BLOCKS: usize = 1_000;
 
-/// One block of content.
+/// One content block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentBlock {
@@ -19,19 +19,19 @@ pub enum ContentBlock {
     },
     /// An image.
     Image {
-        /// Where it is.
+        /// The source of the image.
         source: ImageSource,
     },
     /// A document.
     Document {
-        /// Where it is.
+        /// The source of the document.
         source: DocumentSource,
-        /// What the model should know about it.
+        /// Information for the model about the document.
         context: Option<String>,
         /// Its title.
         title: Option<String>,
     },
-    /// A result of a search, in a tool's result.
+    /// A search result inside a tool result.
     SearchResult {
         /// Whether the model may cite it.
         citations: Citations,
@@ -42,7 +42,7 @@ pub enum ContentBlock {
         /// Its title.
         title: String,
     },
-    /// A place whose content was withheld.
+    /// A block whose content is withheld.
     Redacted,
 }
 
@@ -61,7 +61,7 @@ pub struct SearchText {
     pub text: String,
 }
 
-/// Where an image is.
+/// The source of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -71,7 +71,7 @@ pub enum ImageSource {
     File { file_id: String },
 }
 
-/// Where a document is.
+/// The source of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -94,13 +94,13 @@ pub enum DocumentSource {
 }
 
 impl ContentBlock {
-    /// A block of text.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 }
 
-/// Which blocks may be in a content.
+/// The block types that a content may have.
 #[derive(Clone, Copy)]
 pub(crate) enum Allowed {
     Message,

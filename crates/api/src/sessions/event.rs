@@ -1,4 +1,4 @@
-//! The events of a session, as clients read them: from the list, and from the stream.
+//! The events of a session in the form that clients read, from the list and from the stream.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,43 +11,43 @@ use crate::sessions::session_error::SessionError;
 /// An event of a session.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
-    /// The id of the event, for ever.
+    /// The id of the event. It never changes.
     pub id: String,
-    /// When it was taken up; null while an event of a client is queued.
+    /// When the server processed it; null while an event of a client is queued.
     pub processed_at: Option<Time>,
-    /// What happened.
+    /// The kind of the event, with its content.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What happened in a session.
+/// The kinds of events in a session.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type")]
 #[expect(missing_docs, reason = "the fields are those of the published API, under its names")]
 pub enum EventKind {
-    /// The user said something.
+    /// The user sent a message.
     #[serde(rename = "user.message")]
     UserMessage { content: Vec<ContentBlock> },
-    /// The user ended the turn.
+    /// The user interrupted the turn.
     #[serde(rename = "user.interrupt")]
     UserInterrupt {},
     /// The user decided on a call.
     #[serde(rename = "user.tool_confirmation")]
     UserToolConfirmation { tool_use_id: String, result: Confirmation, deny_message: Option<String> },
-    /// The client gave the result of its own tool.
+    /// The client sent the result of its own tool.
     #[serde(rename = "user.custom_tool_result")]
     UserCustomToolResult {
         custom_tool_use_id: String,
         content: Option<Vec<ContentBlock>>,
         is_error: Option<bool>,
     },
-    /// A worker gave the result of a tool of the toolset.
+    /// A worker sent the result of a tool of the toolset.
     #[serde(rename = "user.tool_result")]
     UserToolResult { tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
-    /// The client gave further instructions.
+    /// The client sent further instructions.
     #[serde(rename = "system.message")]
     SystemMessage { content: Vec<ContentBlock> },
-    /// The agent said something.
+    /// The agent sent a message.
     #[serde(rename = "agent.message")]
     AgentMessage { content: Vec<ContentBlock> },
     /// The agent was thinking.
@@ -64,7 +64,7 @@ pub enum EventKind {
     /// The result of that call.
     #[serde(rename = "agent.tool_result")]
     AgentToolResult { tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
-    /// The agent calls a tool of a server of tools.
+    /// The agent calls a tool of an MCP server.
     #[serde(rename = "agent.mcp_tool_use")]
     AgentMcpToolUse {
         name: String,
@@ -82,22 +82,22 @@ pub enum EventKind {
     /// The history was compacted.
     #[serde(rename = "agent.thread_context_compacted")]
     AgentThreadContextCompacted {},
-    /// A turn begins.
+    /// A turn has started.
     #[serde(rename = "session.status_running")]
     SessionStatusRunning {},
-    /// The session waits for the client.
+    /// The session is idle and waits for the client.
     #[serde(rename = "session.status_idle")]
     SessionStatusIdle { stop_reason: StopReason, stop_details: Option<StopDetails> },
-    /// The session will go on by itself.
+    /// The server will continue the session by itself.
     #[serde(rename = "session.status_rescheduled")]
     SessionStatusRescheduled {},
-    /// The session has ended for good.
+    /// The session has ended permanently.
     #[serde(rename = "session.status_terminated")]
     SessionStatusTerminated {},
-    /// Something failed.
+    /// An error occurred.
     #[serde(rename = "session.error")]
     SessionError { error: SessionError },
-    /// What is configured for the session changed. Fields that did not change are null.
+    /// The configuration of the session changed. Unchanged fields are null.
     #[serde(rename = "session.updated")]
     SessionUpdated {
         agent: Option<Box<SessionAgent>>,
@@ -108,18 +108,18 @@ pub enum EventKind {
     /// The session was deleted.
     #[serde(rename = "session.deleted")]
     SessionDeleted {},
-    /// What the session used up to now.
+    /// The usage of the session so far.
     #[serde(rename = "session.usage")]
     SessionUsage { usage: Box<SessionUsage>, budget: Option<Budget> },
-    /// A call of the model begins.
+    /// A model call has started.
     #[serde(rename = "span.model_request_start")]
     SpanModelRequestStart {},
-    /// That call has ended.
+    /// The model call has ended.
     #[serde(rename = "span.model_request_end")]
     SpanModelRequestEnd { model_request_start_id: String, model_usage: ModelUsage, is_error: Option<bool> },
 }
 
-/// The names of the events that a client may ask for, also of those that this server never has.
+/// The names of the events that a client may ask for. They include events that this server never creates.
 pub const EVENT_TYPES: [&str; 42] = [
     "user.message",
     "user.interrupt",
@@ -198,10 +198,10 @@ impl EventKind {
     }
 }
 
-/// The answer to a client that sent events: the same events with their ids.
+/// The response to a client that sent events: the same events with their ids.
 #[derive(Debug, Clone, Serialize)]
 pub struct SentEvents {
-    /// In the order of the request.
+    /// The events, in the order of the request.
     pub data: Vec<Event>,
 }
 
@@ -214,7 +214,7 @@ pub enum Confirmation {
     Deny,
 }
 
-/// What the policy of a tool said about a call.
+/// The decision of a tool's permission policy on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -224,7 +224,7 @@ pub enum EvaluatedPermission {
     Deny,
 }
 
-/// Which policy said it.
+/// The policy that made the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -237,14 +237,14 @@ pub enum Evaluation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum StopReason {
-    /// The agent has said what it had to say.
+    /// The agent has finished its turn.
     EndTurn,
-    /// Calls wait for confirmations or results.
+    /// Tool calls wait for confirmations or results.
     RequiresAction {
-        /// The events of the calls.
+        /// The ids of the calls' events.
         event_ids: Vec<String>,
     },
-    /// The turn failed again and again.
+    /// The turn failed after all retries.
     RetriesExhausted,
     /// The session has spent its budget.
     BudgetReached,
@@ -252,43 +252,43 @@ pub enum StopReason {
     Refusal,
 }
 
-/// More on why the model refused.
+/// Details about why the model refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "refusal")]
 pub struct StopDetails {
-    /// The rule behind it, under one of the API's names.
+    /// The violated rule, by one of the API's names.
     pub category: Option<String>,
-    /// Words for people.
+    /// An explanation for people.
     pub explanation: Option<String>,
 }
 
-/// What a call of the model used.
+/// The usage of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ModelUsage {
-    /// Tokens written to the cache of prompts.
+    /// Tokens written to the prompt cache.
     pub cache_creation_input_tokens: u64,
-    /// Tokens read from it.
+    /// Tokens read from the prompt cache.
     pub cache_read_input_tokens: u64,
-    /// Other tokens of the request.
+    /// Other input tokens.
     pub input_tokens: u64,
-    /// Tokens of the answer.
+    /// Output tokens.
     pub output_tokens: u64,
 }
 
-/// A preview of an event, on a stream that asked for it. It is never stored.
+/// A preview of an event, for a stream that requested previews. It is never stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Preview {
-    /// An event begins.
+    /// The preview of an event has started.
     EventStart {
-        /// Which one.
+        /// The previewed event.
         event: PreviewedEvent,
     },
-    /// More of an event.
+    /// The event has new content.
     EventDelta {
-        /// Which one.
+        /// The id of the event.
         event_id: String,
-        /// What is new.
+        /// The new content.
         delta: ContentDelta,
     },
 }
@@ -300,23 +300,23 @@ pub enum PreviewedEvent {
     /// A message, whose text follows in deltas.
     #[serde(rename = "agent.message")]
     AgentMessage {
-        /// The id that the whole event will have.
+        /// The id that the complete event will have.
         id: String,
     },
     /// Thinking, which has no text.
     #[serde(rename = "agent.thinking")]
     AgentThinking {
-        /// The id that the whole event will have.
+        /// The id that the complete event will have.
         id: String,
     },
 }
 
-/// What is new in an event.
+/// The new content of a previewed event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "content_delta")]
 pub struct ContentDelta {
-    /// The text that is added, as a block of text.
+    /// The added text, as a text block.
     pub content: ContentBlock,
-    /// To which block of the message.
+    /// The index of the block in the message.
     pub index: Option<u64>,
 }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::common::input::{Input, ObjectInput};
 use crate::{FileId, RequestError, ResourceId, Time};
 
-/// Where files are mounted by default.
+/// The directory in which files are mounted by default.
 const UPLOADS: &str = "/mnt/session/uploads";
 
-/// Places of the system, in which nothing is mounted.
+/// System directories. Nothing may be mounted in them.
 const SYSTEM_DIRS: [&str; 5] = ["/proc", "/sys", "/dev", "/usr", "/etc"];
 
 const MAX_PATH: usize = 4_096;
@@ -19,24 +19,24 @@ const MAX_ID: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "file")]
 pub struct Resource {
-    /// Which resource.
+    /// The id of the resource.
     pub id: ResourceId,
     /// When it was added.
     pub created_at: Time,
     /// The file.
     pub file_id: FileId,
-    /// Where it is mounted.
+    /// The path at which the file is mounted.
     pub mount_path: String,
     /// When it was last changed.
     pub updated_at: Time,
 }
 
-/// A resource that a client asks for; also the body of `POST /v1/sessions/{id}/resources`.
+/// A resource that a client requests. It is also the body of `POST /v1/sessions/{id}/resources`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceCreate {
-    /// The id of the file, as the client wrote it.
+    /// The id of the file, as the client sent it.
     pub file_id: String,
-    /// Where it is to be mounted; nothing means the default place.
+    /// The path at which the file should be mounted; `None` for the default path.
     pub mount_path: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl ResourceCreate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not a resource; the error says where and how to mend it.
+    /// If the body is not a valid resource. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(Input::body(body)?)
     }
@@ -84,7 +84,7 @@ impl ResourceCreate {
         Ok(create)
     }
 
-    /// Where the file is mounted.
+    /// The path at which the file is mounted.
     #[must_use]
     pub fn place(&self, file: FileId) -> String {
         self.mount_path.clone().unwrap_or_else(|| format!("{UPLOADS}/{file}"))

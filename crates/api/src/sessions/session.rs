@@ -1,4 +1,4 @@
-//! Sessions: an agent at work in an environment.
+//! Sessions: each runs an agent in an environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,64 +21,64 @@ const MAX_TITLE: usize = 1_000;
 const MAX_INITIAL_EVENTS: usize = 50;
 const MAX_ID: usize = 256;
 
-/// The most files that a session may have as resources.
+/// The maximum number of files that a session may have as resources.
 const MAX_FILES: usize = 999;
 
 /// A session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "session")]
 pub struct Session {
-    /// Which session.
+    /// The id of the session.
     pub id: String,
-    /// The agent as the session runs it.
+    /// The agent, with the session's own changes.
     pub agent: SessionAgent,
     /// When it was archived; null while it is in use.
     pub archived_at: Option<Time>,
-    /// What it may spend; null without a limit.
+    /// The budget; null without a limit.
     pub budget: Option<Budget>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// Always null: this server makes no sessions by itself.
+    /// Always null: this server has no deployments that create sessions.
     pub deployment_id: Option<String>,
     /// The environment of its sandbox.
     pub environment_id: EnvironmentId,
-    /// Pairs of text that the client keeps here.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
-    /// Always empty: this server judges no outcomes.
+    /// Always empty: this server does not evaluate outcomes.
     pub outcome_evaluations: Vec<NoMultiagent>,
-    /// What is mounted in its sandbox.
+    /// The files that are mounted in its sandbox.
     pub resources: Vec<Resource>,
-    /// How long it was at work.
+    /// How long it was active.
     pub stats: SessionStats,
-    /// What it does now.
+    /// Its current status.
     pub status: SessionStatus,
     /// A title for people.
     pub title: Option<String>,
     /// When it last changed.
     pub updated_at: Time,
-    /// What it used.
+    /// Its usage.
     pub usage: SessionUsage,
-    /// The vaults with the credentials for its servers of tools.
+    /// The vaults with the credentials for its MCP servers.
     pub vault_ids: Vec<String>,
 }
 
-/// An agent as a session runs it: one version, with what the session changed.
+/// The agent of a session: one version, with the session's own changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "agent")]
 pub struct SessionAgent {
-    /// Which agent.
+    /// The id of the agent.
     pub id: AgentId,
-    /// What the agent does, for people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Who the agent acts as.
+    /// The identity that the agent acts under.
     pub execution_identity: ExecutionIdentity,
-    /// Servers of tools.
+    /// The MCP servers.
     pub mcp_servers: Vec<McpServer>,
     /// The model that answers.
     pub model: ModelConfig,
     /// Always null: this server runs one agent in each session.
     pub multiagent: Option<NoMultiagent>,
-    /// A name for people.
+    /// A display name.
     pub name: String,
     /// The skills that the model may load.
     pub skills: Vec<AgentSkill>,
@@ -108,17 +108,17 @@ impl From<Agent> for SessionAgent {
     }
 }
 
-/// What a session does.
+/// The status of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// It will go on by itself, after a failure.
+    /// The server will continue the session by itself after a failure.
     Rescheduling,
-    /// A turn is under way.
+    /// A turn is running.
     Running,
-    /// It waits for its client.
+    /// The session waits for its client.
     Idle,
-    /// It has ended for good.
+    /// The session has ended permanently.
     Terminated,
 }
 
@@ -137,40 +137,40 @@ impl SessionStatus {
     }
 }
 
-/// How long a session was at work.
+/// How long a session was active.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SessionStats {
-    /// Seconds in which a turn was under way.
+    /// The seconds during which a turn was running.
     pub active_seconds: Option<f64>,
-    /// Seconds since it was made.
+    /// The seconds since the session was created.
     pub duration_seconds: Option<f64>,
 }
 
-/// What a session used over all its turns.
+/// The usage of a session over all its turns.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SessionUsage {
-    /// Seconds in which a turn was under way.
+    /// The seconds during which a turn was running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_seconds: Option<f64>,
-    /// Tokens written to the cache of prompts, by lifetime.
+    /// Tokens written to the prompt cache, by lifetime.
     pub cache_creation: Option<CacheCreation>,
-    /// Tokens read from it.
+    /// Tokens read from the prompt cache.
     pub cache_read_input_tokens: Option<u64>,
-    /// Other tokens of requests.
+    /// Other input tokens.
     pub input_tokens: Option<u64>,
-    /// The price of it all, where the model has one.
+    /// The total list price, if the model has prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_cost: Option<Money>,
-    /// Tokens of answers.
+    /// Output tokens.
     pub output_tokens: Option<u64>,
 }
 
-/// Tokens written to the cache of prompts, by lifetime.
+/// Tokens written to the prompt cache, by lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CacheCreation {
-    /// Kept for an hour.
+    /// Tokens cached for one hour.
     pub ephemeral_1h_input_tokens: Option<u64>,
-    /// Kept for five minutes.
+    /// Tokens cached for five minutes.
     pub ephemeral_5m_input_tokens: Option<u64>,
 }
 
@@ -182,7 +182,7 @@ pub struct Money {
     pub cents: u64,
 }
 
-/// [`Money`] as JSON has it.
+/// [`Money`] in JSON.
 #[derive(Serialize, Deserialize)]
 struct MoneyJson {
     amount: String,
@@ -206,18 +206,18 @@ impl TryFrom<MoneyJson> for Money {
     }
 }
 
-/// The number of cents: digits without leading zeros.
+/// Parses a number of cents: digits without leading zeros.
 fn cents(text: &str) -> Option<u64> {
     let canonical = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = canonical && (text == "0" || !text.starts_with('0'));
     if canonical { text.parse().ok() } else { None }
 }
 
-/// What a session may spend.
+/// The budget of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "limit")]
 pub struct Budget {
-    /// The price at which it stops, by the public prices of its model.
+    /// The cost at which the session stops, by the list prices of its model.
     pub max_list_cost: Money,
 }
 
@@ -243,18 +243,18 @@ impl Budget {
 /// The agent that a new session runs.
 #[derive(Debug, Clone)]
 pub struct AgentChoice {
-    /// The id of the agent, as the client wrote it.
+    /// The id of the agent, as the client sent it.
     pub id: String,
-    /// Which version; nothing means the newest.
+    /// The version; `None` for the newest.
     pub version: Option<u64>,
-    /// What replaces the agent's own configuration.
+    /// The settings that replace those of the agent.
     pub overrides: AgentOverrides,
 }
 
-/// What a session has instead of its agent's configuration.
+/// The settings of a session that replace those of its agent.
 #[derive(Debug, Clone, Default)]
 pub struct AgentOverrides {
-    /// The servers of tools.
+    /// The MCP servers.
     pub mcp_servers: Patch<Vec<McpServer>>,
     /// The model.
     pub model: Option<ModelConfig>,
@@ -271,30 +271,30 @@ pub struct AgentOverrides {
 pub struct SessionCreate {
     /// The agent.
     pub agent: AgentChoice,
-    /// The id of the environment, as the client wrote it.
+    /// The id of the environment, as the client sent it.
     pub environment_id: String,
-    /// What it may spend.
+    /// The budget.
     pub budget: Option<Budget>,
-    /// Messages that it begins with.
+    /// The messages that the session starts with.
     pub initial_messages: Vec<Vec<ContentBlock>>,
-    /// Pairs of text.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
-    /// What is mounted in its sandbox.
+    /// The files to mount in its sandbox.
     pub resources: Vec<ResourceCreate>,
     /// A title for people.
     pub title: Option<String>,
-    /// The ids of the vaults with its credentials, as the client wrote them.
+    /// The ids of the vaults with its credentials, as the client sent them.
     pub vault_ids: Vec<String>,
 }
 
-/// The body of `POST /v1/sessions/{id}`: what is left out stays.
+/// The body of `POST /v1/sessions/{id}`. Absent fields keep their values.
 #[derive(Debug, Clone)]
 pub struct SessionUpdate {
-    /// The agent's tools, while the session is idle.
+    /// The agent's tools. They can only change while the session is idle.
     pub tools: Option<Vec<Tool>>,
-    /// What it may spend.
+    /// The budget.
     pub budget: Patch<Budget>,
-    /// Pairs of text to set or to remove.
+    /// The keys to set or to remove.
     pub metadata: MetadataPatch,
     /// A title for people.
     pub title: Patch<String>,
@@ -304,7 +304,7 @@ impl SessionCreate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not a new session; the error says where and how to mend it.
+    /// If the body is not a valid new session. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let create = Self {
@@ -331,7 +331,7 @@ impl SessionUpdate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not an update of a session; the error says where and how to mend it.
+    /// If the body is not a valid update of a session. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         object.unsupported("vault_ids", "a change of a session's vaults (`vault_ids`)")?;

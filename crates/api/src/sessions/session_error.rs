@@ -1,22 +1,22 @@
-//! Errors of a session, as its events tell them.
+//! Errors in the events of a session.
 
 use serde::Serialize;
 
-/// What failed in a session.
+/// An error of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SessionError {
-    /// What kind of failure.
+    /// The kind of the error.
     pub r#type: SessionErrorKind,
-    /// Words for people.
+    /// A message for people.
     pub message: String,
-    /// Whether the server tries again.
+    /// Whether the server retries.
     pub retry_status: RetryStatus,
-    /// The server of tools that failed, for the two kinds that are about one.
+    /// The MCP server that failed, for the two kinds that concern one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_server_name: Option<String>,
 }
 
-/// The kinds of failures that this server tells of.
+/// The kinds of errors that this server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names are those of the published API")]
 pub enum SessionErrorKind {
@@ -40,20 +40,20 @@ pub enum SessionErrorKind {
     CompactionLimitReached,
 }
 
-/// Whether the server tries again after a failure.
+/// Whether the server retries after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RetryStatus {
-    /// It does.
+    /// The server retries.
     Retrying,
-    /// The turn is over; the client may send another message.
+    /// The turn has ended. The client may send another message.
     Exhausted,
-    /// The session is over.
+    /// The session has ended.
     Terminal,
 }
 
 impl SessionError {
-    /// An error of `kind`.
+    /// Creates an error of `kind`.
     pub fn new(kind: SessionErrorKind, message: impl Into<String>, retry_status: RetryStatus) -> Self {
         Self { r#type: kind, message: message.into(), retry_status, mcp_server_name: None }
     }

@@ -1,4 +1,4 @@
-//! Credentials in a vault. What clients send has secrets; what they read has none.
+//! Credentials in a vault. Clients send them with secrets and read them without.
 
 use std::fmt;
 
@@ -15,25 +15,25 @@ const MAX_SECRET: usize = 16_384;
 const MAX_CLIENT_ID: usize = 2_048;
 const MAX_SCOPE: usize = 2_048;
 
-/// A credential as clients read it.
+/// A credential in the form that clients read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "vault_credential")]
 pub struct Credential {
-    /// Which credential.
+    /// The id of the credential.
     pub id: CredentialId,
-    /// When it was archived, and its secrets were forgotten; null while it is in use.
+    /// When it was archived and its secrets were deleted; null while it is in use.
     pub archived_at: Option<Time>,
     /// How it authenticates.
     pub auth: CredentialAuth,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// A name for people.
+    /// A display name.
     pub display_name: Option<String>,
-    /// Pairs of text that the client keeps here.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
     /// When it was last changed.
     pub updated_at: Time,
-    /// The vault that it is in.
+    /// The vault of the credential.
     pub vault_id: VaultId,
 }
 
@@ -41,38 +41,38 @@ pub struct Credential {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CredentialAuth {
-    /// By a token that stays as it is.
+    /// By a fixed bearer token.
     StaticBearer {
-        /// The server that it is for.
+        /// The URL of the MCP server that it is for.
         mcp_server_url: String,
     },
-    /// By tokens of OAuth.
+    /// By OAuth tokens.
     McpOauth {
-        /// The server that they are for.
+        /// The URL of the MCP server that they are for.
         mcp_server_url: String,
-        /// When the access token ends; null if that is not known.
+        /// When the access token expires; null if unknown.
         expires_at: Option<Time>,
-        /// How the access token is renewed; null if it is not.
+        /// How the access token is refreshed; null if it is not.
         refresh: Option<OAuthRefresh>,
     },
 }
 
-/// How an access token is renewed, without the secrets.
+/// How an access token is refreshed, without the secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OAuthRefresh {
-    /// The client that the token belongs to.
+    /// The id of the client that the token belongs to.
     pub client_id: String,
-    /// The resource that it is for.
+    /// The resource that the token is for.
     pub resource: Option<String>,
-    /// The scope that is asked for.
+    /// The requested scope.
     pub scope: Option<String>,
-    /// Where the refresh token is given.
+    /// The URL of the token endpoint.
     pub token_endpoint: String,
-    /// How the client says there who it is.
+    /// How the client authenticates at the token endpoint.
     pub token_endpoint_auth: TokenEndpointAuth,
 }
 
-/// How a client says to a token endpoint who it is.
+/// How a client authenticates at a token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are those of OAuth")]
@@ -82,7 +82,7 @@ pub enum TokenEndpointAuth {
     ClientSecretPost,
 }
 
-/// A secret that a client sent. It is not shown.
+/// A secret that a client sent. `Debug` does not show it.
 #[derive(Clone)]
 pub struct Secret(pub String);
 
@@ -99,85 +99,85 @@ pub struct CredentialCreate {
     pub auth: CredentialAuth,
     /// Its secrets.
     pub secrets: CredentialSecrets,
-    /// A name for people.
+    /// A display name.
     pub display_name: Option<String>,
-    /// Pairs of text.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
 }
 
 /// The secrets of a new credential.
 #[derive(Debug, Clone)]
 pub struct CredentialSecrets {
-    /// What the server is sent.
+    /// The token that the server gets.
     pub token: Secret,
-    /// What is given for the next one.
+    /// The refresh token.
     pub refresh_token: Option<Secret>,
-    /// The client's own secret.
+    /// The client secret.
     pub client_secret: Option<Secret>,
 }
 
-/// The body of `POST /v1/vaults/{id}/credentials/{id}`: what is left out stays.
+/// The body of `POST /v1/vaults/{id}/credentials/{id}`. Absent fields keep their values.
 #[derive(Debug, Clone)]
 pub struct CredentialUpdate {
-    /// Changes of how it authenticates.
+    /// The changes of how it authenticates.
     pub auth: Option<CredentialAuthUpdate>,
-    /// A name for people.
+    /// A display name.
     pub display_name: Patch<String>,
-    /// Pairs of text to set or to remove.
+    /// The keys to set or to remove.
     pub metadata: MetadataPatch,
 }
 
-/// Changes of how a credential authenticates. Its kind must be the one that it has.
+/// Changes of how a credential authenticates. Its kind cannot change.
 #[derive(Debug, Clone)]
 pub enum CredentialAuthUpdate {
-    /// Of a token.
+    /// For a fixed bearer token.
     StaticBearer {
         /// The new token.
         token: Option<Secret>,
     },
-    /// Of tokens of OAuth.
+    /// For OAuth tokens.
     McpOauth {
         /// The new access token.
         access_token: Option<Secret>,
-        /// When it ends.
+        /// When the access token expires.
         expires_at: Patch<Time>,
-        /// Changes of how it is renewed.
+        /// The changes of how it is refreshed.
         refresh: Option<RefreshUpdate>,
     },
 }
 
-/// Changes of how an access token is renewed.
+/// Changes of how an access token is refreshed.
 #[derive(Debug, Clone)]
 pub struct RefreshUpdate {
     /// The new refresh token.
     pub refresh_token: Option<Secret>,
     /// The new scope. An empty text removes it.
     pub scope: Option<String>,
-    /// The client's new secret.
+    /// The new client secret.
     pub client_secret: Option<Secret>,
 }
 
-/// The result of asking a server with a credential.
+/// The result of testing a credential at its server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "vault_credential_validation")]
 pub struct CredentialValidation {
-    /// Which credential.
+    /// The id of the credential.
     pub credential_id: CredentialId,
-    /// Whether the credential can be renewed.
+    /// Whether the credential has a refresh token.
     pub has_refresh_token: bool,
     /// The step that failed; null if none did.
     pub mcp_probe: Option<McpProbe>,
-    /// What came of renewing the token; null if it was not tried.
+    /// The result of refreshing the token; null if that was not tried.
     pub refresh: Option<RefreshProbe>,
-    /// The verdict.
+    /// The result of the test.
     pub status: ValidationStatus,
-    /// When it was asked.
+    /// When the test was made.
     pub validated_at: Time,
     /// The vault of the credential.
     pub vault_id: VaultId,
 }
 
-/// The verdict on a credential.
+/// The result of testing a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidationStatus {
@@ -185,37 +185,37 @@ pub enum ValidationStatus {
     Valid,
     /// The server does not accept it.
     Invalid,
-    /// The server could not be asked.
+    /// The server could not be reached.
     Unknown,
 }
 
-/// The step at which a server did not do what was asked.
+/// The step at which the test failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct McpProbe {
-    /// Always null: the server's answer is not kept.
+    /// Always null: the server's response is not stored.
     pub http_response: Option<String>,
-    /// The method of MCP.
+    /// The MCP method.
     pub method: String,
 }
 
-/// What came of renewing a token.
+/// The result of refreshing a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefreshProbe {
-    /// Always null: the endpoint's answer is not kept.
+    /// Always null: the endpoint's response is not stored.
     pub http_response: Option<String>,
-    /// What came of it.
+    /// The status of the attempt.
     pub status: RefreshStatus,
 }
 
-/// What came of renewing a token.
+/// The status of an attempt to refresh a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefreshStatus {
-    /// The endpoint gave another token.
+    /// The endpoint returned a new token.
     Succeeded,
     /// The endpoint refused.
     Failed,
-    /// The endpoint could not be asked.
+    /// The endpoint could not be reached.
     ConnectError,
     /// There is no refresh token.
     NoRefreshToken,
@@ -239,7 +239,7 @@ fn no_variables(place: String) -> RequestError {
 }
 
 impl CredentialAuth {
-    /// The server that the credential is for.
+    /// The URL of the MCP server that the credential is for.
     #[must_use]
     pub fn mcp_server_url(&self) -> &str {
         match self {
@@ -249,10 +249,10 @@ impl CredentialAuth {
 }
 
 impl CredentialCreate {
-    /// Reads the body of a request. `now` is the time; a token must end later.
+    /// Reads the body of a request. `now` is the current time; a token must expire later.
     ///
     /// # Errors
-    /// When the body is not a new credential; the error says where and how to mend it, and never has a secret in it.
+    /// If the body is not a valid new credential. The error says where the fault is and how to mend it. It never contains a secret.
     pub fn from_json(body: &[u8], now: Time) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let auth = object.required("auth")?;
@@ -322,10 +322,10 @@ fn read_oauth(
 }
 
 impl CredentialUpdate {
-    /// Reads the body of a request. `now` is the time; a token must end later.
+    /// Reads the body of a request. `now` is the current time; a token must expire later.
     ///
     /// # Errors
-    /// When the body is not an update of a credential; the error says where and how to mend it, and never has a secret in it.
+    /// If the body is not a valid update of a credential. The error says where the fault is and how to mend it. It never contains a secret.
     pub fn from_json(body: &[u8], now: Time) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let update = Self {
@@ -361,7 +361,7 @@ fn read_auth_update(input: Input<'_>, now: Time) -> Result<CredentialAuthUpdate,
                     };
                     if let Some(auth) = fields.optional("token_endpoint_auth") {
                         let mut auth = auth.object()?;
-                        // The kind stays what it was.
+                        // The value is only checked, because the kind cannot change.
                         auth.kind(&[("client_secret_basic", ()), ("client_secret_post", ())])?;
                         update.client_secret = secret(auth.optional("client_secret"))?;
                         auth.finish()?;
@@ -382,7 +382,7 @@ fn read_display_name(object: &mut ObjectInput<'_>) -> Result<Option<String>, Req
     Ok(name.filter(|name| !name.is_empty()))
 }
 
-/// A secret that can be sent in a header.
+/// Reads a secret that can be sent in a header.
 fn read_secret(input: &Input<'_>) -> Result<Secret, RequestError> {
     let text = input.text(1..=MAX_SECRET)?;
     if text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
@@ -393,7 +393,7 @@ fn read_secret(input: &Input<'_>) -> Result<Secret, RequestError> {
     ))
 }
 
-/// The end of a token, which must come.
+/// Reads when a token expires, which must be in the future.
 fn read_end(input: &Input<'_>, now: Time) -> Result<Time, RequestError> {
     let text = input.text(1..=64)?;
     let time: Time = text.parse().map_err(|error: crate::TimeError| input.error(error.to_string()))?;

@@ -15,15 +15,15 @@ const MAX_ID: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "vault")]
 pub struct Vault {
-    /// Which vault.
+    /// The id of the vault.
     pub id: VaultId,
     /// When it was archived; null while it is in use.
     pub archived_at: Option<Time>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// A name for people.
+    /// A display name.
     pub display_name: String,
-    /// Pairs of text that the client keeps here.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
     /// When it was last changed.
     pub updated_at: Time,
@@ -32,18 +32,18 @@ pub struct Vault {
 /// The body of `POST /v1/vaults`.
 #[derive(Debug, Clone)]
 pub struct VaultCreate {
-    /// A name for people.
+    /// A display name.
     pub display_name: String,
-    /// Pairs of text.
+    /// Key-value pairs of the client.
     pub metadata: Metadata,
 }
 
-/// The body of `POST /v1/vaults/{id}`: what is left out stays.
+/// The body of `POST /v1/vaults/{id}`. Absent fields keep their values.
 #[derive(Debug, Clone)]
 pub struct VaultUpdate {
-    /// A name for people.
+    /// A display name.
     pub display_name: Option<String>,
-    /// Pairs of text to set or to remove.
+    /// The keys to set or to remove.
     pub metadata: MetadataPatch,
 }
 
@@ -51,7 +51,7 @@ impl VaultCreate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not a new vault; the error says where and how to mend it.
+    /// If the body is not a valid new vault. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let create = Self {
@@ -67,7 +67,7 @@ impl VaultUpdate {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// When the body is not an update of a vault; the error says where and how to mend it.
+    /// If the body is not a valid update of a vault. The error says where the fault is and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let display_name = object.optional("display_name");
@@ -80,7 +80,7 @@ impl VaultUpdate {
     }
 }
 
-/// Reads the list `vault_ids` of a new session, as the client wrote the ids.
+/// Reads the list `vault_ids` of a new session, with the ids as the client sent them.
 pub(crate) fn read_vault_ids(object: &mut ObjectInput<'_>) -> Result<Vec<String>, RequestError> {
     let Some(input) = object.optional("vault_ids") else { return Ok(Vec::new()) };
     input.array("vaults", MAX_VAULTS)?.into_iter().map(|id| id.text(1..=MAX_ID)).collect()

@@ -185,7 +185,7 @@ impl Fetch for HttpFetch {
 struct CacheLimits {
     /// How long an entry is used without revalidation, unless the server says less.
     max_age: Duration,
-    /// The most bytes of the tenant's entries.
+    /// The maximum number of bytes of the tenant's entries.
     max_bytes: u64,
 }
 

@@ -11,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ArtifactError;
 
-/// The most fetches at a time, all tenants together.
+/// The maximum number of fetches at a time, all tenants together.
 const MAX_FETCHES: usize = 256;
-/// The most fetches at a time of one tenant.
+/// The maximum number of fetches at a time of one tenant.
 const MAX_FETCHES_PER_TENANT: usize = 32;
 
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 use super::web_url::WebUrl;
 use crate::error::{ArtifactError, Retryable};
 
-/// The most headers of a response. The HTTP parser bounds their bytes at about 400 KiB.
+/// The maximum number of headers of a response. The HTTP parser bounds their bytes at about 400 KiB.
 const MAX_HEADERS: usize = 100;
 /// The timeout for connecting to one host, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

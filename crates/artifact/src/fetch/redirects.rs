@@ -18,7 +18,7 @@ use crate::fetch::caching::cache::CacheEntry;
 use crate::fetch::caching::freshness::{Freshness, age};
 use crate::media::{content_type_of, is_text};
 
-/// The most redirects that are followed.
+/// The maximum number of redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
 /// Fetches a URL over its redirects.
@@ -29,7 +29,7 @@ pub(crate) struct RedirectFollower<'a> {
     /// The tenant's network policy, beside the URL rules.
     pub(crate) network: &'a EgressPolicy,
     pub(crate) store: &'a Store,
-    /// The most bytes of the body.
+    /// The maximum number of bytes of the body.
     pub(crate) limit: u64,
     /// The cached entry, which the server may confirm.
     pub(crate) known: Option<&'a CacheEntry>,

@@ -60,8 +60,9 @@ pub struct FetchRequest<'a> {
     pub tenant: &'a TenantId,
     /// The store that receives the bytes.
     pub store: &'a Store,
-    /// The most bytes that may be cached for the tenant, all its URLs together; 0 disables the cache. If more is cached by now, the
-    /// least recently used entries are evicted. [`ArtifactOptions::cache_max_size`](crate::ArtifactOptions::cache_max_size) applies too.
+    /// The maximum number of bytes that may be cached for the tenant, for all its URLs together. 0 disables the cache. If more is
+    /// cached already, the least recently used entries are evicted.
+    /// [`ArtifactOptions::cache_max_size`](crate::ArtifactOptions::cache_max_size) applies too.
     pub cache_bytes: u64,
     /// The tenant's network policy, applied to every hop. The policy of the fetcher's own egress applies too.
     pub network: &'a EgressPolicy,

@@ -29,11 +29,11 @@ pub(super) enum WriteEvidence {
 /// The limits of the list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutputListLimits {
-    /// The most files.
+    /// The maximum number of files.
     pub(super) max_files: usize,
-    /// The most bytes of one path. A file with a longer path is skipped.
+    /// The maximum number of bytes of one path. A file with a longer path is skipped.
     pub(super) max_path_bytes: usize,
-    /// The most bytes of all paths.
+    /// The maximum number of bytes of all paths.
     pub(super) max_total_path_bytes: usize,
 }
 

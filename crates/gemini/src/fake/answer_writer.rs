@@ -1,4 +1,4 @@
-//! Writes an answer as the service does: pieces of a stream, one list of them, or one body.
+//! Writes an answer as the service does: as the events of a stream, as one list, or as one body.
 
 use bytes::Bytes;
 use conjure_conversation::{Block, BlockKind, ModelApi, ModelEvent, Response, StopReason, Usage};
@@ -10,15 +10,15 @@ use super::signature;
 use crate::response::finish_reason::CONTINUATION;
 use crate::tool_names::wire_name;
 
-/// The token of an answer that is to be continued.
+/// The token of an answer that can be continued.
 pub(super) const TOKEN: &str = "ZmFrZSB0b2tlbg==";
 
-/// An answer.
+/// An answer of the fake.
 #[derive(Debug, Clone)]
 pub struct FakeAnswer {
-    /// The answer of a script, from which the parts are made.
+    /// The scripted response from which the parts are made.
     response: Option<Response>,
-    /// The parts, each a piece of the stream. A signature stands for that of the part, whatever it is.
+    /// The parts, each one piece of the stream. Any value of a signature is replaced by the part's valid signature.
     parts: Vec<Value>,
     finish: Finish,
     usage: Usage,
@@ -26,27 +26,27 @@ pub struct FakeAnswer {
     model: Option<String>,
 }
 
-/// How an answer is finished.
+/// How an answer ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Finish {
     /// With this `finishReason`.
     Reason(String),
     /// The prompt was blocked for this reason, so there is no candidate.
     Blocked(String),
-    /// Not at all.
+    /// Without a `finishReason`.
     Missing,
 }
 
-/// Whether the service gives ids to calls.
+/// Whether the fake gives ids to calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallIds {
-    /// It gives none.
+    /// It gives no ids.
     None,
-    /// It gives those of the script.
+    /// It gives the ids of the script.
     Scripted,
 }
 
-/// What an answer does not say itself.
+/// The facts that an answer needs and does not have itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnswerNames<'a> {
     pub(super) number: u64,
@@ -55,17 +55,17 @@ pub(super) struct AnswerNames<'a> {
 }
 
 impl FakeAnswer {
-    /// The answer with these parts.
+    /// Creates an answer with these parts.
     pub(super) const fn of_parts(parts: Vec<Value>, finish: Finish, usage: Usage) -> Self {
         Self { response: None, parts, finish, usage, id: None, model: None }
     }
 
-    /// Whether the client is to ask for the rest.
+    /// Whether the client should request the rest of the answer.
     pub(super) fn is_continued(&self) -> bool {
         matches!(&self.finish, Finish::Reason(reason) if reason == CONTINUATION)
     }
 
-    /// The parts as they are sent: with signatures, and with ids or without.
+    /// The parts in the form that is sent: with signatures, and with call ids if they are wanted.
     fn sent_parts(&self, ids: CallIds) -> Vec<Value> {
         let mut is_first_call = true;
         let send = |part: &Value| {
@@ -121,7 +121,7 @@ impl FakeAnswer {
         piece
     }
 
-    /// The pieces of a streamed answer, up to its end.
+    /// The pieces of a streamed answer, up to the end that `ending` sets.
     fn pieces(&self, ending: &Ending<Refusal>, names: AnswerNames<'_>) -> Vec<Value> {
         if matches!(self.finish, Finish::Blocked(_)) {
             return vec![self.piece(names, None, 0)];
@@ -139,7 +139,7 @@ impl FakeAnswer {
         pieces
     }
 
-    /// The events of a stream, each a piece of the body.
+    /// The events of a stream, each one chunk of the body.
     pub(super) fn events(&self, ending: &Ending<Refusal>, names: AnswerNames<'_>) -> Vec<Bytes> {
         let mut events: Vec<Bytes> =
             self.pieces(ending, names).iter().map(|piece| event(&piece.to_string())).collect();
@@ -149,7 +149,7 @@ impl FakeAnswer {
         events
     }
 
-    /// The body of a stream that was not asked for as events: one list.
+    /// The body of a stream that the client did not request as events: one list.
     pub(super) fn list(&self, names: AnswerNames<'_>) -> String {
         Value::from(self.pieces(&Ending::Whole, names)).to_string()
     }
@@ -162,7 +162,7 @@ impl FakeAnswer {
 }
 
 impl WireAnswer for FakeAnswer {
-    /// Parts of the service's own form go as they are.
+    /// Native parts of this API are sent unchanged.
     fn of_response(response: Response, pieces: usize) -> Self {
         let native = response.native.as_ref().filter(|native| native.origin.api == ModelApi::Gemini);
         let mut parts: Vec<Value> = match native {
@@ -173,7 +173,7 @@ impl WireAnswer for FakeAnswer {
         };
         let has = |parts: &[Value], member: &str| parts.iter().any(|part| part.get(member).is_some());
         if native.is_none() && has(&parts, "thought") && !has(&parts, "functionCall") {
-            // The signature of the thoughts of an answer without calls comes last, in a part of its own.
+            // If a thinking answer has no calls, its signature is in a part of its own at the end.
             parts.push(json!({"text": "", signature::MEMBER: true}));
         }
         let finish = match &response.stop_reason {
@@ -195,7 +195,7 @@ impl WireAnswer for FakeAnswer {
         let part = |event: &ModelEvent| match event {
             ModelEvent::TextDelta { text, .. } => Some(json!({"text": text})),
             ModelEvent::ThinkingDelta { text, .. } => Some(json!({"text": text, "thought": true})),
-            // Calls come whole, and this one is not.
+            // The service sends complete calls only, and this call is incomplete.
             _ => None,
         };
         let parts = shown.iter().filter_map(part).collect();
@@ -217,7 +217,7 @@ fn candidate(parts: &[Value]) -> Value {
     json!({"content": {"role": "model", "parts": parts}, "index": 0})
 }
 
-/// The `finishReason` that means the same.
+/// The `finishReason` with the same meaning.
 fn finish_reason(stop: &StopReason) -> String {
     let reason = match stop {
         StopReason::EndTurn | StopReason::ToolUse | StopReason::StopSequence => "STOP",
@@ -230,7 +230,7 @@ fn finish_reason(stop: &StopReason) -> String {
     reason.to_owned()
 }
 
-/// The parts of a block; none for a block that this service has not.
+/// The parts of a block. A block that this service does not have gives none.
 fn block_parts(block: &Block, pieces: usize) -> Vec<Value> {
     match block.kind() {
         BlockKind::Text(text) => split(text, pieces).map(|text| json!({"text": text})).collect(),

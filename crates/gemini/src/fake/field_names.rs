@@ -1,8 +1,8 @@
-//! Names of fields: the service takes `maxOutputTokens` and `max_output_tokens` alike, as JSON of protocol buffers is read.
+//! Normalises field names. Like JSON of protocol buffers, the service accepts both `maxOutputTokens` and `max_output_tokens`.
 
 use serde_json::{Map, Value};
 
-/// Fields whose content has names of others: arguments, results, schemas.
+/// Fields whose content has names that the service does not define: arguments, results, schemas.
 const FREE: [&str; 8] = [
     "args",
     "labels",
@@ -14,7 +14,7 @@ const FREE: [&str; 8] = [
     "responseSchema",
 ];
 
-/// The value with all fields of the service in the first form.
+/// Converts all field names of the service to camel case.
 pub(super) fn camel_case(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(camel_case).collect(),

@@ -1,4 +1,4 @@
-//! The contents of a request: checked for the order of calls, results and signatures, and read as messages.
+//! Reads the contents of a request as messages, and checks the order of calls, results and signatures.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::refusal::Refusal;
 use super::signature;
 
-/// A history that the model may see.
+/// A history that passed all checks.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) messages: Vec<Arc<Message>>,
-    /// How many contents of the model there are.
+    /// The number of contents of the model.
     pub(super) answers: usize,
 }
 
@@ -26,7 +26,7 @@ struct OpenCall {
 }
 
 impl History {
-    /// The history of these contents, whose form is checked already.
+    /// Builds the history from these contents, whose form was checked before.
     pub(super) fn of(contents: &[Value]) -> Result<Self, Refusal> {
         let mut history = Self::default();
         let mut open: Vec<OpenCall> = Vec::new();
@@ -56,7 +56,7 @@ impl History {
                     continue;
                 };
                 calls += 1;
-                // Without an id of its own a call has the one that scripts give to theirs.
+                // A call without an id gets the id that scripts give to their calls.
                 let given = call["id"].as_str().filter(|id| !id.is_empty());
                 let id = given.map_or_else(|| format!("toolu_script_{calls}"), str::to_owned);
                 let name = call["name"].as_str().unwrap_or_default().to_owned();
@@ -77,7 +77,7 @@ impl History {
         if open.is_empty() { Ok(history) } else { Err(no_results()) }
     }
 
-    /// Appends to the last message of this role, or starts one.
+    /// Appends blocks to the last message if it has this role, or else starts a message.
     fn push(&mut self, role: Role, blocks: Vec<Block>) {
         match self.messages.last_mut().filter(|last| last.role == role) {
             Some(last) => Arc::make_mut(last).content.extend(blocks),
@@ -85,7 +85,7 @@ impl History {
         }
     }
 
-    /// The text of the first message, which tells sessions apart.
+    /// The text of the first message, which identifies the session.
     pub(super) fn first_text(&self) -> String {
         self.messages.first().map(|message| message.text()).unwrap_or_default()
     }
@@ -98,7 +98,7 @@ fn no_results() -> Refusal {
     )
 }
 
-/// The calls of which these parts have the results, in order.
+/// Checks that these parts have the results of all open calls, in order. Returns those calls.
 fn answered(place: usize, parts: &[Value], open: Vec<OpenCall>) -> Result<Vec<OpenCall>, Refusal> {
     let results: Vec<&Value> = parts.iter().filter_map(|part| part.get("functionResponse")).collect();
     if open.is_empty() && !results.is_empty() {
@@ -126,7 +126,7 @@ fn answered(place: usize, parts: &[Value], open: Vec<OpenCall>) -> Result<Vec<Op
     Ok(open)
 }
 
-/// Each signature is in its own part, and the first call of a content has one.
+/// Checks that each signature is in its own part, and that the first call of a content has one.
 fn check_signatures(place: usize, parts: &[Value]) -> Result<(), Refusal> {
     if parts.iter().any(|part| !signature::is_valid(part)) {
         return Err(Refusal::invalid("Corrupted thought signature."));

@@ -1,8 +1,8 @@
 //! A fake of the Gemini service for tests, also available as the program `examples/fake_gemini.rs`.
 //!
 //! It speaks the service's HTTP on loopback: `generateContent` and `streamGenerateContent`, errors of every type, under `/v1` and
-//! `/v1beta`. It validates requests as the service does: unknown fields, names of functions, the order of calls and results, and the
-//! signatures, each of which must come back in the part that it came in. Its replies come from scripts (`conjure_conversation::scripted`),
+//! `/v1beta`. It validates requests as the service does: unknown fields, names of functions, the order of calls and results, and
+//! signatures. Each signature must be sent back in its original part. Its replies come from scripts (`conjure_conversation::scripted`),
 //! from turns made in code ([`Reply`]), or from faults, which come first.
 //!
 //! ```
@@ -19,13 +19,15 @@
 //! # }
 //! ```
 //!
-//! **Choosing the turn.** The position in a script is derived from the request's history, not from a counter. So a client that repeats a
-//! request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at once.
+//! **Choosing the turn.** The fake derives the position in a script from the request's history, not from a counter. So a client that
+//! repeats a request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at
+//! once.
 //!
 //! - The position is the number of the model's contents in the history.
-//! - The fake records which turn follows which position. A failed turn (an error, a cut) leaves no trace in a history, so it is recorded as
-//!   taken; the next request from the same position gets the turn after it.
-//! - Positions belong to a session, which is known by its first message. Give sessions different first messages if a script has failures.
+//! - The fake records which turn follows which position. A failed turn (an error, a cut) leaves no trace in a history, so the fake records
+//!   it as played. The next request from the same position gets the turn after it.
+//! - Positions belong to a session, which is identified by its first message. Give sessions different first messages if a script has
+//!   failures.
 //!
 //! All state is in memory and ends with the fake.
 

@@ -12,12 +12,12 @@ pub struct Refusal {
     code: u16,
     name: &'static str,
     message: String,
-    /// `details`, if there are any.
+    /// The field `details`, if there are any.
     details: Vec<Value>,
 }
 
 impl Refusal {
-    /// An error of this type, under the status that the service gives it. A wrong key is an invalid argument.
+    /// Creates an error of this type, with the service's status for it. A wrong key is an invalid argument.
     #[must_use]
     pub fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
         let (code, name) = match &kind {
@@ -44,7 +44,7 @@ impl Refusal {
         Self { code, name, message: message.into(), details }
     }
 
-    /// The same error, which says how long to wait.
+    /// The same error with the time to wait.
     #[must_use]
     pub fn with_retry_delay(mut self, delay: Duration) -> Self {
         self.details.push(json!({
@@ -64,7 +64,7 @@ impl Refusal {
         self.code
     }
 
-    /// The JSON of the body, and of the piece of a stream.
+    /// The JSON of the body, and of a piece of a stream.
     pub(super) fn body(&self) -> String {
         let mut error = json!({"code": self.code, "message": self.message, "status": self.name});
         if !self.details.is_empty() {
@@ -87,7 +87,7 @@ impl WireError for Refusal {
         self.body()
     }
 
-    /// The service names the time in the error.
+    /// The service puts the time to wait into the error.
     fn with_wait(self, wait: Duration) -> (Self, Vec<(String, String)>) {
         (self.with_retry_delay(wait), Vec::new())
     }

@@ -14,8 +14,8 @@ pub struct Reply(FakeReply<FakeAnswer, Refusal>);
 conjure_model_http::reply_methods!(Reply, FakeAnswer, Refusal);
 
 impl Reply {
-    /// An answer of these parts, each in a piece of its own, with this `finishReason`. The value of a `thoughtSignature` is replaced by a
-    /// valid one.
+    /// Creates an answer of these parts with this `finishReason`. Each part is one piece of the stream. A valid signature replaces the
+    /// value of each `thoughtSignature`.
     #[must_use]
     pub fn parts(parts: impl IntoIterator<Item = Value>, finish_reason: impl Into<String>) -> Self {
         let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
@@ -23,28 +23,28 @@ impl Reply {
         Self(FakeReply::answer(FakeAnswer::of_parts(parts.into_iter().collect(), finish, usage)))
     }
 
-    /// No answer: the prompt is blocked for this reason.
+    /// Creates a reply without an answer, because the prompt is blocked for this reason.
     #[must_use]
     pub fn blocked(reason: impl Into<String>) -> Self {
         let usage = Usage { input_tokens: 10, ..Usage::default() };
         Self(FakeReply::answer(FakeAnswer::of_parts(Vec::new(), Finish::Blocked(reason.into()), usage)))
     }
 
-    /// A streamed answer whose text never ends.
+    /// Creates a streamed answer whose text never ends.
     #[must_use]
     pub fn endless_text() -> Self {
         let piece = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "and on "}]}, "index": 0}]});
         Self::endless("", format!("data: {piece}\r\n\r\n"))
     }
 
-    /// The streamed answer, but the connection closes after so many pieces.
+    /// Closes the connection after this many pieces of the streamed answer.
     #[must_use]
     pub fn cut_after_pieces(mut self, after: usize) -> Self {
         self.0.end_with(Ending::Cut { after });
         self
     }
 
-    /// The streamed answer, but it ends with an error after so many pieces.
+    /// Ends the streamed answer with an error after this many pieces.
     #[must_use]
     pub fn broken_after_pieces(mut self, after: usize, error: Refusal) -> Self {
         self.0.end_with(Ending::Broken { after, error });

@@ -21,19 +21,19 @@ pub struct FakeGeminiBuilder {
 }
 
 impl FakeGemini {
-    /// A fake for any key and model, with nothing to say.
+    /// A builder of a fake that accepts any key and any model, and has no replies.
     #[must_use]
     pub fn builder() -> FakeGeminiBuilder {
         FakeGeminiBuilder { settings: FakeSettings::default(), ids: CallIds::None }
     }
 
-    /// The base URL for a client of this crate: `http://127.0.0.1:PORT/v1`. The server has the same under `/v1beta`.
+    /// The base URL for a client of this crate: `http://127.0.0.1:PORT/v1`. The server also serves the API under `/v1beta`.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.server_url())
     }
 
-    /// Stops: no more requests are accepted, and running answers are cut.
+    /// Stops the fake: it accepts no more requests and cuts running responses.
     pub async fn stop(self) {
         self.0.stop().await;
     }
@@ -50,17 +50,17 @@ impl Deref for FakeGemini {
 conjure_model_http::builder_methods!(FakeGeminiBuilder, Reply);
 
 impl FakeGeminiBuilder {
-    /// Gives ids to calls: those of the script. The service often gives none, which is the default.
+    /// Sends the script's ids with calls. By default calls have no ids, because the service often sends none.
     #[must_use]
     pub const fn with_call_ids(mut self) -> Self {
         self.ids = CallIds::Scripted;
         self
     }
 
-    /// Starts it. Needs a Tokio runtime with I/O and time.
+    /// Starts the fake. Needs a Tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn start(self) -> io::Result<FakeGemini> {
         Ok(FakeGemini(self.settings.start(GeminiService { ids: self.ids }).await?))
     }

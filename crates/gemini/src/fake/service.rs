@@ -15,10 +15,10 @@ use super::refusal::Refusal;
 use super::validate::ValidatedBody;
 use super::validate::validate;
 
-/// The largest body, in bytes.
+/// The largest accepted body, in bytes.
 const MAX_BODY: usize = 32 << 20;
 
-/// What is special to the Gemini service.
+/// The part of the fake that is specific to the Gemini service.
 #[derive(Debug)]
 pub struct GeminiService {
     pub(super) ids: CallIds,
@@ -36,7 +36,7 @@ enum AnswerForm {
     Whole,
 }
 
-/// What the path of a request asks for.
+/// The model and the method in the path of a request.
 #[derive(Debug, Default)]
 pub struct Target {
     model: String,
@@ -88,7 +88,7 @@ impl FakeService for GeminiService {
             container: None,
             hosted: Arc::default(),
         };
-        // An answer that is to be continued is not in the history; its token is in the request.
+        // An answer that is being continued is not in the history. Its token is in the request.
         let position =
             |token: &str, answers| HistoryPosition::new(model, &format!("{token}\n{session}"), answers);
         let here = position(token.as_deref().unwrap_or_default(), answers);
@@ -141,7 +141,7 @@ fn check_key(received: &ReceivedRequest, state: &FakeState<GeminiService>) -> Re
     }
 }
 
-/// Reads `/v1/models/MODEL:METHOD`.
+/// Parses `/v1/models/MODEL:METHOD`.
 fn target(received: &ReceivedRequest) -> Result<Target, Refusal> {
     let not_found = || Refusal::new(ApiErrorKind::NotFound, "Requested entity was not found.");
     let uri = &received.head.uri;

@@ -1,25 +1,25 @@
-//! The signatures of the fake: a digest of the part that has it, so that a signature is only valid in its own part.
+//! The signatures of the fake. A signature is a digest of its part, so it is only valid in that part.
 
 use conjure_base::Digest;
 use serde_json::Value;
 
 use crate::contents::NO_SIGNATURE;
 
-/// The member of a part.
+/// The member of a part that holds its signature.
 pub(super) const MEMBER: &str = "thoughtSignature";
 
-/// The signature of a part. Its letters are also those of base64, and their number is that of whole bytes.
+/// The signature of a part. It is also valid base64 of whole bytes.
 pub(super) fn signature(part: &Value) -> String {
     let mut part = part.clone();
     if let Some(members) = part.as_object_mut() {
         members.remove(MEMBER);
     }
-    // Others may write the members in another order.
+    // Another client may write the members in another order.
     part.sort_all_objects();
     Digest::of_bytes(format!("fake signature\0{part}").as_bytes()).to_hex()
 }
 
-/// Whether the signature of this part is its own, or the one that skips the check. A part without a signature is valid.
+/// Whether the signature of this part is valid: its own, or the one that skips the check. A part without a signature is valid.
 pub(super) fn is_valid(part: &Value) -> bool {
     match part.get(MEMBER) {
         None => true,

@@ -1,4 +1,4 @@
-//! The form of a request: what the service refuses before its model sees anything.
+//! Validates the form of a request: everything that the service refuses before its model sees the request.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::field_names::camel_case;
 use super::refusal::Refusal;
 use crate::tool_names::is_wire_name;
 
-/// The fields of a body. Any other is refused, as the service does.
+/// The fields of a body. Like the service, the fake refuses any other field.
 const FIELDS: [&str; 12] = [
     "contents",
     "systemInstruction",
@@ -47,7 +47,7 @@ const GENERATION_FIELDS: [&str; 21] = [
     "topK",
     "topP",
 ];
-/// What a part may have, one of each part.
+/// The data members of a part. Each part has exactly one of them.
 const PART_DATA: [&str; 9] = [
     "text",
     "inlineData",
@@ -59,7 +59,7 @@ const PART_DATA: [&str; 9] = [
     "toolCall",
     "toolResponse",
 ];
-/// What a part may have beside its data.
+/// The other members of a part.
 const PART_MEMBERS: [&str; 5] =
     ["thought", "thoughtSignature", "mediaResolution", "partMetadata", "videoMetadata"];
 const DECLARATION_FIELDS: [&str; 7] = [
@@ -73,7 +73,7 @@ const DECLARATION_FIELDS: [&str; 7] = [
 ];
 const MODES: [&str; 4] = ["AUTO", "ANY", "NONE", "VALIDATED"];
 
-/// What the model sees, beside the contents.
+/// The facts that the model sees, beside the contents.
 #[derive(Debug)]
 pub(super) struct ValidatedBody {
     pub(super) instructions: Vec<String>,
@@ -89,7 +89,7 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::invalid(message))
 }
 
-/// Checks a body.
+/// Validates a body.
 pub(super) fn validate(body: &[u8]) -> Result<ValidatedBody, Refusal> {
     let body: Value = serde_json::from_slice(body)
         .map_err(|error| Refusal::invalid(format!("Invalid JSON payload received. {error}")))?;

@@ -1,9 +1,8 @@
 //! [`AnswerParts`]: the parts of an answer while it is streamed, in two forms.
 //!
-//! - The **native items** are what goes back: each part raw, in order. Pieces of text are joined if they have the same `thought` flag and
-//!   no signature. A part with a signature stays as it is, also one with an empty text.
-//! - The **blocks** are what the conversation works with: text, thinking and calls. Text is joined across signatures. A block that is blank
-//!   is left out.
+//! - The **native items** are sent back: each part raw, in order. Pieces of text are joined if they have the same `thought` flag and no
+//!   signature. A part with a signature is kept unchanged, even one with an empty text.
+//! - The **blocks** are for the conversation: text, thinking and calls. Text is joined across signatures. Blank blocks are left out.
 
 use conjure_conversation::{Block, ModelEvent, NativeItem};
 use conjure_model_http::{InputCompletion, StreamError, finish_input, is_object, quoted};
@@ -19,16 +18,16 @@ pub(crate) struct AnswerParts {
     names: ToolNames,
     items: Vec<PartialItem>,
     blocks: Vec<PartialBlock>,
-    /// Whether the next text begins a block of its own.
+    /// Whether the next text begins a new block.
     is_text_over: bool,
-    /// Whether each call's arguments are an object, so that the parts can go back.
+    /// Whether the arguments of all calls are objects, so that the service accepts the parts again.
     is_native_sendable: bool,
 }
 
 /// A native item under construction.
 #[derive(Debug)]
 enum PartialItem {
-    /// A part as it came. A piece of text stays so until another piece follows it.
+    /// A part as it arrived. A piece of text is kept in this form until another piece follows it.
     Raw { raw: Box<RawValue>, is_open_text: Option<bool> },
     /// Joined pieces of text.
     Text { text: String, is_thought: bool },
@@ -40,7 +39,7 @@ enum PartialBlock {
     Text {
         text: String,
         is_thought: bool,
-        /// How much of it was shown. Blank text is held back, since it may come to nothing.
+        /// How much of the text was shown. Blank text is held back, because its block may be left out.
         shown: usize,
     },
     Call {
@@ -51,12 +50,12 @@ enum PartialBlock {
 }
 
 impl AnswerParts {
-    /// No parts, of an answer to a request with these tools.
+    /// Creates an empty answer to a request with these tools.
     pub(crate) const fn new(names: ToolNames) -> Self {
         Self { names, items: Vec::new(), blocks: Vec::new(), is_text_over: true, is_native_sendable: true }
     }
 
-    /// How many native items there are.
+    /// The number of native items.
     pub(crate) const fn count(&self) -> usize {
         self.items.len()
     }
@@ -66,12 +65,12 @@ impl AnswerParts {
         self.blocks.iter().any(|block| matches!(block, PartialBlock::Call { .. }))
     }
 
-    /// Whether no block says anything.
+    /// Whether all blocks are blank.
     pub(crate) fn is_blank(&self) -> bool {
         self.blocks.iter().all(PartialBlock::is_blank)
     }
 
-    /// How many bytes the model has written.
+    /// The number of bytes that the model has written.
     pub(crate) fn size(&self) -> usize {
         let size = |block: &PartialBlock| match block {
             PartialBlock::Text { text, .. } => text.len(),
@@ -83,7 +82,7 @@ impl AnswerParts {
     /// Adds a part and passes its previews to `show`.
     ///
     /// # Errors
-    /// When it is no part, or a call that cannot be run.
+    /// If it is not a part, or is a call that cannot be run.
     pub(crate) fn push(
         &mut self,
         raw: &RawValue,
@@ -97,7 +96,7 @@ impl AnswerParts {
             }
             return Ok(());
         }
-        // The service would refuse such a part in a request.
+        // The service would refuse such a part in a request, so it is dropped.
         if raw.get() == "null" || serde_json::from_str::<PartWithoutData>(raw.get()).is_ok() {
             return Ok(());
         }
@@ -112,7 +111,7 @@ impl AnswerParts {
             Some(text) => self.add_text(&text, part.thought == Some(true), show),
             None if raw.get().contains("\"thoughtSignature\"") => {}
             None => {
-                // Something that only the service reads: code that it ran, its own tools, a file.
+                // A part that only the service reads: code that it ran, its own tools, a file.
                 self.is_text_over = true;
                 show(ModelEvent::Started);
             }
@@ -183,7 +182,7 @@ impl AnswerParts {
         Ok(())
     }
 
-    /// Adds a block; a blank one before it is left out.
+    /// Starts a block. If the block before it is blank, that one is left out.
     fn start_block(&mut self, block: PartialBlock) {
         if self.blocks.last().is_some_and(PartialBlock::is_blank) {
             self.blocks.pop();
@@ -191,10 +190,10 @@ impl AnswerParts {
         self.blocks.push(block);
     }
 
-    /// The blocks, and the native items with this token behind them.
+    /// Returns the blocks, and the native items with this token at the end.
     ///
     /// # Errors
-    /// When a block is invalid.
+    /// If a block is invalid.
     pub(crate) fn finish(
         self,
         ids: &CallIds,
@@ -235,7 +234,7 @@ impl AnswerParts {
 }
 
 impl PartialItem {
-    /// The `thought` flag of a piece of text to which others may be joined.
+    /// The `thought` flag of a piece of text that can be joined with others.
     const fn is_open_text(&self) -> Option<bool> {
         match self {
             Self::Raw { is_open_text, .. } => *is_open_text,

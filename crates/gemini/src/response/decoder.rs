@@ -1,7 +1,7 @@
-//! [`GeminiDecoder`]: builds an answer from the pieces of a stream, each a whole `GenerateContentResponse`.
+//! [`GeminiDecoder`]: builds an answer from the pieces of a stream, each a complete `GenerateContentResponse`.
 //!
-//! A stream has no last event: it ends with the body, and is complete if a `finishReason` has come, or if the prompt was blocked. Its
-//! memory is bounded by the bytes that the client accepts, and by the number of parts.
+//! A stream has no last event. It ends with the body, and is complete if there was a `finishReason`, or if the prompt was blocked. The
+//! decoder's memory is bounded by the bytes that the client accepts, and by the number of parts.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::response::finish_reason::{AnswerContent, CONTINUATION, stop_reason};
 use crate::response::usage::WireUsage;
 use crate::tool_names::ToolNames;
 
-/// The most parts in one piece, and in one answer.
+/// The maximum number of parts in one piece, and in one answer.
 const MAX_PARTS: usize = 10_000;
 
-/// One piece of a stream, or a whole answer.
+/// One piece of a stream, or an unstreamed answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Piece<'a> {
@@ -86,7 +86,7 @@ pub struct GeminiDecoder {
     finish_message: Option<String>,
     /// Why the prompt was blocked.
     block_reason: Option<String>,
-    /// Kept until the answer ends; only the last one is of use.
+    /// The latest continuation token. Only the last one of an answer is valid.
     continuation_token: Option<Box<RawValue>>,
     shown: OutputShown,
 }
@@ -118,13 +118,13 @@ impl GeminiDecoder {
         self
     }
 
-    /// Sets the call that is answered.
+    /// Sets the turn and number of the call.
     pub(crate) const fn with_call(mut self, turn: TurnId, call: u32) -> Self {
         self.ids = CallIds::new(turn, call);
         self
     }
 
-    /// Sets the size of the request, and what estimates its tokens.
+    /// Sets the size of the request, and the estimator of its tokens.
     pub(crate) fn with_estimator(mut self, size: RequestSize, estimator: Arc<TokenEstimator>) -> Self {
         self.request_size = size;
         self.estimator = estimator;
@@ -137,7 +137,7 @@ impl GeminiDecoder {
         json: &str,
         show: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
-        // A list of one element is how some answers come, errors most of all.
+        // Some answers, mostly errors, come in a list of one element.
         if json.trim_start().starts_with('[') {
             if let Some(error) = read_error(None, json) {
                 return Err(error.into());
@@ -151,7 +151,7 @@ impl GeminiDecoder {
     fn push_object(&mut self, json: &str, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let piece: Piece<'_> = match serde_json::from_str(json) {
             Ok(piece) => piece,
-            // The words of an error count more than the form of what is beside it.
+            // If the piece reports an error, that error counts more than the invalid form of the rest.
             Err(error) => {
                 return Err(read_error(None, json).map_or_else(|| unreadable(&error), StreamError::from));
             }
@@ -175,7 +175,7 @@ impl GeminiDecoder {
         for candidate in piece.candidates.into_iter().flatten() {
             let candidate: Candidate<'_> =
                 serde_json::from_str(candidate.get()).map_err(|error| unreadable(&error))?;
-            // More than one candidate comes only where it was asked for. The first is the answer.
+            // The service sends several candidates only if the request asks for them. The first one is the answer.
             if candidate.index.is_none_or(|index| index == 0) {
                 return self.push_candidate(candidate, show);
             }
@@ -205,17 +205,17 @@ impl GeminiDecoder {
         Ok(())
     }
 
-    /// Reads an answer that is not streamed.
+    /// Reads an unstreamed answer.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Why it is not an answer.
     pub(crate) fn read_whole(mut self, body: &str) -> Result<Response, String> {
         self.push_json(body, &mut |_| {}).map_err(|error| error.to_string())?;
         let answer = self.end().map_err(|error| error.to_string())?;
         answer.ok_or_else(|| "it has no `finishReason`".to_owned())
     }
 
-    /// Ends the answer: `None` if it is not complete.
+    /// Finishes the answer; `None` if it is not complete.
     fn end(mut self) -> Result<Option<Response>, StreamError> {
         let (stop, notice) = match (&self.finish_reason, &self.block_reason) {
             (Some(reason), _) => {
@@ -271,7 +271,7 @@ impl Decoder for GeminiDecoder {
 
     fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let data = event.data.trim();
-        // The service has no such end, but gateways add that of another API.
+        // The service sends no such end, but gateways add the end of another API.
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
@@ -286,7 +286,7 @@ impl Decoder for GeminiDecoder {
         self.shown
     }
 
-    /// Never: usage and signatures may come behind the reason, and the body ends by itself.
+    /// Always false. Usage and signatures may follow the finish reason, and the body ends by itself.
     fn is_complete(&self) -> bool {
         false
     }
@@ -318,7 +318,7 @@ fn unreadable(error: &serde_json::Error) -> StreamError {
     StreamError::protocol(format!("a piece of the answer cannot be read: {error}"))
 }
 
-/// An error whose form is not known: its text is all there is.
+/// The error for a text of an unknown form, which becomes the message.
 fn unnamed_error(data: &str) -> ServiceError {
     let text: String = data.chars().take(500).collect();
     ServiceError::new(conjure_conversation::ApiErrorKind::Api, text)

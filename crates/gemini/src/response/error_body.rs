@@ -1,7 +1,7 @@
-//! Reads errors: `{"error": {"code", "message", "status", "details"}}`, before or within a stream.
+//! Reads errors: `{"error": {"code", "message", "status", "details"}}`, as a body or within a stream.
 //!
-//! - Some answers have it in a list of one element.
-//! - A gateway writes it in the form of OpenAI: `{"error": {"message", "type", "param", "code": "400"}}`.
+//! - Some bodies have the error in a list of one element.
+//! - A gateway writes the error in OpenAI's form: `{"error": {"message", "type", "param", "code": "400"}}`.
 //! - A wrong key is a 400 with the reason `API_KEY_INVALID`, not a 401.
 //! - `RetryInfo` among the details says how long to wait.
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The longest wait that a `retryDelay` may ask for; more is treated as an error of the service.
+/// The longest wait that a `retryDelay` may ask for. A longer one is treated as an error of the service.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct ErrorMembers {
     details: Value,
 }
 
-/// The error in this body, if it has one. `http` is the status of the response; an error in a stream has none of its own.
+/// The error in this body, if it has one. `http` is the status of the response; `None` for an error in a stream.
 pub(crate) fn read_error(http: Option<u16>, body: &str) -> Option<ServiceError> {
     let list: Vec<&RawValue>;
     let body = if body.trim_start().starts_with('[') {
@@ -77,7 +77,7 @@ fn detail<'a>(details: &'a Value, name: &str) -> Option<&'a Value> {
     details.as_array()?.iter().find(is_it)
 }
 
-/// The type of an error, by its reason, the name of its status, and its number.
+/// The type of an error, by its reason, the name of its status, and its status code.
 fn error_kind(reason: Option<&str>, name: Option<&str>, status: Option<u16>) -> ApiErrorKind {
     if matches!(reason, Some("API_KEY_INVALID" | "API_KEY_EXPIRED")) {
         return ApiErrorKind::Authentication;
@@ -98,7 +98,7 @@ fn error_kind(reason: Option<&str>, name: Option<&str>, status: Option<u16>) -> 
     }
 }
 
-/// A duration of JSON: `37s`, `1.5s`.
+/// Parses a duration in JSON: `37s`, `1.5s`.
 fn retry_delay(text: &str) -> Option<Duration> {
     let seconds: f64 = text.strip_suffix('s')?.parse().ok()?;
     let wait = Duration::try_from_secs_f64(seconds).ok()?;

@@ -1,11 +1,11 @@
-//! Why the service stopped, as a [`StopReason`].
+//! Converts the service's finish reason to a [`StopReason`].
 //!
-//! There is no reason for tools: an answer with calls ends with `STOP`, so the calls decide. Reasons of the service's filters are
-//! refusals. Every other reason keeps its word.
+//! There is no reason for tool calls: an answer with calls ends with `STOP`, so the calls decide. Reasons of the service's filters become
+//! refusals. Every other reason is kept as text.
 
 use conjure_conversation::StopReason;
 
-/// Reasons of filters: what the answer said, or was going to say, is refused.
+/// The reasons of filters, which refuse what the answer says or was about to say.
 const FILTERS: [&str; 12] = [
     "SAFETY",
     "RECITATION",
@@ -21,21 +21,21 @@ const FILTERS: [&str; 12] = [
     "MODEL_ARMOR",
 ];
 
-/// The reason of an answer that the service continues when it gets the token that came with it.
+/// The reason of an answer that is not finished. The service continues it when it gets the token of that answer.
 pub(crate) const CONTINUATION: &str = "CONTINUATION";
 
-/// What an answer has, besides its `finishReason`.
+/// The content of an answer that its stop reason depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerContent {
-    /// Calls of tools.
+    /// Tool calls.
     Calls,
     /// No calls.
     NoCalls,
-    /// Something that can be continued, and the token for that.
+    /// A continuation token, and content that can be continued.
     Continued,
 }
 
-/// The stop reason of a `finishReason`, whose letters may be of either case.
+/// The stop reason of a `finishReason`, which may be in upper or lower case.
 pub(crate) fn stop_reason(reason: &str, content: AnswerContent) -> StopReason {
     let reason = reason.to_ascii_uppercase();
     match (reason.as_str(), content) {

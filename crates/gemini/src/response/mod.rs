@@ -1,4 +1,4 @@
-//! What the service answers.
+//! Reads the responses of the service: pieces of an answer, usage and errors.
 
 pub(crate) mod answer_parts;
 pub(crate) mod decoder;

@@ -1,25 +1,25 @@
-//! [`WireUsage`]: the usage that the service reports of an answer, `usageMetadata`.
+//! [`WireUsage`]: the usage of an answer as the service reports it, `usageMetadata`.
 
 use conjure_conversation::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// `usageMetadata`. It comes with each piece of an answer, and the last one counts.
+/// The object `usageMetadata`. It comes with each piece of an answer, and the last one counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WireUsage {
-    /// All of the prompt, what was read from the cache included.
+    /// The tokens of the whole prompt, including those read from the cache.
     prompt: u64,
     cached: u64,
-    /// The answer without its thoughts.
+    /// The tokens of the answer, without its thoughts.
     candidates: u64,
     thoughts: u64,
-    /// What the service's own tools put into the prompt.
+    /// The tokens that the service's own tools added to the prompt.
     tool_use_prompt: u64,
 }
 
 impl WireUsage {
-    /// Reads the counts. A count that is missing, or is no number, is zero. `None` if the service reported none: some servers send
-    /// zeros, and no prompt is empty.
+    /// Reads the counts. A count that is missing or is not a number is zero. `None` if all are zero: some servers send zeros in place of a
+    /// usage, because no prompt is empty.
     pub(crate) fn read(raw: &RawValue) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -49,7 +49,7 @@ impl WireUsage {
         (usage != Self::default()).then_some(usage)
     }
 
-    /// The counts of a conversation.
+    /// Converts the counts to those of a conversation.
     pub(crate) const fn tokens(self) -> Usage {
         Usage {
             input_tokens: self.prompt.saturating_sub(self.cached).saturating_add(self.tool_use_prompt),

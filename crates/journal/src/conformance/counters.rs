@@ -1,4 +1,4 @@
-//! Counters of tenants, and how much is recorded of them: they change with appends, and only with those that happen.
+//! Counters of tenants, and the size of their data. They change with appends, and only with those that succeed.
 
 use futures_util::future::join_all;
 
@@ -39,7 +39,7 @@ pub(crate) async fn counters_count_over_all_sessions_of_a_tenant(fixture: &dyn J
     append(&other, 0, increments([("a", 100)])).await?;
     ensure_eq(counts(&*journal, &one, ["b", "a", "c"]).await?, vec![10, 6, 0], "the tenant's counters")?;
     ensure_eq(counts(&*journal, &other, ["a"]).await?, vec![100], "the other's counter")?;
-    // They stay when a session goes, and are there when the journal is opened again.
+    // Counters survive the deletion of a session, and the reopening of the journal.
     journal.delete_session(&one).await?;
     let again = fixture.open().await?;
     ensure_eq(counts(&*again, &two, ["a", "b"]).await?, vec![6, 10], "the counters after a deletion")?;
@@ -61,7 +61,7 @@ pub(crate) async fn a_failed_append_increments_nothing(fixture: &dyn JournalFixt
     ensure_fails(append(&nowhere, 0, Epoch::NONE, one()).await, JournalErrorKind::NotFound, "no session")?;
     let long = vec![CounterIncrement::new("n".repeat(MAX_COUNTER_NAME_BYTES + 1), 1)];
     ensure_fails(append(&key, 0, lease.epoch, long).await, JournalErrorKind::Invalid, "a long name")?;
-    // Without events it only checks.
+    // An append without events only checks.
     let checked = journal.append_with_counters(&key, 0, lease.epoch, Vec::new(), one()).await?;
     ensure_eq(checked, 0, "the events")?;
     ensure_eq(counts(&*journal, &key, ["a"]).await?, vec![0], "the counter")?;
@@ -95,10 +95,10 @@ pub(crate) async fn counters_are_incremented_without_an_append(fixture: &dyn Jou
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);
     let key = new_session(&*journal, &acme).await?;
     journal.increment_counters(&acme, increments([("a", 2), ("b", 1), ("a", 3)])).await?;
-    // Whoever does not wait for it has charged it all the same, before what is submitted later.
+    // A dropped increment is carried out all the same, before the calls that are submitted later.
     drop(journal.increment_counters(&acme, increments([("a", 10)])));
     journal.append_with_counters(&key, 0, Epoch::NONE, notes(["x"]), increments([("a", 100)])).await?;
-    // Of a tenant without sessions.
+    // A tenant without sessions can have counters.
     journal.increment_counters(&globex, increments([("a", 7)])).await?;
     journal.increment_counters(&globex, Vec::new()).await?;
     let long =
@@ -128,7 +128,7 @@ pub(crate) async fn counters_are_listed_and_deleted(fixture: &dyn JournalFixture
         "the counters that are left",
     )?;
     ensure_eq(again.counters(&globex, names(&["a"])).await?, vec![7], "the other's")?;
-    // One that was forgotten begins anew.
+    // A deleted counter starts again at 0.
     again.increment_counters(&acme, increments([("a", 5)])).await?;
     ensure_eq(again.counters(&acme, names(&["a"])).await?, vec![5], "the new one")
 }
@@ -165,7 +165,7 @@ pub(crate) async fn stored_bytes_are_counted_until_they_are_deleted(
     let (one, two) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
     new_session(&*journal, &globex).await?;
     ensure_eq(journal.stored_bytes(&acme).await?, 2 * ROW_BYTES, "two sessions")?;
-    // Bodies may lie elsewhere.
+    // Bodies may be stored outside of the database.
     let grown = async |before: u64, rows: u64, kinds: u64, bodies: u64, what: &str| {
         let now = journal.stored_bytes(&acme).await?;
         let least = before + rows * ROW_BYTES + kinds;
@@ -181,7 +181,7 @@ pub(crate) async fn stored_bytes_are_counted_until_they_are_deleted(
     let snapshot = |seq, body: &[u8]| Snapshot { seq, version: 1, body: body.to_vec() };
     journal.save_snapshot(&one, Epoch::NONE, snapshot(1, b"longer")).await?;
     grown(appended, 1, 0, 6, "a snapshot").await?;
-    // It takes the place of the one before.
+    // The new snapshot replaces the previous one.
     journal.save_snapshot(&one, Epoch::NONE, snapshot(2, b"s")).await?;
     let all = grown(appended, 1, 0, 1, "another snapshot").await?;
     ensure_eq(

@@ -39,7 +39,7 @@ pub(crate) async fn large_bodies_are_loaded_as_they_were_appended(
     let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let large: Vec<u8> = (0_u32..300_000).flat_map(u32::to_le_bytes).collect();
-    // The same content twice, and one in two tenants.
+    // The same content occurs twice in one session, and once more under another tenant.
     let events: Vec<NewEvent> = [&large[..], b"small", &large[..], &large[1..]]
         .map(|body| NewEvent::new("file", 1, body.to_vec()))
         .into();
@@ -101,7 +101,7 @@ pub(crate) async fn pages_hold_each_event_once(fixture: &dyn JournalFixture) -> 
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let events = (0..25_u8).map(|number| NewEvent::new("note", 1, vec![number; 100])).collect();
     journal.append(&key, 0, Epoch::NONE, events).await?;
-    // By count, by bytes, and with limits that no event fits: then one at a time.
+    // Pages limited by count, by bytes, and by limits that no event fits; the last have one event each.
     for (events, bytes, per_page) in [(10, usize::MAX, 10), (1_000, 450, 4), (1_000, 1, 1), (0, 0, 1)] {
         let limit = PageLimit { events, bytes };
         let (mut next, mut seen) = (Some(0), 0_u64);
@@ -134,7 +134,7 @@ pub(crate) async fn appends_are_carried_out_in_the_order_of_their_submission(
         .zip(&texts)
         .map(|(seq, text)| journal.append(&key, seq, Epoch::NONE, notes([text.as_str()])))
         .collect();
-    // The last is awaited first.
+    // Await the last append first.
     for append in appends.into_iter().rev() {
         append.await?;
     }
@@ -148,11 +148,11 @@ pub(crate) async fn a_dropped_append_happened_or_not(fixture: &dyn JournalFixtur
     for round in 0..20 {
         let mut append = journal.append(&key, total, Epoch::NONE, notes(["a", "b", "c"]));
         if round % 2 == 0 {
-            // Once polled, so that it is on its way.
+            // Poll it once, so that it may have started.
             let _ = (&mut append).now_or_never();
         }
         drop(append);
-        // What comes later finds the session before or after all of it.
+        // A later append finds the session before the dropped append, or after all of it.
         let found = journal.append(&key, total, Epoch::NONE, notes(["d"])).await;
         total += match found {
             Ok(_) => 1,
@@ -227,14 +227,14 @@ pub(crate) async fn a_sweep_takes_nothing_that_is_needed(fixture: &dyn JournalFi
     let acme = tenant("acme")?;
     let (kept, deleted) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
     let large = |byte| vec![NewEvent::new("file", 1, vec![byte; 200_000])];
-    // One content of both sessions, and one of the deleted one alone.
+    // Both sessions have the first content. Only the deleted session has the second one.
     journal.append(&kept, 0, Epoch::NONE, large(1)).await?;
     journal.append(&deleted, 0, Epoch::NONE, large(1)).await?;
     journal.append(&deleted, 1, Epoch::NONE, large(2)).await?;
     journal.delete_session(&deleted).await?;
     journal.sweep().await?;
     ensure(read_all(&*journal, &kept, 0).await?[0].body == vec![1; 200_000], "a body has changed")?;
-    // And what was collected can come again.
+    // A collected body can be stored again.
     journal.append(&kept, 1, Epoch::NONE, large(2)).await?;
     ensure(read_all(&*journal, &kept, 1).await?[0].body == vec![2; 200_000], "a body has changed")
 }

@@ -12,10 +12,10 @@ use crate::lease::{Lease, LeaseOwner};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How often a lease that has ended is asked for, at most: each time takes the journal a while.
+/// The maximum number of attempts to acquire a lease that will expire. Each attempt takes the journal some time.
 const ATTEMPTS: u32 = 1_000_000;
 
-/// Takes a lease of somebody else that ends by itself.
+/// Waits until the lease of another owner has expired, and acquires it.
 async fn await_end(
     journal: &dyn Journal,
     key: &SessionKey,
@@ -40,12 +40,12 @@ pub(crate) async fn a_lease_excludes_others_until_it_ends(fixture: &dyn JournalF
     let held = JournalError::LeaseHeld { owner: one.clone(), until: lease.until };
     ensure_eq(refused, Err(held), "somebody else's attempt")?;
     ensure_eq(journals[1].session(&key).await?.lease, Some(lease.clone()), "what is told of the lease")?;
-    // It is made short, so it ends.
+    // Shorten the lease, so that it expires soon.
     let short = journals[0].renew_lease(&key, lease.epoch, Duration::from_millis(1)).await?;
     ensure(short.until < lease.until, "the lease was not made shorter")?;
     let taken = await_end(&*journals[1], &key, &other).await?;
     ensure_eq((&taken.owner, taken.epoch), (&other, lease.epoch.next()), "the lease that was taken")?;
-    // For ever is as long as the clock goes.
+    // The longest lease ends with the range of the clock.
     let ever = journals[1].renew_lease(&key, taken.epoch, Duration::MAX).await?;
     ensure(ever.until > taken.until, "the longest lease")
 }
@@ -61,7 +61,7 @@ pub(crate) async fn a_new_epoch_makes_the_old_one_stale(fixture: &dyn JournalFix
         let stale = JournalError::StaleEpoch { epoch, current: other.epoch };
         ensure_eq(journals[0].append(&key, 2, epoch, notes(["x"])).await, Err(stale), "another epoch")?;
     }
-    // Whoever holds no epoch learns nothing of the sequence.
+    // A writer with a stale epoch learns nothing about the sequence number.
     let kind = JournalErrorKind::StaleEpoch;
     ensure_fails(journals[0].append(&key, 0, one.epoch, notes(["x"])).await, kind, "both wrong")?;
     journals[1].append(&key, 2, other.epoch, notes(["c"])).await?;
@@ -97,7 +97,7 @@ pub(crate) async fn a_lease_is_renewed_by_its_epoch_only(fixture: &dyn JournalFi
     let renewed = journal.renew_lease(&key, lease.epoch, HOUR).await?;
     ensure_eq((&renewed.owner, renewed.epoch), (&owner, lease.epoch), "the renewed lease")?;
     ensure(renewed.until > lease.until, "the lease was not made longer")?;
-    // One that has ended and that nobody took is renewed, too.
+    // An expired lease that no other owner has acquired can be renewed, too.
     journal.renew_lease(&key, lease.epoch, Duration::ZERO).await?;
     journal.append(&key, 0, lease.epoch, notes(["a"])).await?;
     journal.renew_lease(&key, lease.epoch, HOUR).await?;

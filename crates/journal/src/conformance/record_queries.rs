@@ -30,7 +30,7 @@ async fn pages(store: &RecordsUnderTest, query: &RecordQuery) -> Result<Vec<Reco
         ensure(page.next.is_none() || page.records.len() == 2, "a page before the last one is full")?;
         found.extend(page.records);
         let Some(next) = page.next else { return Ok(found) };
-        // It outlives the process as text.
+        // As text, a cursor outlives the process.
         query.after = Some(next.to_string().parse::<RecordCursor>()?);
     }
 }
@@ -39,7 +39,7 @@ async fn ids(store: &RecordsUnderTest, query: &RecordQuery) -> Result<Vec<String
     Ok(pages(store, query).await?.iter().map(|record| record.key.id().to_owned()).collect())
 }
 
-/// What is expected, in this direction.
+/// The expected ids, in this direction.
 fn directed(mut ids: Vec<String>, direction: Direction) -> Vec<String> {
     if direction == Direction::Descending {
         ids.reverse();
@@ -47,11 +47,11 @@ fn directed(mut ids: Vec<String>, direction: Direction) -> Vec<String> {
     ids
 }
 
-/// Twelve agents: `00` to `11`, with indexes, and some records that belong to others.
+/// Inserts twelve agents, `00` to `11`, with indexes. Also inserts records of another tenant and of another kind.
 async fn twelve(fixture: &dyn RecordsFixture) -> Result<RecordsUnderTest, CaseError> {
     let store = fixture.open().await?;
     for n in 0..12_i64 {
-        // Many have the same value, and some have none. Numbers come before texts.
+        // Many records have the same rank, and some have none. Numbers come before texts.
         let rank = match n % 4 {
             0 => Some(IndexValue::Number(n / 4 - 1)),
             1 => Some(IndexValue::Text(format!("t{}", n / 6))),
@@ -115,7 +115,7 @@ pub(crate) async fn filters_and_bounds_leave_out_the_others(fixture: &dyn Record
         }
         let filtered = rank(Bound::Unbounded, Bound::Unbounded)?.with_filter(index("third")?, 0);
         check(filtered, &["00", "06", "09"], "an order by an index, with a filter").await?;
-        // By time: as the records themselves say.
+        // The bounds of the order by time come from the records themselves.
         let at = records[5].created_at;
         let bounds = [
             (Bound::Included(at), Bound::Unbounded),
@@ -151,7 +151,7 @@ pub(crate) async fn a_cursor_is_stable_while_records_come_and_go(fixture: &dyn R
             let query = all()?.with_order(order, direction);
             let expected = ids(&store, &query).await?;
             let first = store.records.query(query.clone().with_limit(4)).await?;
-            // The last one of the page goes, and others come before and behind it.
+            // The last record of the page is deleted, and others are inserted before and after it.
             let last = first.records.last().ok_or("an empty page")?.clone();
             ensure_eq(first.next.clone(), query.cursor_at(&last), "the cursor of a record")?;
             ensure(store.records.delete(&last.key, None).await?, "it was deleted")?;
@@ -189,7 +189,7 @@ pub(crate) async fn a_cursor_of_another_query_is_refused(fixture: &dyn RecordsFi
         let page = store.records.query(other.with_after(cursor.clone())).await;
         ensure_rejected(page, RecordErrorKind::WrongCursor, "a cursor of another query")?;
     }
-    // Bounds and limits are free.
+    // A cursor is valid for any bounds and limits.
     let from = Bound::Unbounded;
     let order = RecordOrder::CreatedAt { from, to: Bound::Included(conjure_base::Timestamp::from_millis(0)) };
     let page = store.records.query(RecordQuery { order, ..query }.with_limit(7).with_after(cursor)).await?;

@@ -1,4 +1,4 @@
-//! Records: versions, unique names, transactions, and what becomes of them when they are opened again or their tenant is deleted.
+//! Records: versions, unique names, transactions, reopening, and the deletion of their tenant.
 
 use futures_util::future::join_all;
 
@@ -29,7 +29,7 @@ pub(crate) async fn a_record_is_read_as_it_was_written(fixture: &dyn RecordsFixt
     ensure_eq(again.records.get(&key).await?, Some(record.clone()), "what is found")?;
     let by_name = again.records.get_by_name(key.scope(), key.kind(), "Grüße = 🧶").await?;
     ensure_eq(by_name, Some(record.clone()), "what is found by its name")?;
-    // What the new content leaves out is gone.
+    // Nothing of the old content stays.
     let empty = content(b"").with_index(text, "");
     let replaced = again.records.replace(&key, 1, empty.clone()).await?;
     ensure_eq((replaced.version, &replaced.content), (2, &empty), "the new one")?;
@@ -63,7 +63,7 @@ pub(crate) async fn a_writer_must_know_the_version(fixture: &dyn RecordsFixture)
         ensure_rejected(store.records.replace(&key, wrong, content(b"2")).await, kind, "a replacement")?;
         ensure_rejected(store.records.delete(&key, Some(wrong)).await, kind, "a deletion")?;
     }
-    // Of several that read the same version, one writes.
+    // Of several writers that read the same version, only one succeeds.
     let other = fixture.open().await?;
     let stores = [&store, &other].into_iter().cycle();
     let writers = (0..8_u8).zip(stores).map(|(n, store)| store.records.replace(&key, 1, content(&[n])));
@@ -91,7 +91,7 @@ pub(crate) async fn a_name_is_unique_within_its_scope_and_kind(fixture: &dyn Rec
     insert(&store, &second, content(b"")).await?;
     let taken = store.records.replace(&second, 1, named()).await;
     ensure_rejected(taken, RecordErrorKind::NameTaken, "a renaming")?;
-    // Its owner keeps it, and gives it up.
+    // The record that has the name can keep it, and can give it up.
     store.records.replace(&first, 1, named()).await?;
     store.records.replace(&first, 2, content(b"")).await?;
     store.records.replace(&second, 1, named()).await?;
@@ -143,7 +143,7 @@ pub(crate) async fn writes_happen_together_or_not_at_all(fixture: &dyn RecordsFi
         ensure(store.records.get(&c).await?.is_some(), "the last stays")?;
         ensure_eq(store.records.get(&b).await?, None, "what was not inserted")?;
     }
-    // Each sees what those before it did.
+    // Each write sees the effects of the earlier ones.
     let content = content(b"new").with_unique_name("1");
     let replace = RecordWrite::Replace { key: b.clone(), expected_version: 1, content };
     let writes = vec![insertion(&b, "2"), delete(&a, Some(1)), replace, delete(&a, None)];
@@ -217,14 +217,14 @@ pub(crate) async fn writes_run_in_the_order_of_their_submission(fixture: &dyn Re
     let store = fixture.open().await?;
     let key = key("acme", "agent", "a")?;
     let inserted = store.records.insert(NewRecord::new(key.clone(), content(b"0")));
-    // The caller of the first does not wait for it.
+    // The caller of the first replacement does not wait for it.
     drop(store.records.replace(&key, 1, content(b"1")));
     let writes =
         (2..50_u64).map(|version| store.records.replace(&key, version, content(&version.to_le_bytes())));
     let writes: Vec<_> = writes.collect();
     inserted.await?;
     let written = join_all(writes).await;
-    // A call that nobody waits for may have been left out.
+    // The journal may have skipped a call whose caller does not wait.
     let first = written.first().is_some_and(Result::is_ok);
     ensure(written.iter().all(|result| result.is_ok() == first), "all were written, or none of them")?;
     let version = store.records.get(&key).await?.map(|record| record.version);

@@ -1,4 +1,4 @@
-//! Rows of sessions: they are stored with an append or not at all, and sessions are listed by them.
+//! Rows of sessions: a row is stored with its append or not at all, and lists find sessions by their rows.
 
 use std::ops::Bound;
 
@@ -43,16 +43,16 @@ pub(crate) async fn a_row_is_stored_with_its_append(fixture: &dyn JournalFixture
         let again = fixture.open().await?;
         ensure_eq(again.session(&key).await?.row, Some(stored), "the row")?;
     }
-    // What is appended without a row is not described by the old one.
+    // An append without a row removes the old row, which does not describe the new event.
     append(&*journal, &key, 3, None).await?;
     ensure_eq(journal.session(&key).await?.row, None, "the row of an append without one")?;
     let updated = journal.session(&key).await?.updated;
-    // A row alone describes the events that are there.
+    // A row without events describes the events that exist.
     let alone = || AppendBatch::default().with_row(row(RowStatus::Idle, b"alone"));
     ensure_eq(journal.append_batch(&key, 4, Epoch::NONE, alone()).await?, 4, "the events")?;
     let info = journal.session(&key).await?;
     ensure_eq((info.row, info.updated), (alone().row, updated), "the row alone")?;
-    // Neither an empty append nor a refused one changes it.
+    // Neither an empty batch nor a refused one changes the row.
     journal.append_batch(&key, 4, Epoch::NONE, AppendBatch::default()).await?;
     let late = append(&*journal, &key, 3, row(RowStatus::Running, b"late")).await;
     ensure_fails(late, JournalErrorKind::Conflict, "a conflict")?;
@@ -67,7 +67,7 @@ pub(crate) async fn a_row_is_stored_with_its_append(fixture: &dyn JournalFixture
     ensure_eq((info.row, info.events), (alone().row, 4), "the row after refusals")
 }
 
-/// Nine sessions of a tenant, and of another one: each third has another status.
+/// Creates nine sessions for each of two tenants, with the statuses in turn. Returns the keys of one tenant.
 async fn nine(journal: &dyn Journal) -> Result<Vec<SessionKey>, CaseError> {
     let mut keys = Vec::new();
     for status in STATUSES.into_iter().cycle().take(9) {
@@ -78,7 +78,7 @@ async fn nine(journal: &dyn Journal) -> Result<Vec<SessionKey>, CaseError> {
         }
     }
     keys.retain(|key| key.tenant.as_str() == "acme");
-    // One has no row.
+    // One more session has no row.
     new_session(journal, &tenant("acme")?).await?;
     Ok(keys)
 }
@@ -143,7 +143,7 @@ pub(crate) async fn sessions_are_listed_by_status_and_time(fixture: &dyn Journal
     ensure_eq(running, expected.collect(), "the running ones")
 }
 
-/// The query finds what its definition says, of all sessions in ascending order.
+/// Checks that the query finds the sessions that match its definition. `all` has all sessions in ascending order.
 async fn check(journal: &dyn Journal, all: &[SessionInfo], query: &SessionQuery) -> CaseResult {
     use std::ops::RangeBounds as _;
     let fits = |info: &&SessionInfo| {
@@ -179,7 +179,7 @@ pub(crate) async fn running_sessions_of_all_tenants_are_found(fixture: &dyn Jour
     let mine: Vec<_> = found.into_iter().filter(|key| key.tenant.as_str() == "acme").collect();
     let expected: Vec<_> = keys.iter().skip(1).step_by(3).cloned().collect();
     ensure_eq(&mine, &expected, "the running ones of one tenant, the oldest first")?;
-    // One comes to its end, one is deleted, and one is written without a row.
+    // One session becomes idle, one is deleted, and one is written without a row.
     append(&*journal, &expected[0], 1, row(RowStatus::Idle, b"")).await?;
     journal.delete_session(&expected[1]).await?;
     append(&*journal, &expected[2], 1, None).await?;

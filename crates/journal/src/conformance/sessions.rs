@@ -25,7 +25,7 @@ pub(crate) async fn a_session_is_created_once(fixture: &dyn JournalFixture) -> C
     ensure_eq(journal.snapshot(&key).await?, None, "the snapshot")
 }
 
-/// Every call refuses a key that names nothing.
+/// Checks that every call refuses a key without a session.
 async fn everything_is_not_found(journal: &dyn Journal, key: &SessionKey) -> CaseResult {
     let kind = JournalErrorKind::NotFound;
     let (epoch, time) = (Epoch::NONE, Duration::from_secs(60));
@@ -47,7 +47,8 @@ pub(crate) async fn a_session_of_another_tenant_is_not_found(fixture: &dyn Journ
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);
     let key = new_session(&*journal, &acme).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a"])).await?;
-    // Neither under a tenant that has nothing, nor under one that has sessions, nor under an id that nobody has.
+    // The session is not found under a tenant without sessions, nor under a tenant with sessions. An unknown id is not found
+    // either.
     everything_is_not_found(&*journal, &SessionKey::new(globex.clone(), key.session)).await?;
     new_session(&*journal, &globex).await?;
     everything_is_not_found(&*journal, &SessionKey::new(globex, key.session)).await?;
@@ -92,7 +93,7 @@ pub(crate) async fn lists_hold_each_session_once_newest_first(fixture: &dyn Jour
         }
         ensure_eq(&found, &expected, "the list")?;
     }
-    // One that comes or goes between two pages moves nothing.
+    // A session that is created or deleted between two pages does not move the others.
     let first = journal.sessions(&acme, None, 3).await?;
     new_session(&*journal, &acme).await?;
     journal.delete_session(&SessionKey::new(acme.clone(), expected[1].0)).await?;
@@ -140,7 +141,7 @@ pub(crate) async fn a_deleted_session_is_gone_and_others_stay(fixture: &dyn Jour
     ensure_eq(listed.len(), 1, "the list")?;
     journal.sweep().await?;
     ensure_eq(bodies(&*journal, &stays).await?.concat(), "c".to_owned(), "the other's events")?;
-    // The id is free, and what comes under it is new.
+    // The id can be used again, and the new session is empty.
     journal.create(&gone).await?;
     ensure_eq(bodies(&*journal, &gone).await?.len(), 0, "the events")?;
     ensure_eq(journal.snapshot(&gone).await?, None, "the snapshot")

@@ -18,7 +18,7 @@ pub(crate) async fn a_snapshot_replaces_the_one_before(fixture: &dyn JournalFixt
     let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a", "b", "c"])).await?;
-    // The last of these covers less than the one before, which stays.
+    // The last snapshot covers fewer events than the one before it, which is kept.
     for (seq, body, kept) in [(0, "0", "0"), (2, "2", "2"), (2, "two", "two"), (3, "3", "3"), (1, "1", "3")] {
         journal.save_snapshot(&key, Epoch::NONE, snapshot(seq, body.as_bytes())).await?;
         let found = journal.snapshot(&key).await?;

@@ -1,4 +1,4 @@
-//! Weights of tenants: they say who comes first, and nothing else.
+//! Weights of tenants: they change the order of calls, and nothing else.
 
 use std::num::NonZeroU32;
 
@@ -26,7 +26,7 @@ pub(crate) async fn whatever_tenants_weigh_all_calls_are_carried_out_in_order(
     let mut appends = Vec::new();
     for seq in 0..EVENTS {
         appends.extend(keys.iter().map(|key| journal.append(key, seq, Epoch::NONE, notes(["x"]))));
-        // While they wait, too.
+        // Change the weights while calls wait.
         match seq {
             10 => weights.set(&keys[0].tenant, None),
             15 => weights.set_default(NonZeroU32::MAX),

@@ -1,4 +1,4 @@
-//! The place between two records of a query, as opaque text.
+//! [`RecordCursor`]: a position between two records of a query, as opaque text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use conjure_base::Timestamp;
 use super::error::RecordError;
 use super::row::{IndexValue, MAX_INDEX_TEXT_BYTES};
 
-/// The place behind a record of a query. It stays valid when records are inserted, changed or deleted, and when the process ends.
+/// The position after a record of a query. It stays valid when records are inserted, changed or deleted, and after a restart.
 ///
-/// Its text is for clients to give back. A query of another scope, kind, filter, order or direction refuses it.
+/// Clients store its text and send it back. A query of another scope, kind, filter, order or direction refuses it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordCursor {
     /// The fingerprint of its query.
@@ -21,7 +21,7 @@ pub struct RecordCursor {
     pub(crate) number: u64,
 }
 
-/// What every cursor begins with.
+/// The start of the text of every cursor.
 const FORMAT: &str = "r1";
 
 /// A value as text without `_`.

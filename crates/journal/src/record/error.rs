@@ -18,7 +18,7 @@ pub enum RecordError {
     /// There is a record with this key already.
     #[error("the record {key} exists already")]
     Exists {
-        /// Which.
+        /// The key.
         key: RecordKey,
     },
     /// Another record of the same scope and kind has the unique name.
@@ -34,7 +34,7 @@ pub enum RecordError {
     /// The record was written since it was read.
     #[error("the record {key} has the version {current}, but {expected} was expected; read it again")]
     VersionConflict {
-        /// Which.
+        /// The key.
         key: RecordKey,
         /// The caller's version.
         expected: u64,
@@ -47,7 +47,7 @@ pub enum RecordError {
     /// A value is larger than its limit.
     #[error("{what} has {size} bytes, more than {limit}")]
     TooLarge {
-        /// What.
+        /// Which value.
         what: &'static str,
         /// Its size in bytes.
         size: usize,
@@ -57,7 +57,7 @@ pub enum RecordError {
     /// A value is not valid.
     #[error("{what} is not valid: {rule}")]
     Invalid {
-        /// What.
+        /// Which value.
         what: &'static str,
         /// The rule.
         rule: &'static str,
@@ -65,18 +65,18 @@ pub enum RecordError {
     /// A stored record is damaged. Others may be intact.
     #[error("the record {key} is damaged: {reason}")]
     Corrupt {
-        /// Which.
+        /// The key.
         key: RecordKey,
         /// What is wrong.
         reason: String,
     },
-    /// The database is being opened again, and was not open in time. Nothing was done.
+    /// The database is being reopened, and was not open in time. The call was not carried out.
     #[error("the database of the records cannot be used: {reason}; try again later")]
     Unavailable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The database failed or is overloaded. What the variant of [`JournalError`] says of the call holds.
+    /// The database failed or is overloaded. The variant of [`JournalError`] says whether the call was carried out.
     #[error(transparent)]
     Storage(#[from] JournalError),
 }

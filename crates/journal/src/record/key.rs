@@ -11,7 +11,7 @@ pub const MAX_RECORD_ID_BYTES: usize = 128;
 /// The longest name of a kind and of an index, in bytes.
 pub const MAX_RECORD_TEXT_BYTES: usize = 64;
 
-/// A text that no key, kind or index can have.
+/// The text is not a valid id, kind or index name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is not valid: {rule}")]
 pub struct RecordNameError {
@@ -19,12 +19,12 @@ pub struct RecordNameError {
     pub(super) rule: &'static str,
 }
 
-/// To whom a record belongs. The same kind and id in another scope is another record.
+/// The owner of a record. The same kind and id in another scope is another record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordScope {
-    /// To no tenant. An API key is looked up before its tenant is known.
+    /// No tenant. An example is an API key, which is looked up before its tenant is known.
     System,
-    /// To this tenant. It is deleted with the tenant.
+    /// This tenant. Its records are deleted with it.
     Tenant(TenantId),
 }
 
@@ -68,7 +68,7 @@ macro_rules! short_name {
             /// Checks the name.
             ///
             /// # Errors
-            /// When it is empty, longer than 64 bytes, or has another character.
+            /// When it is empty, longer than 64 bytes, or has a character other than `a-z`, `0-9`, `-`, `_` and `.`.
             pub fn new(text: impl Into<Cow<'static, str>>) -> Result<Self, RecordNameError> {
                 let text = text.into();
                 if is_short_name(&text) {
@@ -78,7 +78,7 @@ macro_rules! short_name {
                 }
             }
 
-            /// The name in the source of a program. In a constant, a wrong one does not compile.
+            /// Creates a name from a static text. In a constant, an invalid name does not compile.
             ///
             /// # Panics
             /// When the name is not valid.
@@ -104,7 +104,7 @@ macro_rules! short_name {
 }
 
 short_name!(
-    /// What kind of thing a record is, such as `agent`: 1 to 64 of `a-z`, `0-9`, `-`, `_` and `.`.
+    /// The kind of a record, such as `agent`: 1 to 64 of `a-z`, `0-9`, `-`, `_` and `.`.
     RecordKind,
     "the kind of a record"
 );
@@ -153,13 +153,13 @@ impl RecordKey {
         }
     }
 
-    /// To whom the record belongs.
+    /// The owner of the record.
     #[must_use]
     pub const fn scope(&self) -> &RecordScope {
         &self.scope
     }
 
-    /// What kind of thing it is.
+    /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> &RecordKind {
         &self.kind

@@ -1,4 +1,4 @@
-//! Records in memory: for tests, and for what ends with its process.
+//! Records in memory: for tests, and for data that ends with its process.
 //!
 //! State: all records, behind one lock that is held briefly. It is dropped with the last clone.
 
@@ -19,7 +19,7 @@ use super::write::{RecordWrite, check_writes};
 use crate::event::ROW_BYTES;
 use crate::session::MAX_LIST_ENTRIES;
 
-/// Records in memory. Clones share them. A query looks at all records of its kind.
+/// Records in memory. Clones share them. A query scans all records of its kind.
 #[derive(Clone)]
 pub struct MemoryRecords {
     clock: Arc<dyn Clock>,
@@ -33,7 +33,7 @@ struct RecordsState {
     records: BTreeMap<RecordKey, Record>,
 }
 
-/// What the order of a query sorts records by.
+/// The key by which a query sorts records.
 type SortKey = (Option<IndexValue>, Timestamp, u64);
 
 impl MemoryRecords {
@@ -192,7 +192,7 @@ impl RecordsState {
     }
 }
 
-/// By what the order sorts a record; `None` when it is out of the bounds.
+/// The sort key of a record; `None` if the record is out of the bounds.
 fn sort_key(order: &RecordOrder, record: &Record) -> Option<SortKey> {
     let value = match order {
         RecordOrder::CreatedAt { from, to } => is_between(&record.created_at, from, to).then_some(None)?,
@@ -223,7 +223,7 @@ impl Records for MemoryRecords {
         self.call(|state| {
             check_writes(&writes)?;
             if let [_] = &writes[..] {
-                // One write changes nothing when it fails.
+                // A single write changes nothing when it fails.
                 return writes.into_iter().map(|write| state.write(write, now)).collect();
             }
             let mut changed = state.clone();

@@ -9,7 +9,7 @@ use super::error::RecordError;
 use super::key::{IndexName, RecordKind, RecordScope};
 use super::row::{IndexValue, MAX_INDEXES, Record, check_value};
 
-/// In which direction records are listed.
+/// The direction of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// The least first.
@@ -19,7 +19,7 @@ pub enum Direction {
     Descending,
 }
 
-/// By what records are listed, and between which bounds. Records with the same value are in the order of their insertion.
+/// The order of a list, and its bounds. Records with the same value are in the order of their insertion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordOrder {
     /// By the time of their insertion.
@@ -53,14 +53,18 @@ impl RecordOrder {
 
 /// A query of the records of one kind.
 ///
-/// A page costs what it returns when the query has no filter, or one filter and the order by time, or no filter and the order by an index.
-/// Otherwise the database reads along the order, or along the first filter when the order is by time, and skips what the others leave out.
-/// So the filter that leaves the fewest comes first.
+/// The cost of a page is in proportion to the records that it returns, in these cases:
+///
+/// - no filter;
+/// - one filter, and the order by time.
+///
+/// Otherwise the database reads along the index of the order, or along the first filter when the order is by time. It skips the
+/// records that the other filters exclude. So put the filter that matches the fewest records first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordQuery {
-    /// Whose records.
+    /// The scope of the records.
     pub scope: RecordScope,
-    /// Of which kind.
+    /// The kind of the records.
     pub kind: RecordKind,
     /// The values that indexes must have, all of them.
     pub filters: Vec<(IndexName, IndexValue)>,
@@ -70,7 +74,7 @@ pub struct RecordQuery {
     pub direction: Direction,
     /// Where the page begins; `None`: at the first record.
     pub after: Option<RecordCursor>,
-    /// The most records of the page, 1 to 1,000.
+    /// The maximum number of records of the page, 1 to 1,000.
     pub limit: u32,
 }
 
@@ -89,35 +93,35 @@ impl RecordQuery {
         }
     }
 
-    /// Only those whose index has this value.
+    /// Adds a filter: the index must have this value.
     #[must_use]
     pub fn with_filter(mut self, name: IndexName, value: impl Into<IndexValue>) -> Self {
         self.filters.push((name, value.into()));
         self
     }
 
-    /// In this order and direction.
+    /// Sets the order and the direction.
     #[must_use]
     pub fn with_order(mut self, order: RecordOrder, direction: Direction) -> Self {
         (self.order, self.direction) = (order, direction);
         self
     }
 
-    /// The page behind this cursor.
+    /// Sets the cursor after which the page begins.
     #[must_use]
     pub fn with_after(mut self, after: impl Into<Option<RecordCursor>>) -> Self {
         self.after = after.into();
         self
     }
 
-    /// At most this many records.
+    /// Sets the maximum number of records of the page.
     #[must_use]
     pub const fn with_limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The cursor behind which the page begins that follows this record; `None` when the record is not in the order's index. The record may be
+    /// The cursor of the page that follows this record; `None` if the record is not in the order's index. The record may have been
     /// deleted since.
     #[must_use]
     pub fn cursor_at(&self, record: &Record) -> Option<RecordCursor> {
@@ -149,7 +153,7 @@ impl RecordQuery {
     }
 }
 
-/// Which query this is, whatever its bounds, page and limit are.
+/// Identifies a query, whatever its bounds, page and limit are.
 fn fingerprint(query: &RecordQuery) -> u64 {
     let mut hasher = DigestHasher::new();
     let mut part = |part: &str| {
@@ -184,5 +188,5 @@ pub struct RecordPage {
     pub next: Option<RecordCursor>,
 }
 
-/// The most bytes of bodies in one page, which has one record at least.
+/// The maximum number of bytes of bodies in one page, which has one record at least.
 pub(crate) const MAX_PAGE_BYTES: usize = 8 << 20;

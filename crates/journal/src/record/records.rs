@@ -19,8 +19,8 @@ pub type RecordFuture<T> = BoxFuture<'static, Result<T, RecordError>>;
 /// A call is submitted when its method is called, not when its future is first polled. Writes of one scope run in the order of their
 /// submission. An acknowledged write survives any crash. The call of a dropped future may have run completely or not at all.
 ///
-/// Writers exclude each other by the version that they expect, and by nothing else: the epochs of sessions do not fence records. A process
-/// that has lost a session's lease can still write records about it. What must be fenced belongs in the session's events.
+/// Writers exclude each other only by the version that they expect: the epochs of sessions do not fence records. A process that has
+/// lost a session's lease can still write records about it. Data that must be fenced belongs in the session's events.
 ///
 /// [`Journal::delete_tenant`](crate::Journal::delete_tenant) of the same database deletes the tenant's records.
 ///
@@ -51,8 +51,9 @@ pub type RecordFuture<T> = BoxFuture<'static, Result<T, RecordError>>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Records: Send + Sync + fmt::Debug {
-    /// Carries out all of these writes in their order, or none of them. They have one scope, and at most
-    /// [`MAX_WRITES`](super::MAX_WRITES). Returns for each the new record, or the record that was deleted, or `None` when there was none to delete.
+    /// Carries out all of these writes in their order, or none of them. They have one scope, and there are at most
+    /// [`MAX_WRITES`](super::MAX_WRITES). For each write, returns the new record or the deleted record, or `None` if there was none
+    /// to delete.
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `VersionConflict`, `NameTaken` of the first write that fails; `Invalid`; `TooLarge`; `Storage`.
@@ -86,7 +87,7 @@ pub trait Records: Send + Sync + fmt::Debug {
         written(key, self.transact(vec![RecordWrite::Insert(record)]))
     }
 
-    /// Replaces the content of a record, if it has this version. What the new content leaves out is gone.
+    /// Replaces the content of a record, if it has this version. Nothing of the old content stays.
     ///
     /// # Errors
     /// `NotFound`; `VersionConflict`; `NameTaken`; `Invalid`; `TooLarge`; `Storage`.
@@ -100,7 +101,8 @@ pub trait Records: Send + Sync + fmt::Debug {
         written(key.clone(), self.transact(vec![write]))
     }
 
-    /// Deletes a record. Returns whether there was one. A version that is expected must be that of the record, if it is there.
+    /// Deletes a record. Returns whether there was one. If a version is expected and the record exists, its version must be that
+    /// one.
     ///
     /// # Errors
     /// `VersionConflict`; `Storage`.
@@ -111,7 +113,7 @@ pub trait Records: Send + Sync + fmt::Debug {
     }
 }
 
-/// The one record of a transaction.
+/// The record that the only write of a transaction returns.
 fn written(key: RecordKey, written: RecordFuture<Vec<Option<Record>>>) -> RecordFuture<Record> {
     async move { written.await?.into_iter().flatten().next().ok_or(RecordError::NotFound { key }) }.boxed()
 }

@@ -1,4 +1,4 @@
-//! A record, and what its writer sets of it.
+//! A record, and the content that its writer sets.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub const MAX_UNIQUE_NAME_BYTES: usize = 256;
 /// The longest text in an index, in bytes.
 pub const MAX_INDEX_TEXT_BYTES: usize = 512;
 
-/// The most indexes of a record.
+/// The maximum number of indexes of a record.
 pub const MAX_INDEXES: usize = 16;
 
 /// The largest body of a record, in bytes. Larger content belongs in a store, and its digest in the record.
@@ -47,7 +47,7 @@ impl From<i64> for IndexValue {
 }
 
 impl From<Timestamp> for IndexValue {
-    /// Its milliseconds.
+    /// The time in milliseconds.
     fn from(time: Timestamp) -> Self {
         Self::Number(i64::try_from(time.millis()).unwrap_or(i64::MAX))
     }
@@ -56,12 +56,12 @@ impl From<Timestamp> for IndexValue {
 /// The indexes of a record: at most [`MAX_INDEXES`], each with one value.
 pub type Indexes = BTreeMap<IndexName, IndexValue>;
 
-/// What a writer sets of a record.
+/// The content of a record, which its writer sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordContent {
     /// A name that no other record of the scope and kind has: 1 to [`MAX_UNIQUE_NAME_BYTES`] bytes, no control characters.
     pub unique_name: Option<String>,
-    /// By what it is found in queries.
+    /// The indexed values, by which queries find it.
     pub indexes: Indexes,
     /// The body, at most [`MAX_RECORD_BYTES`]. Records do not interpret it.
     pub body: Vec<u8>,
@@ -144,7 +144,7 @@ impl NewRecord {
 pub struct Record {
     /// Its key.
     pub key: RecordKey,
-    /// How often it was written, from 1. A writer names the version that it has read.
+    /// The number of times that it was written, from 1. A writer names the version that it has read.
     pub version: u64,
     /// Its content.
     pub content: RecordContent,

@@ -4,7 +4,7 @@ use super::error::RecordError;
 use super::key::{RecordKey, RecordScope};
 use super::row::{NewRecord, RecordContent};
 
-/// The most writes of one transaction.
+/// The maximum number of writes of one transaction.
 pub const MAX_WRITES: usize = 256;
 
 /// A write of one record.
@@ -18,7 +18,7 @@ pub enum RecordWrite {
         key: RecordKey,
         /// The version that was read.
         expected_version: u64,
-        /// The new content. What it leaves out is gone.
+        /// The new content. Nothing of the old content stays.
         content: RecordContent,
     },
     /// Deletes a record, if there is one.

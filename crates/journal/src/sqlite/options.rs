@@ -1,26 +1,27 @@
-//! How a journal in SQLite is opened.
+//! The options of a journal in SQLite.
 
 use std::time::Duration;
 
-/// How a journal in SQLite is opened.
+/// The options of a journal in SQLite.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// Larger bodies, in bytes, are stored in the store of their tenant, each content once.
+    /// The size in bytes above which a body is stored in the store of its tenant, each content once.
     pub blob_threshold: usize,
     /// The largest body, in bytes.
     pub max_body: usize,
-    /// The most calls that wait in each queue, for writing and for reading. Beyond it calls fail as `Overloaded`.
+    /// The maximum number of calls that wait in each queue, for writing and for reading. Beyond it calls fail as `Overloaded`.
     pub queue: usize,
-    /// The most waiting calls of one tenant. A tenant may also not have more than the free space, so there is always space for others.
+    /// The maximum number of waiting calls of one tenant. A tenant may also not use more places than remain free, so there is
+    /// always space for others.
     pub queue_per_tenant: usize,
-    /// The most waiting bytes of bodies.
+    /// The maximum number of waiting bytes of bodies.
     pub queue_bytes: usize,
-    /// The most waiting bytes of one tenant's bodies, and not more than the free space. A single call may be larger when the tenant has no
-    /// other waiting bodies; it then counts as this many bytes in the total.
+    /// The maximum number of waiting bytes of one tenant's bodies. It may also not be more than the bytes that remain free. A
+    /// single call may be larger if the tenant has no other waiting bodies. It then counts as this many bytes in the total.
     pub queue_bytes_per_tenant: usize,
-    /// The most calls in one transaction.
+    /// The maximum number of calls in one transaction.
     pub batch: usize,
-    /// The most bytes of bodies in one transaction of several calls.
+    /// The maximum number of bytes of bodies in one transaction of several calls.
     pub batch_bytes: usize,
     /// The number of reader threads.
     pub readers: usize,

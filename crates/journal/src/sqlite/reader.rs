@@ -30,7 +30,7 @@ pub(crate) struct Reader {
 impl Reader {
     /// Reads until the queue is closed and empty.
     pub(crate) fn run(mut self) {
-        // The size of a read is not known before, so each call is a batch.
+        // The size of a read is not known in advance, so each call is its own batch.
         let one = BatchLimits { calls: 1, bytes: usize::MAX };
         while let Some(jobs) = self.queue.take(one, OnEmpty::Wait) {
             for mut job in jobs.into_iter().filter(|job| !job.is_abandoned()) {

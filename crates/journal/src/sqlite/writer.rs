@@ -132,7 +132,8 @@ impl Writer {
         work: impl FnOnce(&Tx<'_>) -> Result<T, rusqlite::Error>,
     ) -> Result<T, TxError> {
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Nobody else writes now, so another process has repaired the WAL before, or will do so later.
+        // No other process writes during this transaction. So another process has either repaired the WAL already, or will do so
+        // later.
         self.files.check()?;
         self.files.check_wal(open.wal)?;
         let tx = Tx::new(&transaction, &self.blobs, self.options.blob_threshold);

@@ -1,4 +1,4 @@
-//! [`AttemptError`]: the error of one attempt, and what follows it.
+//! [`AttemptError`]: the error of one attempt, with its retry decision.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use conjure_conversation::{ApiErrorKind, ModelError, ModelErrorKind};
 pub struct AttemptError {
     /// The error, without secrets.
     pub error: ModelError,
-    /// What follows.
+    /// The retry decision.
     pub next: RetryDecision,
     /// Whether the service may have started to process the request.
     pub effects: PossibleEffects,
@@ -18,20 +18,20 @@ pub struct AttemptError {
 /// Whether the service may have started to process the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PossibleEffects {
-    /// It has not: there was no connection, or it refused the request.
+    /// It has not: there was no connection, or the service refused the request.
     None,
     /// Unknown.
     Possible,
 }
 
-/// What follows a failed attempt.
+/// What to do after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Another attempt, after the service's `retry-after` or our own backoff.
+    /// Make another attempt, after the service's `retry-after` or our own backoff.
     Retry,
-    /// Another attempt, when the key's rate limiter admits it.
+    /// Make another attempt as soon as the key's rate limiter admits it.
     RetryWhenAdmitted,
-    /// No further attempt.
+    /// Make no further attempt.
     GiveUp,
 }
 

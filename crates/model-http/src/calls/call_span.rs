@@ -1,5 +1,5 @@
-//! The span of a model call, by the conventions of OpenTelemetry for generative AI. Counts are signed: exporters turn unsigned ones into
-//! texts.
+//! The span of a model call, by the conventions of OpenTelemetry for generative AI. Counts are recorded as signed numbers, because
+//! exporters turn unsigned ones into texts.
 
 use conjure_conversation::{ApiErrorKind, ModelError, ModelErrorKind, Response};
 use tracing::{Span, field};

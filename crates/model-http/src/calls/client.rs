@@ -1,6 +1,6 @@
-//! [`HttpClient`]: streamed and whole calls of one model service under one key.
+//! [`HttpClient`]: streamed and unstreamed calls of one model service under one key.
 //!
-//! Dropping a call closes its connection and releases its place at the limiter. Nothing is stored; the caller records whether the call
+//! Dropping a call closes its connection and releases its rate limiter permit. Nothing is stored. The caller must record whether the call
 //! was sent.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::connection::transport::Transport;
 #[derive(Clone)]
 pub struct HttpClient(Arc<ClientState>);
 
-/// What [`HttpClient::stream`] yields.
+/// An event of [`HttpClient::stream`].
 #[derive(Debug, Clone)]
 pub enum CallEvent<A> {
     /// A preview; never [`ModelEvent::Finished`].
@@ -42,7 +42,7 @@ impl HttpClient {
         Self::with_clock(config, Arc::new(SystemClock))
     }
 
-    /// Creates a client with this clock, for its waits and for dates in `retry-after`.
+    /// Creates a client with this clock. It times the waits and reads the dates in `retry-after`.
     ///
     /// # Errors
     /// [`HttpConfigError`].
@@ -50,7 +50,7 @@ impl HttpClient {
         Ok(Self(Arc::new(ClientState::new(config, clock)?)))
     }
 
-    /// The URL of an endpoint: the base URL, these path segments, which are encoded, and the configured query.
+    /// The URL of an endpoint: the base URL, these path segments (percent-encoded), and the configured query.
     #[must_use]
     pub fn url<'s>(&self, segments: impl IntoIterator<Item = &'s str>) -> Url {
         self.0.transport.url(segments)
@@ -62,20 +62,20 @@ impl HttpClient {
         self.0.transport.host()
     }
 
-    /// The service as [`Origin`](conjure_conversation::Origin) names it: its host, with the port where it is not the usual one.
+    /// The service's name in an [`Origin`](conjure_conversation::Origin): its host, with the port if it is not the default one.
     #[must_use]
     pub fn service(&self) -> String {
         self.0.transport.service()
     }
 
-    /// The models without a known price, whose responses count as free; sorted, at most 16. The service says which model responded,
-    /// which may differ from the requested one.
+    /// The names of models that responded and have no known price: sorted, at most 16. Their responses count as free. The service says
+    /// which model responded, and that may not be the requested one.
     #[must_use]
     pub fn models_without_price(&self) -> Vec<String> {
         self.0.lock_models_without_price().iter().cloned().collect()
     }
 
-    /// The HTTP exchanges, for requests that are no model calls.
+    /// The HTTP transport, for requests that are not model calls.
     #[must_use]
     pub fn transport(&self) -> &Transport {
         &self.0.transport
@@ -99,8 +99,8 @@ impl HttpClient {
         self.0.retries
     }
 
-    /// Starts a streamed call and returns its events. Nothing happens before it is polled; then `make` writes the call. After
-    /// [`CallEvent::Finished`] or an error there is nothing more.
+    /// Starts a streamed call and returns its events. Nothing happens before the stream is polled; at the first poll, `make` writes the
+    /// call. The stream ends after [`CallEvent::Finished`] or an error.
     pub fn stream<W, F>(
         &self,
         wire: Arc<W>,
@@ -122,8 +122,8 @@ impl HttpClient {
         events.fuse()
     }
 
-    /// Runs a call without streaming. Use the stream for responses that take minutes, because a slow response cannot be told from a dead
-    /// connection here.
+    /// Runs a call without streaming. Use the stream for responses that take minutes: without streaming, the client cannot tell a slow
+    /// response from a dead connection.
     ///
     /// # Errors
     /// [`ModelError`].
@@ -135,7 +135,7 @@ impl HttpClient {
 /// Makes the call at the first poll.
 type Begin<W> = dyn FnOnce() -> Result<ModelCall<W>, ModelError> + Send;
 
-/// A streamed call, between two of its events.
+/// A streamed call that waits for its next poll.
 struct Running<W: Wire> {
     stage: Stage<W>,
     ready: VecDeque<ModelEvent>,
@@ -144,7 +144,7 @@ struct Running<W: Wire> {
 enum Stage<W: Wire> {
     New(Box<Begin<W>>),
     Calling(Box<ModelCall<W>>),
-    /// The result, which follows the events that are ready.
+    /// The result. It is returned after the events that are ready.
     Ended(Result<Box<W::Answer>, ModelError>),
     Over,
 }

@@ -1,4 +1,4 @@
-//! [`ClientState`]: what all calls of one client share.
+//! [`ClientState`]: the state that all calls of one client share.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,9 +11,9 @@ use crate::connection::limiter::Limiter;
 use crate::connection::transport::Transport;
 use crate::prices::Prices;
 
-/// The most names of models without a price, which the service chooses.
+/// The maximum number of model names without a price. The service chooses these names, so their number must be bounded.
 const MAX_MODELS_WITHOUT_PRICE: usize = 16;
-/// The longest such name, in characters.
+/// The maximum length of such a name, in characters.
 const MAX_MODEL_CHARS: usize = 100;
 
 /// The state that all calls of one key share.
@@ -40,7 +40,7 @@ impl ClientState {
     }
 
     pub(crate) fn lock_models_without_price(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        // The set is consistent after a panic.
+        // A panic cannot leave the set inconsistent.
         lock(&self.models_without_price)
     }
 
@@ -48,7 +48,7 @@ impl ClientState {
     pub(crate) fn complete(&self, response: &mut Response, request_id: Option<String>, requested: &str) {
         response.request_id = request_id.or(response.request_id.take());
         if response.usage.cost_micros > 0 {
-            // The service named the cost itself.
+            // The service itself reported the cost.
             return;
         }
         let model = response.model.as_deref().unwrap_or(requested);

@@ -13,11 +13,11 @@ use crate::calls::wire::Wire;
 use crate::connection::retry::{RetryAdvice, is_limit, retry_after};
 use crate::stream::decoder::StreamError;
 
-/// The longest message of the service, in characters.
+/// The maximum length of a service message, in characters.
 const MAX_MESSAGE_CHARS: usize = 2_000;
-/// The longest excerpt of a body that is not JSON, and the longest code, in characters.
+/// The maximum length of an excerpt of a body that is not JSON, and of an error code, in characters.
 const MAX_EXCERPT_CHARS: usize = 200;
-/// The longest request id, in characters.
+/// The maximum length of a request id, in characters.
 const MAX_REQUEST_ID_CHARS: usize = 200;
 
 /// Builds errors and redacts their messages.
@@ -26,20 +26,20 @@ pub struct ErrorBuilder {
 }
 
 impl ErrorBuilder {
-    /// A builder that removes the secrets of this redactor.
+    /// Creates a builder that removes the secrets of this redactor.
     #[must_use]
     pub const fn new(redactor: Redactor) -> Self {
         Self { redactor }
     }
 
-    /// The request id of these headers, under the first of these names that has one.
+    /// The request id in these headers. The first of these names that has one counts.
     #[must_use]
     pub fn request_id(&self, headers: &HeaderMap, names: &[&'static str]) -> Option<String> {
         let id = names.iter().find_map(|name| headers.get(*name))?.to_str().ok()?;
         Some(self.clean(id, MAX_REQUEST_ID_CHARS))
     }
 
-    /// The error that this response reports, with its texts redacted; `None` if the wire cannot read it.
+    /// The error in this response, with its texts redacted. `None` if the wire finds no error.
     pub fn read_error<W: Wire>(
         &self,
         wire: &W,
@@ -52,7 +52,7 @@ impl ErrorBuilder {
         Some(error)
     }
 
-    /// The error that a response with an error status reports. A body that the wire cannot read is quoted.
+    /// The error of a response with an error status. A body that the wire cannot read is quoted.
     pub fn service_error<W: Wire>(
         &self,
         wire: &W,
@@ -74,7 +74,7 @@ impl ErrorBuilder {
         })
     }
 
-    /// The error of a response with an error status.
+    /// The error of an attempt whose response has an error status.
     pub fn status<W: Wire>(
         &self,
         wire: &W,
@@ -109,7 +109,7 @@ impl ErrorBuilder {
         AttemptError { error, next, effects }
     }
 
-    /// The error of a response with a successful status whose body reports an error.
+    /// The error of an attempt whose response has a successful status and reports an error in its body.
     pub fn successful_status<W: Wire>(
         &self,
         wire: &W,
@@ -120,7 +120,7 @@ impl ErrorBuilder {
         self.reported(wire, call, error, &format!("the service answered {status} with an error"))
     }
 
-    /// The error of an invalid or failed stream. Whether output was shown is checked elsewhere.
+    /// The error of an invalid or failed stream. The caller checks whether output was shown.
     pub fn stream<W: Wire>(&self, wire: &W, call: &HttpCall, error: StreamError) -> AttemptError {
         match error {
             StreamError::Service(error) => {
@@ -138,7 +138,7 @@ impl ErrorBuilder {
         }
     }
 
-    /// An error that came with a successful status: its kind decides.
+    /// An error that came with a successful status. Its kind and its retry advice decide about a retry.
     fn reported<W: Wire>(&self, wire: &W, call: &HttpCall, error: ServiceError, what: &str) -> AttemptError {
         let name = String::from(error.kind.clone());
         let message = format!("{what} ({name}): {}", error.message);
@@ -195,7 +195,7 @@ impl ErrorBuilder {
     /// The error of a successful status with an unexpected body. `api` is the name of the API.
     #[must_use]
     pub fn unexpected_response(&self, what: &str, api: &str, body: &[u8]) -> AttemptError {
-        // `what` may quote the body.
+        // `what` may quote the body, so it is cleaned too.
         let what = self.clean(what, MAX_MESSAGE_CHARS);
         let excerpt = self.excerpt(body);
         let message = format!("{what}; is the base URL that of {api}? It begins: {excerpt}");
@@ -238,7 +238,7 @@ impl ErrorBuilder {
     /// Redacts a text, removes control characters and truncates it.
     #[must_use]
     pub fn clean(&self, text: &str, max_chars: usize) -> String {
-        // Redact first: half a key would not be recognised.
+        // Redaction comes first, because a truncated key would not be recognised.
         let text = self.redactor.redact(text);
         let mut cut: String =
             text.chars().filter(|character| !character.is_control()).take(max_chars).collect();

@@ -1,4 +1,4 @@
-//! [`HttpCall`]: what one model call sends, and what the client must know of it.
+//! [`HttpCall`]: the content of one model call, and what the client must know about it.
 
 use std::fmt;
 
@@ -20,28 +20,28 @@ pub enum Delivery {
 /// One model call, ready to be sent with `POST`.
 #[derive(Clone)]
 pub struct HttpCall {
-    /// Its address: see [`HttpClient::url`](crate::HttpClient::url).
+    /// The URL: see [`HttpClient::url`](crate::HttpClient::url).
     pub url: Url,
-    /// Headers of this call alone. The client adds those of its configuration, and the content type of JSON.
+    /// The headers of this call. The client adds its configured headers and the content type of JSON.
     pub headers: HeaderMap,
     /// The JSON body.
     pub body: Bytes,
     /// The model, as the request names it.
     pub model: String,
-    /// The most output tokens, if the request says them.
+    /// The maximum number of output tokens, if the request sets one.
     pub max_tokens: Option<u32>,
-    /// A call with possible side effects is repeated only if the service has not started it.
+    /// The possible side effects. A call that may have some is retried only if the service has not started it.
     pub effects: SideEffects,
-    /// The turn that it belongs to.
+    /// The turn that the call belongs to.
     pub turn: TurnId,
-    /// Its number in the turn.
+    /// The number of the call in the turn.
     pub call: u32,
     /// The container that the request names, if any.
     pub container: Option<String>,
 }
 
 impl HttpCall {
-    /// The call of this request, with side effects as the request itself has them.
+    /// Creates the call of this request. It has the side effects of the request.
     #[must_use]
     pub fn new(url: Url, body: impl Into<Bytes>, request: &Request, model: impl Into<String>) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl HttpCall {
     }
 }
 
-/// Shows neither the body nor the values of headers.
+/// `Debug` shows neither the body nor the values of headers.
 impl fmt::Debug for HttpCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpCall")

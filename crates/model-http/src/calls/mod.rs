@@ -1,4 +1,4 @@
-//! Calls of a model's service, from the request to the outcome.
+//! Calls of a model service, from the request to the outcome.
 
 pub(crate) mod attempt_error;
 pub(crate) mod call_span;

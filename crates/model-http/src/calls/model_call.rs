@@ -1,4 +1,4 @@
-//! [`ModelCall`]: one model call, with admission, attempts and retries. It is not repeated once output was shown.
+//! [`ModelCall`]: one model call, with admission, attempts and retries. It is not retried once output was shown.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,18 +32,18 @@ pub(crate) struct ModelCall<W: Wire> {
     delivery: Delivery,
     ticket: QueueTicket,
     deadline: Deadline,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     failed_attempts: u32,
     /// The last attempt's error.
     last_error: Option<ModelError>,
     stage: CallStage,
-    /// When the next attempt is due; `None`: now.
+    /// When the next attempt is due; `None` for now.
     due: Option<Deadline>,
     response: Option<ResponseStream<W>>,
     span: Span,
 }
 
-/// The stage of a streamed call before its response.
+/// The stage of a streamed call before its response arrives.
 enum CallStage {
     /// Not started.
     New,
@@ -71,7 +71,7 @@ impl<W: Wire> ModelCall<W> {
         }
     }
 
-    /// Runs until there are events, which it adds to `ready`, or until the response is complete.
+    /// Runs until it has added events to `ready`, or until the response is complete.
     pub(crate) async fn next(
         &mut self,
         ready: &mut VecDeque<ModelEvent>,
@@ -92,7 +92,7 @@ impl<W: Wire> ModelCall<W> {
                     }
                     Ok(None) if !ready.is_empty() => {
                         if self.shown() == OutputShown::Something {
-                            // The call is never sent again.
+                            // The call is never sent again, so its body can be freed.
                             self.call.body = Bytes::new();
                         }
                         return Ok(None);
@@ -111,7 +111,7 @@ impl<W: Wire> ModelCall<W> {
         .await
     }
 
-    /// Moves to the next stage. `Waiting` and `Sent` events are emitted before the call waits or sends.
+    /// Moves to the next stage. It emits `Waiting` and `Sent` events before the call waits or sends.
     async fn advance(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Option<W::Answer>, AttemptError> {
         let permit = match std::mem::replace(&mut self.stage, CallStage::Waiting) {
             CallStage::Admitted(permit) => {
@@ -177,14 +177,14 @@ impl<W: Wire> ModelCall<W> {
         self.read_whole(response).await
     }
 
-    /// Reads a body that is a whole answer.
+    /// Reads a body that is a complete answer.
     async fn read_whole(&mut self, mut response: reqwest::Response) -> Result<W::Answer, AttemptError> {
         let transport = &self.client.transport;
         let request_id = transport.errors().request_id(response.headers(), self.wire.request_id_headers());
         let body = transport.body(&mut response, self.deadline).await;
         let answer = body.and_then(|body| {
             let status = response.status().as_u16();
-            // First, since a wire may take the body of an error for an answer with nothing in it.
+            // Errors are checked first, because a wire may read the body of an error as an empty answer.
             if let Some(error) = transport.errors().read_error(&*self.wire, status, response.headers(), &body)
             {
                 return Err(transport.errors().successful_status(&*self.wire, &self.call, status, error));
@@ -206,7 +206,7 @@ impl<W: Wire> ModelCall<W> {
         }
     }
 
-    /// Reads a response that is no stream although one was asked for. Some services ignore the wish and answer with one JSON body.
+    /// Reads a response that is not a stream although the request asked for one. Some services ignore that and answer with one JSON body.
     async fn read_unstreamed(&mut self, mut response: reqwest::Response) -> Result<W::Answer, AttemptError> {
         let read = if is_json(&response) {
             self.read_whole(response).await
@@ -228,7 +228,7 @@ impl<W: Wire> ModelCall<W> {
         read
     }
 
-    /// The error of a successful status without an answer: what the body reports, else that it is not what was expected.
+    /// The error of a successful status without an answer: the error in the body, else that the body is unexpected.
     fn no_answer(&self, response: &reqwest::Response, body: &[u8], what: &str) -> AttemptError {
         let errors = self.client.transport.errors();
         let status = response.status().as_u16();
@@ -243,7 +243,7 @@ impl<W: Wire> ModelCall<W> {
         let limiter = &self.client.limiter;
         limiter.admit(self.ticket, self.deadline).await.map_err(|refused| {
             let mut error = self.last_error.take().unwrap_or_else(|| not_admitted(refused.retry_after));
-            // A `retry-after` beyond the gate's limit is still reported to the caller.
+            // A `retry-after` above the gate's limit is still reported to the caller.
             let asked = error.retry_after.filter(|asked| *asked > MAX_CLOSED);
             error.retry_after =
                 asked.or_else(|| (!refused.retry_after.is_zero()).then_some(refused.retry_after));
@@ -257,7 +257,7 @@ impl<W: Wire> ModelCall<W> {
         let transport = &client.transport;
         let idle = match self.delivery {
             Delivery::Streamed => transport.timeouts().idle,
-            // The head arrives when the response is complete.
+            // The head arrives only when the response is complete.
             Delivery::Whole => transport.timeouts().total,
         };
         let mut request = transport
@@ -267,11 +267,11 @@ impl<W: Wire> ModelCall<W> {
         if !self.call.headers.is_empty() {
             request = request.headers(self.call.headers.clone());
         }
-        // Without a response nothing is known about the limit; dropping the permit releases it.
+        // Without a response, nothing is known about the limit. Dropping the permit releases it.
         let mut response = transport.head(request, idle, self.deadline).await?;
         let status = response.status().as_u16();
         if is_limit(status) {
-            // Close the gate before reading the body.
+            // The gate is closed before the body is read.
             let now = transport.clock().timestamp();
             let wait = retry_after(response.headers(), now)
                 .unwrap_or_else(|| backoff(self.failed_attempts, client.jitter.next()));
@@ -288,7 +288,7 @@ impl<W: Wire> ModelCall<W> {
                 && retry_after(headers, now).is_none()
                 && let Some(wait) = failure.error.retry_after
             {
-                // The body names the wait.
+                // The body says how long to wait.
                 client.limiter.limited(wait, client.jitter.next());
             }
             return Err(failure);
@@ -296,7 +296,7 @@ impl<W: Wire> ModelCall<W> {
         Ok(response)
     }
 
-    /// Makes all calls of the key wait after an error that came with a successful status.
+    /// Makes all calls of the key wait after a rate limit or overload error that came with a successful status.
     fn close_gate(&self, failure: &AttemptError) {
         let (limiter, jitter) = (&self.client.limiter, &self.client.jitter);
         let wait = failure.error.retry_after;
@@ -311,7 +311,7 @@ impl<W: Wire> ModelCall<W> {
         reading: Option<&ResponseStream<W>>,
     ) -> Result<(), ModelError> {
         if reading.is_some() && failure.next == RetryDecision::RetryWhenAdmitted {
-            // Even if this call gives up.
+            // The gate is closed even if this call gives up.
             self.close_gate(&failure);
         }
         let AttemptError { mut error, next, effects: begun } = failure;
@@ -334,11 +334,11 @@ impl<W: Wire> ModelCall<W> {
             RetryDecision::Retry => {
                 error.retry_after.unwrap_or_else(|| backoff(self.failed_attempts, client.jitter.next()))
             }
-            // The rate limiter waits instead.
+            // The rate limiter makes the next attempt wait, or there is none.
             RetryDecision::RetryWhenAdmitted | RetryDecision::GiveUp => Duration::ZERO,
         };
         if wait >= clock.remaining(self.deadline) {
-            // The wait would end in a timeout, which is a less useful error.
+            // The wait would end in a timeout, which would be a less useful error.
             return Err(self.final_error(error));
         }
         tracing::debug!(
@@ -359,7 +359,7 @@ impl<W: Wire> ModelCall<W> {
     }
 }
 
-/// Adds the previews of an answer that came as a whole.
+/// Adds the previews of an answer that came in one body.
 fn show_whole(response: &Response, ready: &mut VecDeque<ModelEvent>) {
     ready.push_back(ModelEvent::Started);
     for (index, block) in response.content.iter().enumerate() {
@@ -393,7 +393,7 @@ fn media_type(response: &reqwest::Response) -> &str {
     content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim()
 }
 
-/// Converts an error into one with unknown outcome. Definite errors stay: a missing container, and a refusal before any output.
+/// Converts an error into one with unknown outcome. Errors with a known outcome stay: a missing container, and a refusal before any output.
 fn unknown_outcome(error: ModelError, shown: OutputShown) -> ModelError {
     let is_certain = match &error.kind {
         ModelErrorKind::ContainerGone => true,

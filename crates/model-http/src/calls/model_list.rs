@@ -1,4 +1,4 @@
-//! The models that a service has, as it lists them.
+//! Lists the models of a service.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use crate::calls::service_error::error_kind_of_status;
 /// One model of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedModel {
-    /// The service's name of it.
+    /// The service's name for the model.
     pub id: String,
-    /// The tokens of its context window, if the service says so.
+    /// The size of its context window in tokens, if the service reports it.
     pub context_tokens: Option<u64>,
 }
 
 impl HttpClient {
-    /// The models that the service lists beneath its base URL at `path`. It is asked once, for at most this long.
+    /// Lists the models that the service has at `path`, below its base URL. It sends one request, without retries, and waits at most this
+    /// long.
     ///
     /// # Errors
-    /// [`ModelError`]; also if the service answers with something else than a list of models.
+    /// [`ModelError`]. It also fails if the response is not a list of models.
     pub async fn list_models(
         &self,
         path: &[&str],
@@ -57,7 +58,7 @@ impl HttpClient {
     }
 }
 
-/// The message of an error body in any of the usual forms.
+/// The message in an error body of any of the usual forms.
 fn error_words(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let body = body.get(0).unwrap_or(&body);
@@ -65,30 +66,30 @@ fn error_words(body: &[u8]) -> Option<String> {
     words.into_iter().find_map(|words| words.as_str()).map(str::to_owned)
 }
 
-/// Reads the list of any of the APIs. `None`: it is no list of models.
+/// Parses the list in the form of any API; `None` if the body is not a list of models.
 fn parse_list(body: &[u8]) -> Option<Vec<ListedModel>> {
     #[derive(Deserialize)]
     struct List {
-        /// Of all but Gemini.
+        /// The list of all APIs except Gemini.
         data: Option<Vec<Entry>>,
-        /// Of Gemini.
+        /// The list of Gemini.
         models: Option<Vec<Entry>>,
     }
     #[derive(Deserialize)]
     struct Entry {
         id: Option<String>,
-        /// Gemini: `models/NAME`.
+        /// Gemini's name: `models/NAME`.
         name: Option<String>,
-        /// vLLM.
+        /// The context size from vLLM.
         max_model_len: Option<u64>,
-        /// OpenRouter.
+        /// The context size from OpenRouter.
         context_length: Option<u64>,
-        /// Gemini.
+        /// The context size from Gemini.
         #[serde(rename = "inputTokenLimit")]
         input_token_limit: Option<u64>,
-        /// The Messages API.
+        /// The context size from the Messages API.
         max_input_tokens: Option<u64>,
-        /// llama.cpp.
+        /// The details from llama.cpp.
         meta: Option<Meta>,
     }
     #[derive(Deserialize)]

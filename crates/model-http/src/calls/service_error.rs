@@ -1,4 +1,4 @@
-//! [`ServiceError`]: an error that the service reported, in a response of its own or inside a stream.
+//! [`ServiceError`]: an error that the service reported, as a response or inside a stream.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::connection::retry::RetryAdvice;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceError {
-    /// Its type, as the type of the Messages API that means the same.
+    /// The type: the one of the Messages API with the same meaning.
     pub kind: ApiErrorKind,
-    /// The service's own code of the cause, if it has one.
+    /// The service's own code for the cause, if it has one.
     pub code: Option<String>,
-    /// What the service says.
+    /// The service's message.
     pub message: String,
-    /// Whether the service, or this kind of error, forbids or allows a retry.
+    /// The service's advice about a retry, in its body or by the kind of error.
     pub retry: RetryAdvice,
-    /// The wait that the body asks for. A `retry-after` header is read by the client, and wins.
+    /// The wait that the body asks for. The client reads a `retry-after` header too, and the header wins.
     pub retry_after: Option<Duration>,
-    /// The request id in the body. A header is read by the client, and wins.
+    /// The request id in the body. The client reads the header too, and the header wins.
     pub request_id: Option<String>,
 }
 
 impl ServiceError {
-    /// An error of this type, with no more than a message.
+    /// Creates an error with a type and a message only.
     #[must_use]
     pub fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl ServiceError {
         }
     }
 
-    /// Sets the service's own code of the cause.
+    /// Sets the service's own code for the cause.
     #[must_use]
     pub fn with_code(mut self, code: Option<String>) -> Self {
         self.code = code;
@@ -66,14 +66,14 @@ impl ServiceError {
         self
     }
 
-    /// Whether all calls of the key should wait: the key is rate limited, or the service is overloaded.
+    /// Whether all calls of the key should wait, because the key is rate limited or the service is overloaded.
     #[must_use]
     pub const fn is_limit(&self) -> bool {
         matches!(self.kind, ApiErrorKind::RateLimit | ApiErrorKind::Overloaded)
     }
 }
 
-/// The type of an error by its HTTP status, for a body that says no more.
+/// The type of an error by its HTTP status, for a body that does not name one.
 #[must_use]
 pub fn error_kind_of_status(status: u16) -> ApiErrorKind {
     match status {

@@ -1,4 +1,4 @@
-//! [`Wire`]: what is special to one API of model services.
+//! [`Wire`]: the parts of a client that are specific to one API.
 
 use conjure_conversation::{ModelErrorKind, Response};
 use reqwest::header::HeaderMap;
@@ -7,7 +7,7 @@ use crate::calls::http_call::HttpCall;
 use crate::calls::service_error::ServiceError;
 use crate::stream::decoder::Decoder;
 
-/// What is special to one API. Everything else (limits, retries, timeouts, TLS, redaction) is the client's.
+/// The parts that are specific to one API. The client does everything else: limits, retries, timeouts, TLS, redaction.
 pub trait Wire: Send + Sync + 'static {
     /// A complete response, with the parts that a conversation does not keep.
     type Answer: Send + 'static;
@@ -22,7 +22,7 @@ pub trait Wire: Send + Sync + 'static {
         "this API"
     }
 
-    /// A decoder for a new stream.
+    /// Creates a decoder for a new stream.
     fn decoder(&self, call: &HttpCall) -> Self::Decoder;
 
     /// Reads the body of a response without streaming.
@@ -31,8 +31,8 @@ pub trait Wire: Send + Sync + 'static {
     /// Why it is not a response of this API, as a fragment that fits in brackets.
     fn read_whole(&self, body: &[u8]) -> Result<Self::Answer, String>;
 
-    /// Reads the body of an error. It is also asked about a successful status whose body is no response, since some servers report errors
-    /// with status 200. `None`: the body is not an error of this API.
+    /// Reads the body of an error; `None` if the body is not an error of this API. The client also calls it for a successful status whose
+    /// body is no response, because some servers report errors with status 200.
     fn read_error(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Option<ServiceError>;
 
     /// The part of a response that the conversation keeps. The client sets its request id and its cost.
@@ -43,8 +43,8 @@ pub trait Wire: Send + Sync + 'static {
         &["x-request-id", "request-id"]
     }
 
-    /// The class of an error that the service reported. A wire overrides it if some errors are more than that, such as a missing container.
-    /// Any class but [`ModelErrorKind::Api`] is final.
+    /// The class of an error that the service reported. A wire overrides it if some errors have a class of their own, such as a missing
+    /// container. No error except [`ModelErrorKind::Api`] is retried.
     fn error_kind(&self, call: &HttpCall, error: &ServiceError) -> ModelErrorKind {
         let _ = call;
         ModelErrorKind::Api(error.kind.clone())

@@ -15,7 +15,7 @@ pub enum HttpConfigError {
     BaseUrl {
         /// The URL, without user name, password and query.
         url: String,
-        /// Why, and how to mend it.
+        /// What is wrong, and how to mend it.
         reason: String,
     },
     /// A header cannot be sent.
@@ -23,21 +23,21 @@ pub enum HttpConfigError {
     Header {
         /// Its name.
         name: String,
-        /// Why, and how to mend it. The value is not shown.
+        /// What is wrong, and how to mend it. The value is not shown.
         reason: &'static str,
     },
-    /// The proxy URL is invalid. It may hold a password, so it is not shown.
+    /// The proxy URL is invalid. It is not shown, because it may hold a password.
     #[error("the proxy's address cannot be used; write `http://HOST:PORT`")]
     Proxy,
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {reason}")]
     Tls {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A name for messages, shortened and without control characters, because a user may have mistaken a value for a name.
+/// Shortens a name for messages and removes control characters, because a user may have written a value in place of the name.
 pub(super) fn printable(name: &str) -> String {
     name.chars().filter(|character| !character.is_control()).take(60).collect()
 }

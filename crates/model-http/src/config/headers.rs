@@ -7,12 +7,12 @@ use secrecy::ExposeSecret as _;
 use super::error::{HttpConfigError, printable};
 use super::{HttpConfig, KeyHeader};
 
-/// Headers that the client writes itself.
+/// The headers that the client sets itself.
 const OWN_HEADERS: [&str; 6] =
     ["connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"];
 
 impl HttpConfig {
-    /// The headers of every request. Secret ones are marked as sensitive, so that no log shows them.
+    /// The headers of every request. Secret headers are marked as sensitive, so that no log shows them.
     ///
     /// # Errors
     /// [`HttpConfigError::Key`], [`HttpConfigError::Header`].
@@ -52,7 +52,7 @@ impl HttpConfig {
         Ok(headers)
     }
 
-    /// Replaces the key, the values of secret headers and sensitive query parameters in texts.
+    /// The redactor of this configuration. It replaces the key, the values of secret headers, and sensitive query parameters.
     pub(crate) fn redactor(&self) -> Redactor {
         let mut secrets = vec![(self.key_name.clone(), self.exposed_key().to_owned())];
         for (name, value) in &self.headers {
@@ -61,7 +61,7 @@ impl HttpConfig {
                 continue;
             }
             let name = printable(name).to_ascii_uppercase();
-            // Of `Bearer TOKEN`, a service may quote the token alone.
+            // A service may quote the token of `Bearer TOKEN` alone.
             if let Some((_, token)) = value.rsplit_once(' ') {
                 secrets.push((name.clone(), token.to_owned()));
             }
@@ -75,8 +75,8 @@ impl HttpConfig {
     }
 }
 
-/// Whether the value of a header must be redacted in texts: its name says so, or the value looks like a token. Titles,
-/// versions and names of teams do not.
+/// Whether texts must not show the value of a header: its name says so, or its value looks like a token. Titles, versions and team names do
+/// not.
 #[must_use]
 pub fn is_secret_header(name: &str, value: &str) -> bool {
     let name = name.trim().replace('-', "_");

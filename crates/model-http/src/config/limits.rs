@@ -5,11 +5,11 @@ use std::time::Duration;
 /// The timeouts of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For connecting: 10 s by default.
+    /// The maximum time to connect: 10 s by default.
     pub connect: Duration,
-    /// Between two chunks of a streamed response, the first included: 120 s by default. Services ping far more often.
+    /// The maximum time between two chunks of a streamed response, and before the first: 120 s by default. Services ping far more often.
     pub idle: Duration,
-    /// For the whole call, waits and retries included: 10 min by default.
+    /// The maximum time of the whole call, including waits and retries: 10 min by default.
     pub total: Duration,
 }
 
@@ -26,9 +26,9 @@ impl Default for Timeouts {
 /// The size limits of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseLimits {
-    /// One event of a stream, in bytes: 8 MiB by default.
+    /// The maximum size of one event of a stream, in bytes: 8 MiB by default.
     pub event: usize,
-    /// A whole response, in bytes: 32 MiB by default.
+    /// The maximum size of a whole response, in bytes: 32 MiB by default.
     pub total: usize,
 }
 

@@ -1,11 +1,11 @@
-//! The dates of HTTP headers (RFC 9110, 5.6.7), read only.
+//! Parses the dates of HTTP headers (RFC 9110, 5.6.7).
 
 use conjure_base::Timestamp;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that is still sent. Before 1970 counts as no date.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that is still sent. A date before 1970 gives `None`.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let (_, date) = text.split_once(", ")?;
     let mut words = date.split_ascii_whitespace();
@@ -17,7 +17,7 @@ pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     if hour > 23 || minute > 59 || second > 60 || time.next().is_some() || words.next() != Some("GMT") {
         return None;
     }
-    // Years that begin in March: the leap day is then their last one.
+    // Let years begin in March, so that the leap day is the last day of the year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days_before_1970 = 719_468;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;

@@ -1,14 +1,14 @@
-//! [`IdleTimer`]: the timer of a response body, kept from chunk to chunk.
+//! [`IdleTimer`]: the idle timer of a response body, which is reused for all chunks.
 //!
-//! Most chunks come long before it fires. So it is not set anew for each: it fires at its first time, and is then set to the time that
-//! counts by now.
+//! Most chunks arrive long before the timer fires. So the timer is not reset for each chunk. When it fires, it is set to the newest
+//! deadline, if that is later.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use conjure_base::{Clock, Deadline};
 
-/// A timer whose time only moves to later.
+/// A timer whose deadline only moves later.
 #[derive(Default)]
 pub(crate) struct IdleTimer {
     armed: Option<(Deadline, Sleep)>,
@@ -17,7 +17,7 @@ pub(crate) struct IdleTimer {
 type Sleep = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
 impl IdleTimer {
-    /// Resolves once `until` has passed. `until` is never before that of an earlier call.
+    /// Resolves once `until` has passed. `until` must not be earlier than in a previous call.
     pub(crate) fn poll_until(
         &mut self,
         clock: &dyn Clock,

@@ -1,12 +1,15 @@
 //! [`Limiter`]: the rate limiter of one API key, shared by all sessions that use the key.
 //!
-//! While the key is not limited, calls pass without waiting. A limit (status 429 or 529, or such an error in a stream) closes the gate
-//! for the service's `retry-after`, with jitter and for ten minutes at most. Then exactly one call, the one that has waited longest, is
-//! sent as a probe. Another limit closes the gate again. Any other response opens it slowly: the number of concurrent calls doubles, so
-//! that waiting sessions do not return as a herd. If a probe is not answered within [`PROBE_HOLD`], one more call is sent.
+//! While the key is not limited, calls pass without waiting. A limit is status 429 or 529, or such an error in a stream.
 //!
-//! The queue is in memory. A waiting or admitted call that is dropped leaves the queue. A call that is no longer polled does not block
-//! the others: the first in the queue watches the time, and the others check [`WATCH_LATER`] whether it did.
+//! - A limit closes the gate for the service's `retry-after`, at most ten minutes, plus jitter.
+//! - Then exactly one call is sent as a probe: the one that has waited longest.
+//! - Another limit closes the gate again.
+//! - Any other response opens the gate slowly: the number of concurrent calls doubles, so that waiting sessions do not all send at once.
+//! - If a probe has no response within [`PROBE_HOLD`], one more call is sent.
+//!
+//! The queue is in memory. Dropping a waiting or admitted call removes it from the queue. A call that is no longer polled does not block
+//! the others: the first call in the queue watches the time, and the others check a minute later ([`WATCH_LATER`]) whether it did.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -20,11 +23,11 @@ use futures_util::future::BoxFuture;
 /// The largest jitter, as a fraction of the wait.
 const JITTER: f64 = 0.1;
 
-/// The longest time that the gate stays closed, without jitter; then a probe is sent. So a wrong `retry-after` of weeks does not lock
-/// the key for this process.
+/// The longest time that the gate stays closed, without jitter. Then a probe is sent, so a wrong `retry-after` of weeks does not block the
+/// key for this process.
 pub const MAX_CLOSED: Duration = Duration::from_secs(600);
 
-/// How long a probe without a response blocks the calls behind it. The head of a streamed response takes seconds.
+/// How long a probe without a response blocks the calls behind it. The head of a streamed response arrives within seconds.
 const PROBE_HOLD: Duration = Duration::from_secs(10);
 
 /// How much later than the first in the queue the others check the time.
@@ -34,7 +37,7 @@ const WATCH_LATER: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the key is rate limited beyond the call's deadline")]
 pub struct NotAdmitted {
-    /// The time until the gate may open; zero if it may be open and other calls are before this one.
+    /// The time until the gate may open. Zero if it may be open already, but other calls are before this one.
     pub retry_after: Duration,
 }
 
@@ -54,9 +57,9 @@ struct State {
     gate: Gate,
     next_ticket: u64,
     waiting: BTreeMap<QueueTicket, Waiting>,
-    /// Counts the limits. A response to a call from an earlier epoch says nothing about the current limit.
+    /// The number of limits so far. A response to a call from an earlier epoch says nothing about the current limit.
     epoch: u64,
-    /// Admitted calls of this epoch without a response.
+    /// The number of admitted calls of this epoch that have no response yet.
     in_flight: u32,
 }
 
@@ -67,7 +70,7 @@ enum Gate {
     Closed {
         until: Deadline,
     },
-    /// At most `window` concurrent calls; one more if none was answered by then.
+    /// At most `window` concurrent calls pass. If none has a response by `patience`, one more passes.
     Opening {
         window: u32,
         patience: Deadline,
@@ -77,12 +80,12 @@ enum Gate {
 #[derive(Debug)]
 struct Waiting {
     waker: Option<Waker>,
-    /// The epoch in which it was admitted, until it notices.
+    /// The epoch in which the call was admitted, until the call notices it.
     admitted: Option<u64>,
 }
 
 impl Limiter {
-    /// A limiter whose gate is open.
+    /// Creates a limiter whose gate is open.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state =
@@ -91,7 +94,7 @@ impl Limiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics in the middle of a change.
+        // The state stays consistent, because no code panics in the middle of a change.
         lock(&self.state)
     }
 
@@ -103,7 +106,7 @@ impl Limiter {
         QueueTicket(state.next_ticket)
     }
 
-    /// Admits a call at once, if the key is not limited and no call waits.
+    /// Admits a call at once, if the key is not limited and no other call waits.
     #[must_use]
     pub fn try_admit(self: &Arc<Self>) -> Option<Permit> {
         let mut state = self.lock();
@@ -114,7 +117,7 @@ impl Limiter {
     /// Waits until the call may be sent, at most until `deadline`.
     ///
     /// # Errors
-    /// At once if the gate is closed for longer, else at the deadline.
+    /// [`NotAdmitted`]: at once if the gate stays closed beyond the deadline, else at the deadline.
     pub async fn admit(
         self: &Arc<Self>,
         ticket: QueueTicket,
@@ -135,7 +138,7 @@ impl Limiter {
         }
         let _place = QueueGuard { limiter: self, ticket };
         let mut expired = self.clock.sleep_until(deadline);
-        // When to check the time.
+        // When this call next checks the time.
         let mut watch: Option<(WaitUntil, BoxFuture<'static, ()>)> = None;
         poll_fn(|context| {
             loop {
@@ -162,7 +165,7 @@ impl Limiter {
 
     fn look(&self, ticket: QueueTicket, context: &Context<'_>) -> AdmissionCheck {
         let mut state = self.lock();
-        // Skip calls that were admitted and have not noticed.
+        // Calls that are admitted and have not noticed yet are skipped.
         let first = state.waiting.iter().find(|(_, waiting)| waiting.admitted.is_none());
         let is_first = first.is_some_and(|(first, _)| *first == ticket);
         let gate = state.gate;
@@ -180,7 +183,8 @@ impl Limiter {
         }
     }
 
-    /// The closed time, or the patience, is over: one may try, unless another time counts by now.
+    /// Lets one more call pass, because the gate's closed time or its patience ended at `until`. It does nothing if the gate has another
+    /// deadline by now.
     fn time_is_over(&self, until: Deadline) {
         let mut state = self.lock();
         let window = match state.gate {
@@ -205,7 +209,7 @@ impl Limiter {
         };
         state.epoch += 1;
         state.in_flight = 0;
-        // Calls that were admitted and have not noticed wait again.
+        // Calls that were admitted and have not noticed yet must wait again.
         for waiting in state.waiting.values_mut() {
             waiting.admitted = None;
         }
@@ -239,11 +243,11 @@ enum AdmissionCheck {
     Waiting,
 }
 
-/// The time until which nothing changes, and whether this call is the first to act then.
+/// The deadline until which nothing changes, and whether this call must act first then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WaitUntil {
     until: Deadline,
-    /// The others check later, because the first may not be polled any more.
+    /// Whether this call is the first. The others check later, in case the first is no longer polled.
     is_first: bool,
 }
 
@@ -302,7 +306,7 @@ impl Drop for QueueGuard<'_> {
     }
 }
 
-/// Permission to send one call. The response must be reported; a permit that is dropped without report counts as unsent.
+/// Permission to send one call. The holder must report the response. A permit that is dropped without a report counts as unsent.
 #[derive(Debug)]
 pub struct Permit {
     limiter: Arc<Limiter>,
@@ -319,7 +323,7 @@ impl Permit {
         if self.epoch == state.epoch
             && let Gate::Opening { window, .. } = state.gate
         {
-            // No call waits any more, so there is no herd.
+            // No call waits any more, so the gate can open fully.
             let is_caught_up = state.waiting.is_empty() && state.in_flight == 0;
             state.gate = if is_caught_up {
                 Gate::Open

@@ -1,4 +1,4 @@
-//! Connections: TLS, waits, retries and the rate limit.
+//! Connections: TLS, timeouts, retries and the rate limiter.
 
 pub(crate) mod http_date;
 pub(crate) mod idle_timer;

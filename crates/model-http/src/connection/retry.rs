@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 
 use crate::connection::http_date;
 
-/// The longest accepted `retry-after`; more is treated as a clock error of the service.
+/// The longest accepted `retry-after`. A longer one is treated as a clock error of the service.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(4_294_967);
 
 /// Whether the service wants a failed call to be repeated: its `x-should-retry` header, or what its error body says.
@@ -33,7 +33,7 @@ impl RetryAdvice {
         }
     }
 
-    /// This advice, or `other` where this is none.
+    /// This advice, or `other` if this is [`RetryAdvice::ByStatus`].
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         match self {

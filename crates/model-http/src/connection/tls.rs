@@ -1,4 +1,4 @@
-//! TLS by rustls with `ring`, trusting the machine's certificates and the configured roots.
+//! TLS with rustls and `ring`. It trusts the machine's certificates and the configured roots.
 //!
 //! The crypto provider is not installed process-wide, because the embedder may use another one.
 
@@ -20,7 +20,7 @@ pub(crate) fn tls(config: &HttpConfig, url: &Url) -> Result<rustls::ClientConfig
         .map_err(failed)?;
     let is_plain_proxy = config.proxy.as_ref().is_none_or(|proxy| !proxy.starts_with("https:"));
     if url.scheme() == "http" && is_plain_proxy {
-        // Not used for plain HTTP, so a machine without certificates can still reach its loopback.
+        // Plain HTTP does not use the certificates, so a machine without any can still reach its loopback.
         return Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
     }
     let verifier = verifier(config, provider).map_err(|error| HttpConfigError::Tls {

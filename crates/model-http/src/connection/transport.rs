@@ -1,4 +1,4 @@
-//! [`Transport`]: HTTP exchanges with the service, bounded in time and size. The process environment is not used.
+//! [`Transport`]: HTTP exchanges with the service, bounded in time and size. It does not read the process environment.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,20 +17,20 @@ use crate::config::{HttpConfig, HttpConfigError, ResponseLimits, Timeouts};
 use crate::connection::idle_timer::IdleTimer;
 use crate::connection::tls::tls;
 
-/// The most bytes of an error body that are read.
+/// The maximum number of bytes that are read of an error body.
 const MAX_ERROR_BODY: usize = 64 << 10;
-/// The timeout for an error body. Its status says the most already.
+/// The timeout for reading an error body. It is short, because the status already says the most important part.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an unused connection is kept. Services close them after about the same time.
+/// How long an unused connection is kept. Services close theirs after about the same time.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// The HTTP client of one service and key.
 #[derive(Debug)]
 pub struct Transport {
     http: reqwest::Client,
-    /// The base URL, without a slash at its end.
+    /// The base URL, without a trailing slash.
     base: Url,
-    /// The query's parameters of every URL.
+    /// The query parameters that every URL gets.
     query: Vec<(String, String)>,
     /// A digest that identifies the key.
     key: Digest,
@@ -45,12 +45,12 @@ pub struct Transport {
 pub enum TimeoutKind {
     /// Nothing was transferred for too long.
     Idle,
-    /// The whole call has timed out.
+    /// The time for the whole call has ended.
     Total,
 }
 
 impl TimeoutKind {
-    /// Whether the whole call has timed out.
+    /// Whether the time for the whole call has ended.
     #[must_use]
     pub fn is_total(self) -> bool {
         self == Self::Total
@@ -59,12 +59,12 @@ impl TimeoutKind {
 
 impl Transport {
     pub(crate) fn new(config: &HttpConfig, clock: Arc<dyn Clock>) -> Result<Self, HttpConfigError> {
-        // A key that cannot be sent is told first, also on a machine without certificates.
+        // The key is checked first, so that an invalid key is reported even on a machine without certificates.
         let (base, headers) = (config.service_url()?, config.common_headers()?);
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(config, &base)?)
             .http1_only()
-            // Secret ones are marked as sensitive, so that no log shows them.
+            // Secret headers are marked as sensitive, so that no log shows them.
             .default_headers(headers)
             .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(config.timeouts.connect)
@@ -96,7 +96,7 @@ impl Transport {
         self.base.host_str().unwrap_or_default()
     }
 
-    /// The service's host, with the port where it is not the usual one.
+    /// The service's host, with the port if it is not the default one.
     #[must_use]
     pub fn service(&self) -> String {
         match self.base.port() {
@@ -141,7 +141,7 @@ impl Transport {
         &self.limits
     }
 
-    /// The URL of an endpoint: the base URL, these path segments, which are encoded, and the configured query.
+    /// The URL of an endpoint: the base URL, these path segments (percent-encoded), and the configured query.
     #[must_use]
     pub fn url<'s>(&self, segments: impl IntoIterator<Item = &'s str>) -> Url {
         let mut url = self.base.clone();
@@ -159,7 +159,7 @@ impl Transport {
         self.http.request(method, url)
     }
 
-    /// Sends a request and waits for the response head, at most `idle` and until `deadline`.
+    /// Sends a request and waits for the response head, for `idle` at most and until `deadline`.
     ///
     /// # Errors
     /// [`AttemptError`].
@@ -192,7 +192,7 @@ impl Transport {
         self.next_chunk(response, &mut IdleTimer::default(), deadline).await
     }
 
-    /// The same with a timer that is kept for the whole body. `deadline` is the same for all chunks.
+    /// Like [`Transport::chunk`], with a timer that is reused for the whole body. `deadline` must be the same for all chunks.
     pub(crate) async fn next_chunk(
         &self,
         response: &mut Response,
@@ -225,7 +225,7 @@ impl Transport {
         }
     }
 
-    /// The beginning of an error body or an unexpected body.
+    /// Reads the beginning of an error body or an unexpected body.
     pub async fn excerpt(&self, response: &mut Response, deadline: Deadline) -> Vec<u8> {
         let mut body = Vec::new();
         let deadline = self.clock.deadline(ERROR_BODY_TIMEOUT).min(deadline);
@@ -242,7 +242,7 @@ impl Transport {
     /// Reads a whole body.
     ///
     /// # Errors
-    /// [`AttemptError`]; also when it is larger than the limit.
+    /// [`AttemptError`]. It also fails if the body is larger than the limit.
     pub async fn body(&self, response: &mut Response, deadline: Deadline) -> Result<Vec<u8>, AttemptError> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk(response, deadline).await? {
@@ -259,18 +259,18 @@ impl Transport {
         AttemptError::new(ModelErrorKind::Protocol, message, RetryDecision::GiveUp)
     }
 
-    /// The error of a call whose whole time is over.
+    /// The error of a call whose total time has ended.
     #[must_use]
     pub fn too_late(&self) -> AttemptError {
         let message = format!("the call took longer than {:?}", self.timeouts.total);
         AttemptError::timeout(message, RetryDecision::GiveUp)
     }
 
-    /// Runs `future` until the deadline, or until nothing was transferred for `idle`. `moved` counts transferred bytes. Inactivity is
-    /// detected after `idle` to twice `idle`.
+    /// Runs `future` until the deadline, or until nothing was transferred for `idle`. `moved` counts transferred bytes. It detects
+    /// inactivity after `idle` to twice `idle`.
     ///
     /// # Errors
-    /// Which timeout expired.
+    /// [`TimeoutKind`]: which timeout expired.
     pub async fn with_idle_timeout<F: Future>(
         &self,
         idle: Duration,

@@ -1,14 +1,15 @@
-//! What the fakes of all services share: the server, the log of requests, the replies and how one is chosen.
+//! The parts that the fakes of all services share: the server, the request log, the replies, and the choice of a reply.
 //!
-//! The fake of one service implements [`FakeService`]: it checks requests, and writes answers ([`WireAnswer`]) and errors ([`WireError`]).
-//! It has a type of replies around [`FakeReply`], and a builder around [`FakeSettings`].
+//! The fake of one service implements [`FakeService`]: it checks requests and writes answers ([`WireAnswer`]) and errors ([`WireError`]).
+//! It has its own reply type around [`FakeReply`], and a builder around [`FakeSettings`].
 //!
-//! **Choosing the turn.** The position in a script is derived from the request's history, not from a counter. So a client that repeats a
-//! request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at once.
+//! **Choosing the turn.** The fake derives the position in a script from the request's history, not from a counter. So a client that
+//! repeats a request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at
+//! once.
 //!
-//! - The fake records which turn follows which position. For an unknown history it counts the answers in it.
-//! - A failed turn (an error, a cut) leaves no trace in a history, so it is recorded as taken; the next request from the same position
-//!   gets the turn after it.
+//! - The fake records which turn follows which position. For an unknown history it counts the answers.
+//! - A failed turn (an error, a cut) leaves no trace in a history, so the fake records it as played. The next request from the same
+//!   position gets the turn after it.
 //!
 //! All state is in memory and ends with the fake.
 

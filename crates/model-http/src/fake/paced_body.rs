@@ -1,4 +1,4 @@
-//! A response body that is sent in separately flushed chunks, with delays between them, to its end or a cut.
+//! A response body that is sent in separately flushed chunks, with delays between them, completely or up to a cut.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,13 +14,13 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use tokio_util::sync::CancellationToken;
 
-/// A body of the fake.
+/// The body of a fake's response.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The timing and end of a body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BodyTiming {
-    /// The size of a chunk in bytes; one event by default.
+    /// The size of a chunk in bytes. By default each event is a chunk.
     pub piece: Option<usize>,
     /// The delay between two chunks.
     pub every: Duration,
@@ -50,7 +50,7 @@ pub enum BodyEnd {
 #[derive(Debug)]
 pub(super) struct BodyChunks {
     pub(super) pieces: Vec<Bytes>,
-    /// A chunk that is repeated for ever after them.
+    /// A chunk that is repeated for ever after the others.
     pub(super) repeated: Option<Bytes>,
 }
 
@@ -70,8 +70,8 @@ struct PacedBody {
     stop: CancellationToken,
 }
 
-/// Sends chunks with this timing. The body ends with an error, and the connection closes, if it is cut or the fake stops. One chunk that is
-/// sent at once is a body of known length.
+/// Sends chunks with this timing. If the body is cut or the fake stops, the body ends with an error and the connection closes. A single
+/// chunk with the default timing is sent as a body of known length.
 pub(super) fn paced(
     pieces: BodyChunks,
     pace: &BodyTiming,

@@ -1,9 +1,9 @@
-//! [`reply_methods`](crate::reply_methods): the methods that the replies of all services have.
+//! [`reply_methods`](crate::reply_methods): the methods that the reply types of all services share.
 
-/// Gives the type of a service's replies the methods that are the same for every service.
+/// Adds the methods that every service has to a service's reply type.
 ///
-/// A type of another crate can have no methods, and each service has some of its own (`Reply::parts`). So each service has a type around a
-/// [`FakeReply`](crate::fake::FakeReply), and this macro writes what these types share.
+/// Each service needs its own reply type, because it has methods of its own (`Reply::parts`), and a crate cannot add methods to a type of
+/// another crate. So each type wraps a [`FakeReply`](crate::fake::FakeReply), and this macro writes the shared methods.
 #[macro_export]
 macro_rules! reply_methods {
     ($reply:ident, $answer:ty, $error:ty) => {
@@ -14,43 +14,43 @@ macro_rules! reply_methods {
         }
 
         impl $reply {
-            /// A model's answer. A missing `id` or `model` is generated. Blocks that the service has not are left out.
+            /// Creates an answer of the model. A missing `id` or `model` is generated. Blocks that the service does not have are left out.
             #[must_use]
             pub fn answer(response: conjure_conversation::Response) -> Self {
                 Self($crate::fake::FakeReply::response(response))
             }
 
-            /// An answer of these blocks. It stops for its tool calls if it has any.
+            /// Creates an answer of these blocks. It stops for its tool calls if it has any.
             #[must_use]
             pub fn blocks(content: Vec<conjure_conversation::Block>) -> Self {
                 Self::answer($crate::fake::response_of(content))
             }
 
-            /// An error instead of an answer.
+            /// Creates an error in place of an answer.
             #[must_use]
             pub fn error(error: $error) -> Self {
                 Self($crate::fake::FakeReply::new($crate::fake::ReplyBody::Error(error)))
             }
 
-            /// These bytes.
+            /// Creates a reply of raw bytes.
             #[must_use]
             pub fn raw(status: u16, content_type: impl Into<String>, body: impl Into<bytes::Bytes>) -> Self {
                 Self($crate::fake::FakeReply::raw(status, content_type, body))
             }
 
-            /// A stream of these bytes.
+            /// Creates a stream of these bytes.
             #[must_use]
             pub fn stream(body: impl Into<bytes::Bytes>) -> Self {
                 Self::raw(200, "text/event-stream", body)
             }
 
-            /// An HTML page, as a proxy returns it.
+            /// Creates an HTML page, as a proxy might return it.
             #[must_use]
             pub fn html(status: u16) -> Self {
                 Self($crate::fake::FakeReply::html(status))
             }
 
-            /// Status 200 and no body at all.
+            /// Creates a reply with status 200 and an empty body.
             #[must_use]
             pub fn empty() -> Self {
                 let body = bytes::Bytes::new();
@@ -58,26 +58,26 @@ macro_rules! reply_methods {
                 Self($crate::fake::FakeReply::new(raw))
             }
 
-            /// A stream that begins with some bytes and repeats others for ever.
+            /// Creates a stream that begins with some bytes and repeats others for ever.
             #[must_use]
             pub fn endless(beginning: impl Into<bytes::Bytes>, repeated: impl Into<bytes::Bytes>) -> Self {
                 let (beginning, repeated) = (beginning.into(), repeated.into());
                 Self($crate::fake::FakeReply::new($crate::fake::ReplyBody::Endless { beginning, repeated }))
             }
 
-            /// No response, ever.
+            /// Creates a reply that never responds and keeps the connection open.
             #[must_use]
             pub fn silence() -> Self {
                 Self($crate::fake::FakeReply::new($crate::fake::ReplyBody::Silence))
             }
 
-            /// The connection closes without a response.
+            /// Creates a reply that closes the connection without a response.
             #[must_use]
             pub fn hang_up() -> Self {
                 Self($crate::fake::FakeReply::new($crate::fake::ReplyBody::HangUp))
             }
 
-            /// The answer with each text in at most so many pieces; 4 by default.
+            /// Sets the maximum number of pieces of each text; 4 by default.
             #[must_use]
             pub fn with_pieces(mut self, pieces: usize) -> Self {
                 if let Some(answer) = self.0.answer_mut() {
@@ -86,42 +86,42 @@ macro_rules! reply_methods {
                 self
             }
 
-            /// The reply with one more header: `retry-after` (seconds or a date), `retry-after-ms`, `x-should-retry`, …
+            /// Adds a header: `retry-after` (seconds or a date), `retry-after-ms`, `x-should-retry`, …
             #[must_use]
             pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
                 self.0.headers.push((name.into(), value.into()));
                 self
             }
 
-            /// The reply after this time.
+            /// Delays the reply by this time.
             #[must_use]
             pub const fn delayed(mut self, delay: std::time::Duration) -> Self {
                 self.0.delay = delay;
                 self
             }
 
-            /// The reply in chunks of so many bytes, wherever they fall: within events, within characters.
+            /// Sends the body in chunks of this many bytes, which may end within events and within characters.
             #[must_use]
             pub const fn in_pieces_of(mut self, bytes: usize) -> Self {
                 self.0.timing.piece = Some(bytes);
                 self
             }
 
-            /// The reply with this time between two chunks.
+            /// Waits this long between two chunks.
             #[must_use]
             pub const fn dripping(mut self, every: std::time::Duration) -> Self {
                 self.0.timing.every = every;
                 self
             }
 
-            /// The reply, but the connection closes after so many bytes of the body.
+            /// Closes the connection after this many bytes of the body.
             #[must_use]
             pub const fn cut_after_bytes(mut self, after: usize) -> Self {
                 self.0.timing.end = $crate::fake::BodyEnd::Cut { after };
                 self
             }
 
-            /// The reply, but nothing more comes after so many bytes of the body, and the connection stays.
+            /// Stops after this many bytes of the body and keeps the connection open.
             #[must_use]
             pub const fn hanging_after_bytes(mut self, after: usize) -> Self {
                 self.0.timing.end = $crate::fake::BodyEnd::Hang { after };

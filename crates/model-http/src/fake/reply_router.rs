@@ -1,6 +1,6 @@
 //! [`ReplyRouter`]: chooses the reply to a request from faults, scripts and turns, and records the position of each session.
 //!
-//! See the [module](super) for the rules. Positions are in memory; without them the position is counted in the history.
+//! See the [module](super) for the rules. Recorded positions are in memory. Without one, the router counts the position in the history.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 
 use super::reply::{Ending, FakeReply, ReplyBody, WireAnswer, WireError};
 
-/// The most recorded positions. Above it, all are dropped and positions are counted again.
+/// The maximum number of recorded positions. Above it, all are dropped and positions are counted again.
 const MAX_POSITIONS: usize = 1 << 20;
 
 /// A source of replies.
@@ -48,13 +48,13 @@ pub struct HistoryPosition {
 }
 
 impl HistoryPosition {
-    /// The position behind so many answers, or blocks of them, of a session with this model.
+    /// The position of a session with this model after `place` answers, or after `place` blocks of answers.
     #[must_use]
     pub fn new(model: &str, session: &str, place: usize) -> Self {
         Self { session: Digest::of_bytes(format!("{model}\n{session}").as_bytes()), place }
     }
 
-    /// The position that is so much further on.
+    /// The position that is `more` answers or blocks later.
     #[must_use]
     pub const fn after(self, more: usize) -> Self {
         Self { place: self.place.saturating_add(more), ..self }
@@ -74,7 +74,7 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
         lock(&self.faults).push_back(fault);
     }
 
-    /// The next fault, which comes before anything is played.
+    /// Takes the next fault. Faults are used before scripts and turns.
     pub fn take_fault(&self) -> Option<FakeReply<A, E>> {
         lock(&self.faults).pop_front()
     }
@@ -93,9 +93,9 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
         positions.insert(position, turn);
     }
 
-    /// The reply to a request at this position, whose history has so many answers: a fault, or the next turn.
+    /// Chooses the reply to a request at this position: a fault, or the next turn. `answers` is the number of answers in the history.
     ///
-    /// `next` is the position behind a whole answer. A failure adds nothing to a history, so it is recorded at its own position.
+    /// `next` is the position after a complete answer. A failure adds nothing to a history, so it is recorded at its own position.
     pub async fn reply(
         &self,
         model: &str,
@@ -113,7 +113,7 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
         reply
     }
 
-    /// The reply of one turn of this model's source.
+    /// The reply for one turn of this model's source.
     pub async fn play(&self, model: &str, turn: usize, request: Request) -> FakeReply<A, E> {
         match self.sources.by_model.get(model).or(self.sources.default.as_ref()) {
             None => {
@@ -149,7 +149,7 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
     }
 }
 
-/// A reply that stops after these events: with an error of the service, or with nothing.
+/// A reply that stops after these events, with an error of the service or without an end.
 fn broken<A: WireAnswer, E: WireError>(shown: Vec<ModelEvent>, error: Option<ModelError>) -> FakeReply<A, E> {
     let (answer, after) = A::of_beginning(shown);
     let request_id = error.as_ref().and_then(|error| error.request_id.clone());
@@ -162,7 +162,7 @@ fn broken<A: WireAnswer, E: WireError>(shown: Vec<ModelEvent>, error: Option<Mod
     FakeReply { request_id, ..FakeReply::new(ReplyBody::Answer { answer: Box::new(answer), ending }) }
 }
 
-/// A reply with an error instead of an answer.
+/// A reply with an error in place of an answer.
 fn failed<A: WireAnswer, E: WireError>(error: ModelError) -> FakeReply<A, E> {
     let reply = match error.kind {
         ModelErrorKind::Api(kind) => {

@@ -22,19 +22,19 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// Its number among all received requests, from 1.
+    /// The number among all received requests, from 1.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// When its body was complete, by the fake's clock.
+    /// When the body was complete, by the fake's clock.
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// `POST`.
+    /// The HTTP method, such as `POST`.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
@@ -63,7 +63,7 @@ impl RecordedRequest {
         &self.body
     }
 
-    /// The status of its response; `None` before the response, or if there is none.
+    /// The status of the response; `None` before the response, or if there is none.
     #[must_use]
     pub const fn status(&self) -> Option<u16> {
         self.status
@@ -83,7 +83,7 @@ impl RequestLog {
         Self { requests: Mutex::default(), capacity, received: watch::Sender::new(0) }
     }
 
-    /// Adds a request and returns its number. The oldest is dropped above the capacity.
+    /// Adds a request and returns its number. The oldest request is dropped if the log is full.
     pub(super) fn add(&self, head: &Parts, body: Bytes, at: Timestamp) -> u64 {
         let mut requests = lock(&self.requests);
         let number = *self.received.borrow() + 1;
@@ -105,7 +105,7 @@ impl RequestLog {
 
     pub(super) fn set_status(&self, number: u64, status: u16) {
         let mut requests = lock(&self.requests);
-        // Numbers are consecutive, so the first one tells where this one is.
+        // Numbers are consecutive, so the first one determines the index of this one.
         let first = requests.front().map_or(0, RecordedRequest::number);
         let place = number.checked_sub(first).and_then(|place| usize::try_from(place).ok());
         if let Some(request) = place.and_then(|place| requests.get_mut(place)) {

@@ -1,4 +1,4 @@
-//! [`FakeService`]: what is special to the fake of one service. [`FakeState`] handles each HTTP request with it.
+//! [`FakeService`]: the part of a fake that is specific to one service. [`FakeState`] uses it to handle each HTTP request.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,13 @@ use super::request_log::RequestLog;
 /// A reply of this service.
 pub type ReplyOf<S> = FakeReply<<S as FakeService>::Answer, <S as FakeService>::Error>;
 
-/// What is special to the fake of one service.
+/// The part of a fake that is specific to one service.
 pub trait FakeService: fmt::Debug + Send + Sync + Sized + 'static {
-    /// An answer of the model.
+    /// The answer type of the service.
     type Answer: WireAnswer;
-    /// An error.
+    /// The error type of the service.
     type Error: WireError;
-    /// What a response needs to know about its request.
+    /// The facts about a request that its response needs.
     type Exchange: Default + Send + Sync;
 
     /// The media type of a JSON body.
@@ -40,7 +40,7 @@ pub trait FakeService: fmt::Debug + Send + Sync + Sized + 'static {
     /// The largest body of a request to this path, in bytes.
     fn max_body(&self, path: &str) -> usize;
 
-    /// Checks a request and chooses its reply, in the order of the service.
+    /// Checks a request and chooses its reply. The checks are in the order of the service.
     fn reply(
         &self,
         request: &ReceivedRequest,
@@ -51,7 +51,7 @@ pub trait FakeService: fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether the answer is streamed as events.
     fn is_streamed(exchange: &Self::Exchange) -> bool;
 
-    /// The events of a streamed answer, each a chunk of the body.
+    /// The events of a streamed answer, each one chunk of the body.
     fn events(
         &self,
         answer: &Self::Answer,
@@ -68,10 +68,10 @@ pub trait FakeService: fmt::Debug + Send + Sync + Sized + 'static {
     }
 }
 
-/// A request that was read.
+/// A received request.
 #[derive(Debug)]
 pub struct ReceivedRequest {
-    /// Its number among all received requests, from 1.
+    /// The number among all received requests, from 1.
     pub number: u64,
     /// The method, the path and the headers.
     pub head: Parts,
@@ -87,7 +87,7 @@ impl ReceivedRequest {
     }
 }
 
-/// What an answer does not say itself.
+/// The facts that a response needs beside its answer.
 #[derive(Debug)]
 pub struct AnswerContext<'a, S: FakeService> {
     /// The number of the request.
@@ -96,18 +96,18 @@ pub struct AnswerContext<'a, S: FakeService> {
     pub request_id: &'a str,
     /// The time of the response.
     pub now: Timestamp,
-    /// What the request asked for.
+    /// The facts about the request.
     pub exchange: &'a S::Exchange,
 }
 
 /// The state that all connections share.
 #[derive(Debug)]
 pub struct FakeState<S: FakeService> {
-    /// What is special to the service.
+    /// The part that is specific to the service.
     pub service: S,
     /// Chooses the replies.
     pub router: ReplyRouter<S::Answer, S::Error>,
-    /// Tells the time and delays.
+    /// The clock for times and delays.
     pub clock: Arc<dyn Clock>,
     pub(super) keys: Vec<String>,
     pub(super) models: Vec<String>,
@@ -120,19 +120,19 @@ fn aborted() -> io::Error {
 }
 
 impl<S: FakeService> FakeState<S> {
-    /// Whether this key is accepted. Without any known key, every key is.
+    /// Whether this key is accepted. If no keys are configured, every key is.
     #[must_use]
     pub fn accepts_key(&self, key: &str) -> bool {
         self.keys.is_empty() || self.keys.iter().any(|known| known == key)
     }
 
-    /// The known models. If there are none, every model is known.
+    /// The known models. If empty, every model is known.
     #[must_use]
     pub fn models(&self) -> &[String] {
         &self.models
     }
 
-    /// Answers one request. An error closes the connection without an answer.
+    /// Handles one request. An error closes the connection without a response.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let (head, body) = request.into_parts();
         let body = match Limited::new(body, self.service.max_body(head.uri.path())).collect().await {

@@ -1,4 +1,4 @@
-//! [`FakeSettings`]: the settings that the fakes of all services have, and the builder methods for them.
+//! [`FakeSettings`]: the settings that the fakes of all services share, and the builder methods for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,24 +17,24 @@ use super::service::{FakeService, FakeState, ReplyOf};
 /// The default capacity of the request log.
 const DEFAULT_LOG_CAPACITY: usize = 10_000;
 
-/// The settings that the fakes of all services have. See [`builder_methods`](crate::builder_methods).
+/// The settings that the fakes of all services share. See [`builder_methods`](crate::builder_methods).
 #[derive(Debug)]
 pub struct FakeSettings<S: FakeService> {
-    /// The source for models that have none of their own.
+    /// The source of replies for models without a source of their own.
     pub default_source: Option<ReplySource<S::Answer, S::Error>>,
-    /// The sources of models.
+    /// The sources of replies by model.
     pub sources_by_model: HashMap<String, ReplySource<S::Answer, S::Error>>,
-    /// The replies to the first valid requests.
+    /// The replies to the first valid requests, before scripts and turns.
     pub faults: VecDeque<ReplyOf<S>>,
     /// The accepted keys. If empty, every key is accepted.
     pub keys: Vec<String>,
     /// The known models. If empty, every model is known.
     pub models: Vec<String>,
-    /// Tells the time and delays.
+    /// The clock for times and delays.
     pub clock: Arc<dyn Clock>,
-    /// The port of loopback; 0 for a free one.
+    /// The port on loopback; 0 for a free one.
     pub port: u16,
-    /// The number of requests that are kept.
+    /// The number of requests that the log keeps.
     pub log_capacity: usize,
 }
 
@@ -57,7 +57,7 @@ impl<S: FakeService> FakeSettings<S> {
     /// Starts the fake of this service. Needs a Tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn start(self, service: S) -> io::Result<FakeServer<S>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
         let sources = ReplySources { default: self.default_source, by_model: self.sources_by_model };
@@ -74,13 +74,13 @@ impl<S: FakeService> FakeSettings<S> {
     }
 }
 
-/// Gives the builder of a fake the methods that are the same for every service. Its member `settings` is a
+/// Adds the methods that every service has to the builder of a fake. The builder needs a field `settings` of type
 /// [`FakeSettings`](crate::fake::FakeSettings).
 #[macro_export]
 macro_rules! builder_methods {
     ($builder:ident, $reply:ty) => {
         impl $builder {
-            /// Plays this script to every model that has no source of its own.
+            /// Plays this script for every model without a source of its own.
             #[must_use]
             pub fn script(
                 mut self,
@@ -90,7 +90,7 @@ macro_rules! builder_methods {
                 self
             }
 
-            /// Plays this script to the requests for this model.
+            /// Plays this script for this model.
             #[must_use]
             pub fn script_for(
                 mut self,
@@ -102,7 +102,7 @@ macro_rules! builder_methods {
                 self
             }
 
-            /// Plays these turns, each session's calls in turn, as a script is played.
+            /// Plays these turns, one for each call of a session, as a script is played.
             #[must_use]
             pub fn turns(mut self, turns: impl IntoIterator<Item = $reply>) -> Self {
                 let turns = turns.into_iter().map(Into::into).collect();
@@ -110,7 +110,7 @@ macro_rules! builder_methods {
                 self
             }
 
-            /// Plays these turns to the requests for this model.
+            /// Plays these turns for this model.
             #[must_use]
             pub fn turns_for(
                 mut self,
@@ -123,42 +123,42 @@ macro_rules! builder_methods {
                 self
             }
 
-            /// Answers the first valid requests with these, before anything is played.
+            /// Sends these replies to the first valid requests, before scripts and turns.
             #[must_use]
             pub fn faults(mut self, faults: impl IntoIterator<Item = $reply>) -> Self {
                 self.settings.faults.extend(faults.into_iter().map(Into::into));
                 self
             }
 
-            /// Accepts this key, and no others but those that are added in the same way. Without any, every key is accepted.
+            /// Accepts this key. Call it again for more keys. Without any, every key is accepted.
             #[must_use]
             pub fn key(mut self, key: impl Into<String>) -> Self {
                 self.settings.keys.push(key.into());
                 self
             }
 
-            /// Knows this model, and no others but those that are added in the same way. Without any, every model is known.
+            /// Adds a known model. Call it again for more models. Without any, every model is known.
             #[must_use]
             pub fn model(mut self, model: impl Into<String>) -> Self {
                 self.settings.models.push(model.into());
                 self
             }
 
-            /// Tells the time and delays by this clock.
+            /// Sets the clock for times and delays.
             #[must_use]
             pub fn clock(mut self, clock: std::sync::Arc<dyn conjure_base::Clock>) -> Self {
                 self.settings.clock = clock;
                 self
             }
 
-            /// Listens at this port of loopback; at a free one by default.
+            /// Sets the port on loopback. By default a free port is used.
             #[must_use]
             pub const fn port(mut self, port: u16) -> Self {
                 self.settings.port = port;
                 self
             }
 
-            /// Keeps so many requests; 10,000 by default.
+            /// Sets how many requests the log keeps; 10,000 by default.
             #[must_use]
             pub const fn keep(mut self, requests: usize) -> Self {
                 self.settings.log_capacity = requests;

@@ -5,33 +5,33 @@ use conjure_conversation::ModelEvent;
 use crate::calls::service_error::ServiceError;
 use crate::stream::sse::{SseError, SseEvent};
 
-/// Reads the events of one streamed response. Its memory must be bounded by the bytes that it is given.
+/// Reads the events of one streamed response. Its memory must be bounded by the bytes that the client passes to it.
 pub trait Decoder: Send {
     /// The complete response of this wire.
     type Answer: Send;
 
-    /// Processes the next event and passes its previews to `show`. The client adds the cost to
-    /// [`ModelEvent::UsageReported`]. [`ModelEvent::Started`] comes before the first output.
+    /// Processes the next event and passes its previews to `show`. It must emit [`ModelEvent::Started`] before the first output. The client
+    /// adds the cost to [`ModelEvent::UsageReported`].
     ///
     /// # Errors
-    /// When the event violates the protocol or reports an error of the service. The stream is over then.
+    /// If the event violates the protocol or reports an error of the service. The stream has ended then.
     fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError>;
 
     /// Whether output was shown or a tool was started.
     fn shown(&self) -> OutputShown;
 
-    /// Whether nothing more has to be read: `message_stop`, `[DONE]`, `response.completed`. Later events are not read.
+    /// Whether the response is complete, after `message_stop`, `[DONE]` or `response.completed`. Later events are not read.
     fn is_complete(&self) -> bool;
 
-    /// Returns the response, or `None` if the stream ended before the response did. It is called once the response is complete, or at
-    /// the end of the body.
+    /// Returns the response, or `None` if the stream ended before the response did. The client calls it once the response is complete, or
+    /// at the end of the body.
     ///
     /// # Errors
-    /// When the content is invalid.
+    /// If the content is invalid.
     fn finish(self) -> Result<Option<Self::Answer>, StreamError>;
 }
 
-/// Whether output was shown or a tool was started. Then the call must not be repeated.
+/// Whether output was shown or a tool was started. If so, the call must not be retried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OutputShown {
     /// No output yet.
@@ -51,7 +51,7 @@ pub enum StreamError {
     /// Its events violate the protocol.
     #[error("{0}")]
     Protocol(String),
-    /// It has too many parts.
+    /// The response has too many parts.
     #[error("the answer has more than {limit} {what}")]
     TooMany {
         /// The kind of parts.
@@ -65,7 +65,7 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    /// The events violate the protocol in this way.
+    /// Creates an error for events that violate the protocol.
     #[must_use]
     pub fn protocol(reason: impl Into<String>) -> Self {
         Self::Protocol(reason.into())

@@ -1,4 +1,4 @@
-//! Streamed responses, and what decoders of every wire share.
+//! Streamed responses, and helpers for the decoders of every wire.
 
 pub(crate) mod decoder;
 pub(crate) mod raw_object;

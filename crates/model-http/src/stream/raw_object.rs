@@ -1,4 +1,5 @@
-//! [`RawObject`]: a JSON object that keeps the order and exact text of its fields, so that one field can be changed alone.
+//! [`RawObject`]: a JSON object that keeps the order and exact text of its fields, so that a change of one field leaves the others as they
+//! are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,11 +11,11 @@ use serde_json::value::RawValue;
 #[derive(Debug, Default)]
 pub struct RawObject {
     fields: Vec<(String, String)>,
-    /// The index of each name, from [`INDEXED`] fields on. A hostile object may have a million names.
+    /// The position of each field name. It is used from [`INDEXED`] fields on, because a hostile object may have a million names.
     places: HashMap<String, usize>,
 }
 
-/// The number of fields from which names are found by an index.
+/// The number of fields from which names are looked up in the index.
 const INDEXED: usize = 16;
 
 impl RawObject {
@@ -45,7 +46,7 @@ impl RawObject {
         }
     }
 
-    /// Where the field is.
+    /// The position of the field.
     fn place(&self, name: &str) -> Option<usize> {
         if self.fields.len() < INDEXED {
             return self.fields.iter().position(|(other, _)| other == name);
@@ -92,7 +93,7 @@ impl RawObject {
 /// The text as a JSON string.
 #[must_use]
 pub fn quoted(text: &str) -> String {
-    // A text can always be written.
+    // Serializing a string never fails.
     serde_json::to_string(text).unwrap_or_default()
 }
 

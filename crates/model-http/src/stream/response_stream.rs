@@ -17,7 +17,7 @@ use crate::stream::sse::SseParser;
 
 /// How long to wait for the end of the body after the last event, so that the connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
-/// The most bytes that are read for that.
+/// The maximum number of bytes that are read for that.
 const MAX_DRAIN_BYTES: usize = 4 << 10;
 
 /// A response that is being streamed.
@@ -26,7 +26,7 @@ pub(crate) struct ResponseStream<W: Wire> {
     timer: IdleTimer,
     pub(crate) request_id: Option<String>,
     parser: SseParser,
-    /// `None` once it is finished.
+    /// The decoder; `None` once it is finished.
     decoder: Option<W::Decoder>,
     shown: OutputShown,
     received: usize,

@@ -1,19 +1,19 @@
-//! Server-sent events: bytes in, events out, whatever the pieces they arrive in.
+//! Parses server-sent events from bytes, which may arrive in pieces of any size.
 //!
-//! The parser owns at most one unfinished line and one unfinished event, both bounded; what is in them is lost
-//! with the connection. Lines end with `\n`, `\r\n` or `\r`; a byte order mark, comments and unknown fields are
-//! passed over, and the parser drops an event that the stream's end cuts off.
+//! The parser holds at most one unfinished line and one unfinished event, both bounded. They are lost with the connection. Lines end with
+//! `\n`, `\r\n` or `\r`. The parser skips a byte order mark, comments and unknown fields. It drops an event that is incomplete at the end
+//! of the stream.
 
-/// One event. The texts are borrowed for the time of the call that hands them out.
+/// One event. The texts are borrowed for the duration of the callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SseEvent<'a> {
-    /// The `event` field; empty where there was none.
+    /// The `event` field; empty if there was none.
     pub name: &'a str,
     /// The `data` lines, joined by newlines.
     pub data: &'a str,
 }
 
-/// Why a stream is not one of server-sent events that we take.
+/// Why the bytes are not an acceptable stream of server-sent events.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SseError {
@@ -23,30 +23,30 @@ pub enum SseError {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The bytes are not text.
+    /// The bytes are not UTF-8.
     #[error("the stream holds bytes that are not UTF-8")]
     NotUtf8,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// An incremental parser. After an error it must not be used any more.
+/// An incremental parser. It must not be used after an error.
 #[derive(Debug)]
 pub struct SseParser {
     /// The limit on one line, and on the data of one event, in bytes.
     limit: usize,
-    /// The beginning of a line whose end has not arrived.
+    /// The beginning of a line whose end has not arrived yet.
     line: Vec<u8>,
     name: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was `\r`: a `\n` right after it belongs to it.
+    /// Whether the last byte was `\r`. A `\n` right after it belongs to the same line end.
     after_carriage_return: bool,
     first_line: bool,
 }
 
 impl SseParser {
-    /// A parser at the beginning of a stream, for lines and events of at most `limit` bytes.
+    /// Creates a parser for a new stream, with lines and events of at most `limit` bytes.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl SseParser {
         }
     }
 
-    /// Reads the next piece of the stream and hands each event that it completes to `on_event`.
+    /// Parses the next piece of the stream and passes each completed event to `on_event`.
     ///
     /// # Errors
     /// [`SseError`], or the first error of `on_event`.
@@ -134,7 +134,7 @@ impl SseParser {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // Comments (an empty field), `id`, `retry` and what is not known.
+            // Comments (an empty field name), `id`, `retry` and unknown fields.
             _ => {}
         }
         Ok(())
@@ -159,7 +159,7 @@ impl SseParser {
     }
 }
 
-/// Where the first `\n` or `\r` is. Eight bytes at a time: this loop sees every byte of every stream.
+/// The position of the first `\n` or `\r`. It checks eight bytes at a time, because this loop sees every byte of every stream.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;

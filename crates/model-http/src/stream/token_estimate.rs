@@ -1,38 +1,38 @@
-//! [`TokenEstimator`]: the usage of an answer whose service reported none.
+//! [`TokenEstimator`]: estimates the usage of an answer if the service reported none.
 //!
-//! Limits and compaction need counts. A token is taken for 4 bytes until the service reports a usage; then for as many bytes as it had in
-//! that request.
+//! Limits and compaction need token counts. At first a token counts as 4 bytes. After the service has reported a usage, a token counts as
+//! many bytes as it had in that request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_conversation::Usage;
 
-/// How many bytes a token has, as long as nothing is known.
+/// The bytes per token until a usage is reported.
 const DEFAULT_BYTES_PER_TOKEN: f64 = 4.0;
-/// What a service can sensibly report, in bytes per token. Images and templates can distort a short request.
+/// The plausible range of reported bytes per token. Images and templates can distort the ratio of a short request.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=16.0;
-/// What an image counts, in tokens.
+/// The estimated tokens of an image.
 const IMAGE_TOKENS: u64 = 1_000;
 
-/// The size of a request, to estimate its tokens from.
+/// The size of a request, from which its tokens are estimated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestSize {
     /// Bytes of text, without the data of images.
     pub text_bytes: u64,
-    /// How many images and files it has.
+    /// The number of images and files.
     pub images: u64,
 }
 
 /// Estimates tokens from bytes. All calls of a model share one estimator.
 #[derive(Debug, Default)]
 pub struct TokenEstimator {
-    /// The bits of the last ratio that was reported, as `f64`; 0 where there is none.
+    /// The last reported ratio, as the bits of an `f64`; 0 if there is none.
     bytes_per_token: AtomicU64,
 }
 
 impl TokenEstimator {
-    /// The usage that the service reported of a request of this size and an answer of so many bytes, or an estimate. A reported usage
-    /// improves the next estimates.
+    /// The usage that the service reported, or an estimate from the sizes of the request and the answer. A reported usage improves later
+    /// estimates.
     #[must_use]
     pub fn usage(&self, size: RequestSize, reported: Option<Usage>, answer_bytes: u64) -> Usage {
         match reported.filter(|reported| reported.total() > 0) {

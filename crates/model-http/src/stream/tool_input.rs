@@ -1,12 +1,12 @@
 //! Finishes a tool call's input, so that it is always a JSON object.
 //!
-//! The next request must contain an object, else most services refuse the whole history:
+//! The next request must contain an object, or most services refuse the whole history:
 //!
 //! - An object is kept to the byte.
 //! - Without deltas, the input of the block's start is used, usually `{}`.
 //! - A partial object in a cut response, whose tools never run, is closed after its last complete member, as the official SDK does.
-//! - Anything else becomes `{"INVALID_JSON": "the text"}`, which the Messages API documents. Such a call must not run;
-//!   [`ToolCall::invalid_input`](conjure_conversation::ToolCall::invalid_input) detects it, also in a stored block.
+//! - Anything else becomes `{"INVALID_JSON": "the text"}`, the form that the Messages API documents. Such a call must not run.
+//!   [`ToolCall::invalid_input`](conjure_conversation::ToolCall::invalid_input) detects it, in a stored block too.
 
 use conjure_conversation::INVALID_JSON;
 use serde_json::{Map, Value};

@@ -1,14 +1,14 @@
-//! [`AssistantMessage`]: rebuilds the assistant's message from the deltas of a stream, beside the canonical blocks.
+//! [`AssistantMessage`]: rebuilds the assistant's message from the deltas of a stream, and builds the canonical blocks too.
 //!
-//! The same server gets the rebuilt message back, so it has all that the deltas had:
+//! The same server gets the rebuilt message back, so the message keeps everything that the deltas had:
 //!
-//! - strings are concatenated, and a member that was ever a string stays, also an empty one;
-//! - `role` is written once, and `null` says nothing;
-//! - lists in `content` and in `reasoning_details` are continued;
+//! - strings are concatenated, and a member that was ever a string stays, even an empty one;
+//! - `role` is written once, and `null` changes nothing;
+//! - lists in `content` and in `reasoning_details` are joined;
 //! - of any other member, the last value counts;
 //! - each call has its `id`, `type`, `function`, and its unknown members.
 //!
-//! An unstreamed message is one delta with everything in it.
+//! An unstreamed message is handled as one complete delta.
 
 use std::collections::HashMap;
 
@@ -22,11 +22,11 @@ use crate::members::{Members, items_of, text_of};
 use crate::preview::{Preview, ShownText, TextKind};
 use crate::tool_names::ToolNames;
 
-/// The most calls of an answer.
+/// The maximum number of calls in an answer.
 const MAX_CALLS: usize = 10_000;
-/// The most members of a message or of a call. Real ones have a handful.
+/// The maximum number of members of a message or of a call. Real ones have a handful.
 const MAX_MEMBERS: usize = 1_000;
-/// The name of a call that never got one. No tool has it, so the call gets an error result.
+/// The name of a call that never got one. No tool has this name, so the call gets an error result.
 const UNNAMED: &str = "unnamed_tool";
 
 /// A message under construction.
@@ -34,10 +34,10 @@ const UNNAMED: &str = "unnamed_tool";
 pub(super) struct AssistantMessage {
     names: ToolNames,
     preview: Preview,
-    /// All members but `role` and `tool_calls`, in order.
+    /// All members except `role` and `tool_calls`, in order.
     members: Vec<(String, Member)>,
     calls: Vec<Call>,
-    /// The newest call of each index on the wire.
+    /// The newest call of each wire index.
     call_by_index: HashMap<u64, usize>,
     thinking: AnswerText,
     text: AnswerText,
@@ -47,15 +47,15 @@ pub(super) struct AssistantMessage {
 /// A member of the message.
 #[derive(Debug)]
 enum Member {
-    /// `null` so far.
+    /// Only `null` so far.
     Null,
     Text(String),
     List(Vec<ListItem>),
-    /// Anything else, as JSON.
+    /// Any other value, as JSON.
     Other(String),
 }
 
-/// A text of the answer, and where it is shown.
+/// A text of the answer, with its preview state.
 #[derive(Debug, Default)]
 struct AnswerText {
     text: String,
@@ -81,7 +81,7 @@ struct Call {
 pub(super) struct FinishedMessage {
     pub(super) content: Vec<Block>,
     pub(super) native: NativeItem,
-    /// How many bytes the model wrote.
+    /// The number of bytes that the model wrote.
     pub(super) written: u64,
 }
 
@@ -107,7 +107,7 @@ impl AssistantMessage {
         !self.calls.is_empty()
     }
 
-    /// Whether there are calls, and the arguments of each are complete.
+    /// Whether there are calls and the arguments of each are complete.
     pub(super) fn has_complete_calls(&self) -> bool {
         self.has_calls() && self.calls.iter().all(|call| are_complete_arguments(&call.arguments))
     }
@@ -151,7 +151,7 @@ impl AssistantMessage {
         Ok(())
     }
 
-    /// Servers name the reasoning differently, and some name it twice.
+    /// Servers use different members for the reasoning, and some write it in two members.
     fn push_thinking(&mut self, delta: &Members<'_>, show: &mut dyn FnMut(ModelEvent)) {
         let names = ["reasoning_content", "reasoning"];
         let piece = names.iter().find_map(|name| delta.text(name).filter(|piece| !piece.is_empty()));
@@ -160,7 +160,7 @@ impl AssistantMessage {
         }
     }
 
-    /// Content is a text, or a list of typed parts.
+    /// The content is a text, or a list of typed parts.
     fn push_content(&mut self, raw: &RawValue, show: &mut dyn FnMut(ModelEvent)) {
         if let Some(piece) = text_of(raw) {
             self.text.push(&piece, TextKind::Text, &mut self.preview, show);
@@ -240,7 +240,7 @@ impl AssistantMessage {
         if let Some(name) = name.filter(|_| call.name.is_empty()) {
             call.name = name;
         }
-        // Some servers write the object itself instead of its text.
+        // Some servers write the object itself, not its text.
         let piece = function.get("arguments");
         let piece = piece.map(|raw| text_of(raw).unwrap_or_else(|| raw.get().to_owned())).unwrap_or_default();
         call.arguments.push_str(&piece);
@@ -256,8 +256,8 @@ impl AssistantMessage {
         Ok(())
     }
 
-    /// Which call a delta belongs to. Calls are joined by their index. Without one, an id or a name that is new begins a call. Some servers
-    /// give all calls the same index: another id with another name begins a call, too.
+    /// Finds the call that a delta belongs to. Deltas with the same index belong to one call. Without an index, a new id or a new name
+    /// begins a call. Some servers give all calls the same index, so another id with another name begins a call too.
     fn place_of_call(
         &mut self,
         index: Option<u64>,
@@ -289,7 +289,7 @@ impl AssistantMessage {
         Ok(place)
     }
 
-    /// Finishes the message. `end`: whether the answer was cut.
+    /// Finishes the message. `end` says whether the answer was cut.
     pub(super) fn finish(mut self, end: InputCompletion) -> Result<FinishedMessage, StreamError> {
         let mut written = self.thinking.text.len() + self.text.text.len() + self.refusal.text.len();
         self.name_calls();
@@ -312,7 +312,7 @@ impl AssistantMessage {
             written += call.name.len() + call.arguments.len();
             call.arguments = finish_arguments(&call.arguments, end);
             let block = call_block(&call.id, self.names.own_name(&call.name), &call.arguments);
-            // A call without an index had no name, so it was never shown.
+            // A call without an index never had a name, so it was never shown.
             blocks.push((call.index.unwrap_or(usize::MAX), block));
         }
         blocks.sort_by_key(|(index, _)| *index);
@@ -325,7 +325,7 @@ impl AssistantMessage {
         })
     }
 
-    /// Gives a call without an id, or with the id of another one, an id of ours.
+    /// Gives a new id to a call that has none, or that has the id of another call.
     fn name_calls(&mut self) {
         let mut taken = std::collections::HashSet::new();
         for (place, call) in self.calls.iter_mut().enumerate() {
@@ -340,7 +340,7 @@ impl AssistantMessage {
         }
     }
 
-    /// The message as the server gets it back.
+    /// The message in the form that the server gets back.
     fn native_json(&self) -> String {
         let mut json = String::from("{\"role\":\"assistant\"");
         let mut member = |name: &str, value: &str| {

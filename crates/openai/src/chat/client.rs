@@ -18,13 +18,13 @@ use crate::options::{ChatOptions, TokensField};
 
 /// The host of OpenAI itself.
 const OPENAI_HOST: &str = "api.openai.com";
-/// The host of DeepSeek, which wants the reasoning of all answers with calls.
+/// The host of DeepSeek, which requires the reasoning of all answers with calls.
 const DEEPSEEK_HOST: &str = "api.deepseek.com";
 
-/// One model behind Chat Completions, with its options. Cheap to clone.
+/// One Chat Completions model, with its options. Cheap to clone.
 ///
-/// For OpenAI's own reasoning models, [`Responses`](crate::Responses) is the better choice: they call tools here only without reasoning
-/// (`reasoning_effort: "none"`), and their reasoning is lost between the calls.
+/// For OpenAI's own reasoning models, use [`Responses`](crate::Responses). With Chat Completions they call tools only without reasoning
+/// (`reasoning_effort` is `none`), and their reasoning is lost between calls.
 #[derive(Clone)]
 pub struct Chat(Arc<ChatState>);
 
@@ -38,12 +38,12 @@ struct ChatState {
     estimator: Arc<TokenEstimator>,
 }
 
-/// What is special to one call.
+/// The wire of one call.
 struct ChatWire(Arc<CallContext>);
 
 impl Chat {
-    /// The model of these options, behind this client. Its base URL is the one to which `/chat/completions` is appended, as
-    /// [`DEFAULT_BASE_URL`](crate::DEFAULT_BASE_URL).
+    /// Creates a model with these options, which sends its calls through this client. `/chat/completions` is appended to the client's base
+    /// URL, as with [`DEFAULT_BASE_URL`](crate::DEFAULT_BASE_URL).
     #[must_use]
     pub fn new(client: HttpClient, options: ChatOptions) -> Self {
         let default_field = match client.host() {
@@ -70,7 +70,7 @@ impl Chat {
         &self.0.options
     }
 
-    /// Who writes its answers.
+    /// The origin of its answers.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.0.origin
@@ -117,7 +117,7 @@ impl ChatState {
 
     fn call(&self, request: &Request, wire: &ChatWire, is_streamed: bool) -> HttpCall {
         let (body, size) = self.body(request, is_streamed);
-        // It is written once for each call.
+        // The size is set once, because each call's body is written once.
         let _ = wire.0.size.set(size);
         HttpCall {
             max_tokens: self.options.max_tokens(),

@@ -1,7 +1,7 @@
 //! [`ChatDecoder`]: reads the chunks of a streamed Chat Completions answer.
 //!
-//! Every member but `choices` may be missing. Unknown chunks, comments and keep-alive events are passed over. The answer is complete with
-//! `[DONE]`, or at the end of the body if a `finish_reason` has come.
+//! Every member except `choices` may be missing. Unknown chunks, comments and keep-alive events are skipped. The answer is complete with
+//! `[DONE]`, or at the end of the body if there was a `finish_reason`.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct ChatDecoder {
 }
 
 impl ChatDecoder {
-    /// A decoder for the answer of this origin, outside of a call: for recorded streams. Tool names are not mapped.
+    /// Creates a decoder for an answer of this origin without a call, such as a recorded stream. Tool names are not mapped.
     #[must_use]
     pub fn new(origin: Origin) -> Self {
         Self::with_context(Arc::new(CallContext::detached(origin)))
@@ -48,7 +48,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Reads a chunk, or an answer that is not streamed: it has a `message` where a chunk has a `delta`.
+    /// Reads a chunk, or an unstreamed answer, which has a `message` in place of a `delta`.
     pub(super) fn push_object(
         &mut self,
         json: &str,
@@ -66,12 +66,12 @@ impl ChatDecoder {
             let Ok(choice) = serde_json::from_str::<Members<'_>>(choice.get()) else {
                 return Err(StreamError::protocol("a choice is not an object"));
             };
-            // One answer is asked for.
+            // The request asks for one answer, so only the first choice counts.
             if choice.number("index").unwrap_or(0) == 0 {
                 self.push_choice(&choice, show)?;
             }
         }
-        // Groq has it elsewhere.
+        // Groq has the usage elsewhere.
         let usage = chunk.get("usage").or_else(|| chunk.object("x_groq")?.get("usage"));
         if let Some(usage) = usage.and_then(|raw| chat_usage(raw.get()))
             && self.usage != Some(usage)
@@ -93,7 +93,7 @@ impl ChatDecoder {
         if let Some(error) = choice.get("error") {
             self.refuse_error(&format!("{{\"error\":{}}}", error.get()))?;
         }
-        // Some servers write an empty reason where there is none.
+        // Some servers write an empty reason before the answer has ended.
         match choice.text("finish_reason").filter(|reason| !reason.is_empty()) {
             Some(reason) if reason == "error" => {
                 let message = "it ended the answer with the reason `error`";
@@ -107,7 +107,7 @@ impl ChatDecoder {
         }
     }
 
-    /// The error that an object reports, if it is one.
+    /// Fails if an object reports an error.
     fn refuse_error(&self, json: &str) -> Result<(), StreamError> {
         let object: Value =
             serde_json::from_str(json).map_err(|error| StreamError::protocol(error.to_string()))?;
@@ -117,8 +117,8 @@ impl ChatDecoder {
         }
     }
 
-    /// Why the answer ended. Complete calls count more than the reason, unless it says that the answer was cut or filtered: servers write
-    /// `stop`, or a reason of their own, behind calls.
+    /// Why the answer ended. Complete calls count more than the reason, because servers write `stop` or a reason of their own after calls.
+    /// An exception is a reason that says that the answer was cut or filtered.
     fn stop_reason(&self) -> StopReason {
         let finished = || {
             if self.message.is_refusal() {
@@ -136,7 +136,7 @@ impl ChatDecoder {
             Some("stop" | "tool_calls" | "function_call" | "eos_token") => finished(),
             Some(_) if self.message.has_complete_calls() => finished(),
             Some(other) => StopReason::Unknown(other.to_owned()),
-            // `[DONE]` alone ends the answer, too.
+            // `[DONE]` alone ends the answer too.
             None if self.message.has_calls() || self.message.has_text() => finished(),
             None => StopReason::Missing,
         }

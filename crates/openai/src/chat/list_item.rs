@@ -1,4 +1,4 @@
-//! [`ListItem`]: an item of a list that the deltas of a stream continue: parts of content, details of reasoning.
+//! [`ListItem`]: an item of a list that the deltas of a stream extend: content parts and reasoning details.
 
 use conjure_model_http::{RawObject, quoted};
 use serde_json::value::RawValue;
@@ -8,19 +8,19 @@ use crate::members::items_of;
 /// An item of a list.
 #[derive(Debug)]
 pub(super) enum ListItem {
-    /// JSON.
+    /// Any item, as JSON.
     Raw(String),
-    /// A detail of reasoning whose text is continued by the details that follow.
+    /// A reasoning detail whose text is extended by the details after it.
     Growing {
         fields: RawObject,
-        /// The member that grows.
+        /// The member with the growing text.
         name: &'static str,
         text: String,
     },
 }
 
 impl ListItem {
-    /// A part of content that is a text.
+    /// A content part that is a text.
     pub(super) fn text_part(text: &str) -> Self {
         Self::Raw(format!(r#"{{"type":"text","text":{}}}"#, quoted(text)))
     }
@@ -39,8 +39,8 @@ impl ListItem {
         }
     }
 
-    /// Joins the next item to this one, if it is the next piece of a text of the same type and index. Of other members, the last value
-    /// counts. Returns whether it did.
+    /// Joins the next item to this one if it is the next piece of a text of the same type and index. For other members, the last value
+    /// counts. Returns whether the items were joined.
     fn join(&mut self, next: &Self) -> bool {
         let (Self::Growing { fields, text, .. }, Self::Growing { fields: more, name, text: piece }) =
             (self, next)
@@ -72,7 +72,8 @@ impl ListItem {
     }
 }
 
-/// Appends the items of a list. An item that continues the last one is joined with it, as OpenRouter writes `reasoning_details`.
+/// Appends the items of a list. An item that continues the last one is joined with it, because OpenRouter writes `reasoning_details` in
+/// that way.
 pub(super) fn continue_list(items: &mut Vec<ListItem>, raw: &RawValue) {
     for item in items_of(raw) {
         let item = ListItem::new(item);

@@ -1,4 +1,4 @@
-//! The client of Chat Completions, which most servers speak.
+//! The client of Chat Completions, which most servers support.
 
 mod assistant_message;
 mod client;

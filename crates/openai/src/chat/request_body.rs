@@ -1,13 +1,13 @@
 //! Writes the body of a Chat Completions request: stable parts first, messages last.
 //!
-//! **Byte prefix.** The body of call N up to the end of its messages is a byte prefix of the body of call N+1, as long as tools,
-//! instructions and options are unchanged: each message is written from itself and the answer before it alone.
+//! **Byte prefix.** Let tools, instructions and options be unchanged. Then the body of call N, up to the end of its messages, is a byte
+//! prefix of the body of call N+1. This holds because the writer of a message only looks at that message and the answer before it.
 //!
-//! **Messages.** Content is a plain string wherever it can be, since some servers split lists into several messages. A message of the
-//! user becomes one `tool` message for each result, directly behind their calls, then one `user` message. A `tool` message has text only:
-//! images of results go into the `user` message.
+//! **Messages.** Content is a plain string if possible, because some servers split lists into several messages. A user message becomes one
+//! `tool` message for each result, directly after the calls, and then one `user` message. A `tool` message can only have text, so images of
+//! results go into the `user` message.
 //!
-//! An answer of the same origin goes back in its native form, byte for byte. Of any other, its text and its calls are written.
+//! An answer of the same origin is sent back in its native form, byte for byte. Of any other answer, only the text and the calls are sent.
 
 use conjure_conversation::{Message, NativeItem, Origin, Request, Role, ToolCall};
 use conjure_model_http::{RequestSize, quoted};
@@ -19,18 +19,18 @@ use crate::options::{ChatOptions, TokensField};
 use crate::request_writer::{RequestWriter, estimated_size};
 use crate::tool_names::wire_name;
 
-/// Stands for the content of a `tool` message whose result has no text.
+/// The content of a `tool` message whose result has no text.
 const NO_TEXT: &str = "(no text)";
-/// Stands for the content of a `tool` message whose result is in the next message.
+/// The content of a `tool` message whose result is in the next message.
 const IN_NEXT_MESSAGE: &str = "(see the next message)";
 
-/// What a body is written with, beside the request.
+/// The options that the writer needs beside the request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BodyOptions<'o> {
     pub(super) options: &'o ChatOptions,
     pub(super) origin: &'o Origin,
     pub(super) tokens_field: TokensField,
-    /// The member for reasoning that the service did not write itself.
+    /// The member for the reasoning of other services.
     pub(super) replayed_reasoning: Option<&'o str>,
     pub(super) is_streamed: bool,
 }
@@ -93,7 +93,7 @@ pub(super) fn request_body(request: &Request, with: BodyOptions<'_>) -> (Vec<u8>
 
 struct MessageWriter {
     body: RequestWriter,
-    /// How many messages were written.
+    /// The number of written messages.
     written: usize,
     /// The calls of the last answer.
     calls: CallIds,
@@ -201,7 +201,7 @@ impl MessageWriter {
     }
 }
 
-/// A call, for a service that did not make it. Its arguments are always JSON, since servers refuse a history with others.
+/// A call of another service's answer. Its arguments are always JSON, because servers refuse a history with other arguments.
 fn call_json(call: &ToolCall) -> String {
     format!(
         r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
@@ -211,7 +211,7 @@ fn call_json(call: &ToolCall) -> String {
     )
 }
 
-/// The native form of an answer, if this origin wrote it, with the ids of its calls.
+/// The native form of an answer and the ids of its calls, if this origin wrote the answer.
 fn native_message<'m>(message: &'m Message, origin: &Origin) -> Option<(&'m NativeItem, CallIds)> {
     #[derive(Deserialize)]
     struct Called {

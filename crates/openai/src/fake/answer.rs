@@ -1,29 +1,29 @@
-//! [`FakeAnswer`]: an answer, and how both APIs stream it.
+//! [`FakeAnswer`]: an answer of the fake, for both APIs.
 
 use conjure_conversation::{ModelEvent, Response};
 use conjure_model_http::fake::{WireAnswer, response_of, split};
 
-/// An answer.
+/// An answer of the fake.
 #[derive(Debug, Clone)]
 pub struct FakeAnswer {
     pub(super) response: Response,
-    /// Into how many pieces each text is split.
+    /// The number of pieces in which each text is streamed.
     pieces: usize,
-    /// Whether the usage is told.
+    /// Whether the answer reports its usage.
     pub(super) tells_usage: bool,
 }
 
-/// The names of one answer.
+/// The ids and times of one answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnswerNames<'a> {
     pub(super) number: u64,
     pub(super) model: &'a str,
-    /// In seconds since 1970.
+    /// The creation time, in seconds since 1970.
     pub(super) created: u64,
 }
 
 impl FakeAnswer {
-    /// The pieces of a text.
+    /// Splits a text into pieces.
     pub(super) fn split<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> + use<'t> {
         split(text, self.pieces)
     }
@@ -34,7 +34,7 @@ impl WireAnswer for FakeAnswer {
         Self { response, pieces, tells_usage: true }
     }
 
-    /// A text of four pieces, of which two are sent, behind the event that begins the answer.
+    /// A text of four pieces. Two of them are sent, after the event that begins the answer.
     fn of_beginning(_shown: Vec<ModelEvent>) -> (Self, usize) {
         let begun = response_of(vec![conjure_conversation::Block::text("It began")]);
         (Self::of_response(begun, 4), 3)

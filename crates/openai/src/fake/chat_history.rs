@@ -1,4 +1,4 @@
-//! Checks a Chat Completions request, as the service does before its model sees anything.
+//! Validates a Chat Completions request, as the service does before its model sees the request.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ const MEMBERS: [&str; 33] = [
 const USER_PARTS: [&str; 3] = ["text", "image_url", "file"];
 const ASSISTANT_PARTS: [&str; 2] = ["text", "refusal"];
 
-/// Checks a body. `models`: those that there are; empty for any.
+/// Validates a body. `models` are the known models; if empty, every model is known.
 pub(super) fn validate(body: &[u8], models: &[String]) -> Checked<ValidatedRequest> {
     let body: Value = serde_json::from_slice(body)
         .or_else(|error| invalid(format!("We could not parse the JSON body of your request. ({error})")))?;
@@ -102,7 +102,7 @@ fn tools(body: &Map<String, Value>) -> Checked<Vec<ToolDefinition>> {
     Ok(tools)
 }
 
-/// Reads the messages, and checks that each call has its result right behind it.
+/// Reads the messages, and checks that the result of each call follows the call directly.
 fn history(messages: &[Value]) -> Checked<CanonicalHistory> {
     if messages.is_empty() {
         return invalid("Invalid 'messages': empty array. Expected an array with minimum length 1.");
@@ -170,7 +170,7 @@ fn required<'v>(members: &'v Map<String, Value>, at: &str) -> Checked<&'v Value>
     }
 }
 
-/// Reads an answer. Returns the ids of its calls. Reasoning is what compatible servers write, so it may come back.
+/// Reads an answer and returns the ids of its calls. It may contain reasoning, because compatible servers write that.
 fn assistant(message: &Value, at: &str, history: &mut CanonicalHistory) -> Checked<BTreeSet<String>> {
     let known =
         ["role", "content", "name", "refusal", "tool_calls", "annotations", "reasoning", "reasoning_content"];

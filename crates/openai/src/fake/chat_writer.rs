@@ -1,4 +1,4 @@
-//! Writes an answer as Chat Completions do: as chunks, or as one body.
+//! Writes an answer as Chat Completions does: as chunks, or as one body.
 
 use conjure_conversation::{BlockKind, StopReason, Usage};
 use conjure_model_http::fake::Ending;
@@ -101,7 +101,7 @@ pub(super) fn body(answer: &FakeAnswer, names: AnswerNames<'_>) -> Value {
     body
 }
 
-/// The member that the text of an answer is in.
+/// The member that holds the text of an answer.
 fn text_member(answer: &FakeAnswer) -> &'static str {
     if answer.response.stop_reason == StopReason::Refusal { "refusal" } else { "content" }
 }

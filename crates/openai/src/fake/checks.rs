@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use super::error::FakeError;
 
-/// What a check finds.
+/// The result of a check.
 pub(super) type Checked<T> = Result<T, FakeError>;
 
 pub(super) fn invalid<T>(message: impl Into<String>) -> Checked<T> {
     Err(FakeError::invalid(message))
 }
 
-/// The members of a body that is an object with these names only.
+/// The members of a body. The body must be an object, and its members must have known names.
 pub(super) fn object<'v>(value: &'v Value, at: &str, known: &[&str]) -> Checked<&'v Map<String, Value>> {
     let Value::Object(members) = value else {
         return invalid(format!("Invalid type for '{at}': expected an object."));
@@ -28,7 +28,7 @@ pub(super) fn object<'v>(value: &'v Value, at: &str, known: &[&str]) -> Checked<
     }
 }
 
-/// A text that must be there.
+/// A required text.
 pub(super) fn text<'v>(members: &'v Map<String, Value>, at: &str, name: &str) -> Checked<&'v str> {
     match members.get(name) {
         Some(Value::String(text)) => Ok(text),
@@ -38,7 +38,7 @@ pub(super) fn text<'v>(members: &'v Map<String, Value>, at: &str, name: &str) ->
     }
 }
 
-/// The model of a body, which must be one of these if there are any.
+/// The model of a body. If `models` is not empty, it must contain the model.
 pub(super) fn model(body: &Map<String, Value>, models: &[String]) -> Checked<String> {
     match body.get("model").and_then(Value::as_str) {
         None | Some("") => invalid("you must provide a model parameter"),
@@ -50,7 +50,7 @@ pub(super) fn model(body: &Map<String, Value>, models: &[String]) -> Checked<Str
     }
 }
 
-/// Members that must have a type, if they are there.
+/// Checks the types of optional members.
 pub(super) fn options(body: &Map<String, Value>, has_tools: bool) -> Checked<()> {
     for name in ["max_tokens", "max_completion_tokens", "max_output_tokens"] {
         if let Some(value) = body.get(name)
@@ -75,7 +75,7 @@ pub(super) fn options(body: &Map<String, Value>, has_tools: bool) -> Checked<()>
     Ok(())
 }
 
-/// A tool, by the members that describe it.
+/// Reads a tool from the members that describe it.
 pub(super) fn tool(members: &Map<String, Value>, at: &str) -> Checked<ToolDefinition> {
     let name = tool_name(members, at)?;
     let schema = members.get("parameters").cloned().unwrap_or_else(|| json!({"type": "object"}));
@@ -89,7 +89,7 @@ pub(super) fn tool(members: &Map<String, Value>, at: &str) -> Checked<ToolDefini
     })
 }
 
-/// The name of a tool, which must have the form that the service demands.
+/// The name of a tool, in the form that the service demands.
 pub(super) fn tool_name<'v>(members: &'v Map<String, Value>, at: &str) -> Checked<&'v str> {
     let name = text(members, at, "name")?;
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -101,7 +101,7 @@ pub(super) fn tool_name<'v>(members: &'v Map<String, Value>, at: &str) -> Checke
     ))
 }
 
-/// Names of tools must differ.
+/// Checks that the names of tools differ.
 pub(super) fn unique(tools: &[ToolDefinition]) -> Checked<()> {
     let mut names = HashSet::new();
     match tools.iter().find(|tool| !names.insert(tool.name.as_str())) {
@@ -110,7 +110,8 @@ pub(super) fn unique(tools: &[ToolDefinition]) -> Checked<()> {
     }
 }
 
-/// The `tool_use` block of a call in a history. The service takes any text as arguments, other servers do not: so the fake is strict.
+/// The `tool_use` block of a call in a history. The arguments must be JSON here. The service accepts any text, but other servers do not, so
+/// the fake is strict.
 pub(super) fn call_block(id: &str, name: &str, arguments: &str, at: &str) -> Checked<Block> {
     let input: Value = serde_json::from_str(arguments).map_err(|error| {
         FakeError::invalid(format!("Invalid '{at}.arguments': not valid JSON ({error})."))
@@ -119,7 +120,7 @@ pub(super) fn call_block(id: &str, name: &str, arguments: &str, at: &str) -> Che
     Block::from_json(json.to_string()).map_err(|error| FakeError::invalid(error.to_string()))
 }
 
-/// The blocks of content: a text, or a list of parts of these types.
+/// The blocks of a content. It is a text, or a list of parts of these types.
 pub(super) fn content(value: &Value, at: &str, allowed: &[&str]) -> Checked<Vec<Block>> {
     let parts = match value {
         Value::String(text) => return Ok(vec![Block::text(text.as_str())]),
@@ -164,7 +165,7 @@ pub(super) fn content(value: &Value, at: &str, allowed: &[&str]) -> Checked<Vec<
     Ok(blocks)
 }
 
-/// Whether it is the address of an image, or an image as a `data:` URL.
+/// Whether it is the URL of an image, or an image as a `data:` URL.
 fn is_image(url: &Value) -> bool {
     let url = url.as_str().unwrap_or_default();
     let is_data = url.starts_with("data:image/") && url.contains(";base64,");

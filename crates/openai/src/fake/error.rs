@@ -14,7 +14,7 @@ pub struct FakeError {
 }
 
 impl FakeError {
-    /// An error of this type, under the status that the service gives it.
+    /// Creates an error of this type, with the service's status for it.
     #[must_use]
     pub fn new(kind: &ApiErrorKind, message: impl Into<String>) -> Self {
         let (status, name, code) = match kind {
@@ -32,20 +32,20 @@ impl FakeError {
         Self { status, kind: name.to_owned(), code: code.map(str::to_owned), message: message.into() }
     }
 
-    /// A request that the service refuses.
+    /// Creates the error for a request that the service refuses.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(&ApiErrorKind::InvalidRequest, message)
     }
 
-    /// The same under another status.
+    /// The same error with another status.
     #[must_use]
     pub const fn with_status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// The same with this code.
+    /// The same error with this code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
@@ -63,7 +63,7 @@ impl FakeError {
         json!({"error": {"message": self.message, "type": self.kind, "param": null, "code": self.code}})
     }
 
-    /// The event within a stream of the Responses API.
+    /// The error as an event in a stream of the Responses API.
     pub(super) fn event(&self, sequence_number: usize) -> Value {
         json!({"type": "error", "sequence_number": sequence_number, "code": self.code.as_deref().unwrap_or(&self.kind),
             "message": self.message, "param": null})

@@ -18,10 +18,11 @@
 //! # }
 //! ```
 //!
-//! **Choosing the turn.** The position in a script is the number of answers in the request's history. So a client that repeats a request
-//! or restarts gets the turn that fits its history, and any number of sessions can play one script at once. A failed turn leaves no trace in
-//! a history, so the fake records it as taken: for the session, which is the model with the request's `prompt_cache_key`, or else with its
-//! first message.
+//! **Choosing the turn.** The position in a script is the number of answers in the request's history. So a client that repeats a request or
+//! restarts gets the turn that fits its history, and any number of sessions can play one script at once.
+//!
+//! A failed turn leaves no trace in a history, so the fake records it as played, for the session. A session is identified by the model and
+//! the request's `prompt_cache_key`, or else by the model and the first message.
 //!
 //! All state is in memory and ends with the fake.
 

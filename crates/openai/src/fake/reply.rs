@@ -12,7 +12,7 @@ pub struct Reply(FakeReply<FakeAnswer, FakeError>);
 conjure_model_http::reply_methods!(Reply, FakeAnswer, FakeError);
 
 impl Reply {
-    /// The answer without its usage.
+    /// Leaves out the usage of the answer.
     #[must_use]
     pub fn without_usage(mut self) -> Self {
         if let Some(answer) = self.0.answer_mut() {
@@ -21,14 +21,14 @@ impl Reply {
         self
     }
 
-    /// The streamed answer, but the connection closes after so many events.
+    /// Closes the connection after this many events of the streamed answer.
     #[must_use]
     pub fn cut_after_events(mut self, after: usize) -> Self {
         self.0.end_with(Ending::Cut { after });
         self
     }
 
-    /// The streamed answer, but an error follows so many events.
+    /// Ends the streamed answer with an error after this many events.
     #[must_use]
     pub fn broken_after_events(mut self, after: usize, error: FakeError) -> Self {
         self.0.end_with(Ending::Broken { after, error });

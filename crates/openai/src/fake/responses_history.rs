@@ -1,5 +1,5 @@
-//! Checks a request of the Responses API, as the service does before its model sees anything. The fake stores nothing, so it knows no
-//! earlier responses.
+//! Validates a request of the Responses API, as the service does before its model sees the request. The fake stores no responses, so a
+//! request cannot refer to an earlier one.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ const MEMBERS: [&str; 30] = [
 const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];
 const OUTPUT_PARTS: [&str; 2] = ["output_text", "refusal"];
 
-/// Checks a body. `models`: those that there are; empty for any.
+/// Validates a body. `models` are the known models; if empty, every model is known.
 pub(super) fn validate(body: &[u8], models: &[String]) -> Checked<ValidatedRequest> {
     let body: Value = serde_json::from_slice(body)
         .or_else(|error| invalid(format!("We could not parse the JSON body of your request. ({error})")))?;
@@ -113,7 +113,7 @@ fn tools(body: &Map<String, Value>) -> Checked<Vec<ToolDefinition>> {
     Ok(tools)
 }
 
-/// Reads the input items, and checks that calls and results, and reasoning and what follows it, belong together.
+/// Reads the input items. It checks that each call has its result, and that each reasoning item is followed by its item.
 fn read_items(items: &[Value], history: &mut CanonicalHistory) -> Checked<()> {
     let mut open: BTreeSet<String> = BTreeSet::new();
     let mut reasoning: Option<String> = None;

@@ -8,7 +8,7 @@ use super::answer::{AnswerNames, FakeAnswer};
 use super::error::FakeError;
 use crate::tool_names::wire_name;
 
-/// The events of a streamed answer, as name and data.
+/// The events of a streamed answer, as names and data.
 pub(super) fn events(
     answer: &FakeAnswer,
     ending: &Ending<FakeError>,
@@ -189,7 +189,7 @@ impl Writer {
     }
 }
 
-/// An object with the members of two.
+/// Merges the members of two objects.
 fn merged(first: &Value, second: &Value) -> Value {
     let members = [first, second].into_iter().filter_map(Value::as_object).flatten();
     Value::Object(members.map(|(name, value)| (name.clone(), value.clone())).collect())

@@ -19,7 +19,7 @@ pub struct FakeOpenAiBuilder {
 }
 
 impl FakeOpenAi {
-    /// A fake for any key and model, with nothing to say.
+    /// A builder of a fake that accepts any key and any model, and has no replies.
     #[must_use]
     pub fn builder() -> FakeOpenAiBuilder {
         FakeOpenAiBuilder { settings: FakeSettings::default() }
@@ -31,7 +31,7 @@ impl FakeOpenAi {
         format!("{}/v1", self.server_url())
     }
 
-    /// Stops: no more requests are accepted, and running answers are cut.
+    /// Stops the fake: it accepts no more requests and cuts running responses.
     pub async fn stop(self) {
         self.0.stop().await;
     }
@@ -48,10 +48,10 @@ impl Deref for FakeOpenAi {
 conjure_model_http::builder_methods!(FakeOpenAiBuilder, Reply);
 
 impl FakeOpenAiBuilder {
-    /// Starts it. Needs a Tokio runtime with I/O and time.
+    /// Starts the fake. Needs a Tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn start(self) -> io::Result<FakeOpenAi> {
         Ok(FakeOpenAi(self.settings.start(OpenAiService).await?))
     }

@@ -11,10 +11,10 @@ use super::answer::{AnswerNames, FakeAnswer};
 use super::error::FakeError;
 use super::{chat_history, chat_writer, responses_history, responses_writer};
 
-/// The largest body that is read, in bytes.
+/// The largest accepted body, in bytes.
 const MAX_BODY: usize = 64 << 20;
 
-/// What is special to OpenAI's service.
+/// The part of the fake that is specific to OpenAI's service.
 #[derive(Debug)]
 pub struct OpenAiService;
 
@@ -26,7 +26,7 @@ enum Api {
     Responses,
 }
 
-/// What a response needs to know about its request.
+/// The facts about a request that its response needs.
 #[derive(Debug, Default)]
 pub struct Exchange {
     api: Api,

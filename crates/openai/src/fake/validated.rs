@@ -1,4 +1,4 @@
-//! [`ValidatedRequest`]: a request that the model may see, and the history that it is built from.
+//! [`ValidatedRequest`]: a request that passed all checks, and the history in it.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use conjure_conversation::{Block, Message, Request, Role, ToolDefinition, ToolRe
 pub(super) struct ValidatedRequest {
     pub(super) model: String,
     pub(super) is_streamed: bool,
-    /// Whether a streamed Chat answer tells its usage.
+    /// Whether a streamed Chat answer reports its usage.
     pub(super) includes_usage: bool,
-    /// Whose positions it has.
+    /// The session that the recorded positions belong to.
     pub(super) session: String,
-    /// The answers in its history.
+    /// The number of answers in the history.
     pub(super) answers: usize,
-    /// The request as a script reads it.
+    /// The request in the form that scripts read.
     pub(super) request: Request,
 }
 
@@ -41,12 +41,12 @@ impl CanonicalHistory {
         self.push(Role::User, [Block::tool_result(&result)]);
     }
 
-    /// How many answers there are.
+    /// The number of answers.
     pub(super) fn answers(&self) -> usize {
         self.messages.iter().filter(|message| message.role == Role::Assistant).count()
     }
 
-    /// The text of the first message, which names the session if nothing else does.
+    /// The text of the first message, which identifies the session if the request does not.
     pub(super) fn first_text(&self) -> String {
         self.messages.first().map(Message::text).unwrap_or_default()
     }

@@ -18,7 +18,7 @@ use crate::call_context::CallContext;
 use crate::error_body::read_error_body;
 use crate::options::ResponsesOptions;
 
-/// One model behind the Responses API, with its options. Cheap to clone.
+/// One Responses API model, with its options. Cheap to clone.
 #[derive(Clone)]
 pub struct Responses(Arc<ResponsesState>);
 
@@ -30,12 +30,12 @@ struct ResponsesState {
     estimator: Arc<TokenEstimator>,
 }
 
-/// What is special to one call.
+/// The wire of one call.
 struct ResponsesWire(Arc<CallContext>);
 
 impl Responses {
-    /// The model of these options, behind this client. Its base URL is the one to which `/responses` is appended, as
-    /// [`DEFAULT_BASE_URL`](crate::DEFAULT_BASE_URL).
+    /// Creates a model with these options, which sends its calls through this client. `/responses` is appended to the client's base URL, as
+    /// with [`DEFAULT_BASE_URL`](crate::DEFAULT_BASE_URL).
     #[must_use]
     pub fn new(client: HttpClient, options: ResponsesOptions) -> Self {
         let origin =
@@ -55,7 +55,7 @@ impl Responses {
         &self.0.options
     }
 
-    /// Who writes its answers.
+    /// The origin of its answers.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.0.origin
@@ -95,7 +95,7 @@ impl ResponsesState {
 
     fn call(&self, request: &Request, wire: &ResponsesWire, is_streamed: bool) -> HttpCall {
         let (body, size) = self.body(request, is_streamed);
-        // It is written once for each call.
+        // The size is set once, because each call's body is written once.
         let _ = wire.0.size.set(size);
         HttpCall {
             max_tokens: self.options.max_tokens(),

@@ -1,9 +1,10 @@
 //! [`ResponsesDecoder`]: reads the events of a streamed answer of the Responses API.
 //!
 //! The answer is built from the `item` of each `response.output_item.done`; deltas are previews. An item that is never done is taken from
-//! the `output` at the end, else from its deltas. Events are joined by the id of their item, or by `output_index` where there is no id,
-//! since servers leave out either. Unknown events are passed over. An answer ends with
-//! `response.completed`, `response.incomplete` or `response.failed`.
+//! the `output` at the end, or else built from its deltas.
+//!
+//! Servers leave out ids or indexes. So events are joined by the id of their item, or by `output_index` if there is no id. Unknown events
+//! are skipped. An answer ends with `response.completed`, `response.incomplete` or `response.failed`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use crate::members::{Members, items_of};
 use crate::preview::{Preview, TextKind};
 use crate::usage::responses_usage;
 
-/// The most output items of an answer.
+/// The maximum number of output items in an answer.
 const MAX_ITEMS: usize = 10_000;
-/// The most parts of one item that are shown.
+/// The maximum number of shown parts in one item.
 const MAX_PARTS: usize = 10_000;
 
 /// Reads one streamed answer.
@@ -38,12 +39,12 @@ pub struct ResponsesDecoder {
     id: Option<String>,
     model: Option<String>,
     usage: Option<Usage>,
-    /// Whether a text of the answer itself was shown, or a call.
+    /// Whether a text of the answer itself, or a call, was shown.
     has_output: bool,
     end: Option<End>,
 }
 
-/// What names an item.
+/// The key by which events name an item.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum ItemKey {
     Id(String),
@@ -59,7 +60,7 @@ enum End {
 }
 
 impl ResponsesDecoder {
-    /// A decoder for the answer of this origin, outside of a call: for recorded streams. Tool names are not mapped.
+    /// Creates a decoder for an answer of this origin without a call, such as a recorded stream. Tool names are not mapped.
     #[must_use]
     pub fn new(origin: Origin) -> Self {
         Self::with_context(Arc::new(CallContext::detached(origin)))
@@ -79,7 +80,7 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Reads the `response` of an event, or an answer that is not streamed.
+    /// Reads the `response` of an event, or an unstreamed answer.
     pub(super) fn end_with(
         &mut self,
         json: &str,
@@ -101,7 +102,7 @@ impl ResponsesDecoder {
             show(ModelEvent::UsageReported(usage));
         }
         self.end = Some(match status.as_str() {
-            // llama.cpp says so of a cut answer, too.
+            // llama.cpp reports this status for a cut answer too.
             "completed" if self.is_at_limit() => End::Incomplete(Some("max_output_tokens".to_owned())),
             "completed" => End::Completed,
             "incomplete" => {
@@ -112,7 +113,7 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    /// Adds the items at the end of the answer that have not come as `output_item.done`.
+    /// Adds the items of the final `output` that did not arrive as `output_item.done`.
     fn add_output(&mut self, output: &[&RawValue]) -> Result<(), StreamError> {
         if output.is_empty() {
             return Ok(());
@@ -150,14 +151,14 @@ impl ResponsesDecoder {
         self.model = self.model.take().or_else(|| response.text("model"));
     }
 
-    /// The place of an item. An item that is not known yet is added.
+    /// The position of an item. An unknown item is added.
     fn item(&mut self, id: Option<String>, index: Option<u64>) -> Result<usize, StreamError> {
         let keys = id.map(ItemKey::Id).into_iter().chain(index.map(ItemKey::Index));
         let keys: Vec<ItemKey> = keys.collect();
         let known = keys.iter().find_map(|key| self.by_key.get(key).copied());
         let place = match known {
             Some(place) => place,
-            // An event without any name is about the last item.
+            // An event without id and index belongs to the last item.
             None if keys.is_empty() && !self.items.is_empty() => return Ok(self.items.len() - 1),
             None if self.items.len() >= MAX_ITEMS => {
                 return Err(StreamError::TooMany { what: "output items", limit: MAX_ITEMS });
@@ -195,7 +196,7 @@ impl ResponsesDecoder {
                     .map_err(|error| StreamError::protocol(format!("`{kind}`: {error}")))?;
                 let id = item.text("id").filter(|id| !id.is_empty());
                 let is_done = kind == "response.output_item.done";
-                // A second item without any name is not the last one.
+                // An item event without id and index does not belong to the last item: it may begin a new item.
                 let place = match (&id, index) {
                     (None, None) => self.unnamed_item(is_done)?,
                     _ => self.item(id, index)?,
@@ -236,7 +237,8 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    /// The place of an item that has neither id nor index: the last one that is not done, or a new one.
+    /// The position of an item without id and index. A finished item takes the first one that is not done and has no index. Any other is
+    /// added.
     fn unnamed_item(&mut self, is_done: bool) -> Result<usize, StreamError> {
         let open = self.items.iter().position(|item| item.done.is_none() && item.output_index.is_none());
         match open.filter(|_| is_done) {
@@ -251,7 +253,7 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Shows the beginning of a call, and that other items exist.
+    /// Shows the beginning of a call. For other items, it only shows that there is output.
     fn start_preview(&mut self, place: usize, item: &Members<'_>, show: &mut dyn FnMut(ModelEvent)) {
         match item.text("type").unwrap_or_default().as_str() {
             "message" | "reasoning" => {}
@@ -284,7 +286,7 @@ impl ResponsesDecoder {
     }
 }
 
-/// Which text a delta event continues: its name in the item, its kind, and the member with the number of its part.
+/// The text that a delta event continues: its name in the item, its kind, and the member with the number of its part.
 fn shown_text(kind: &str) -> Option<(&'static str, TextKind, &'static str)> {
     Some(match kind {
         "response.output_text.delta" => ("text", TextKind::Text, "content_index"),
@@ -323,7 +325,7 @@ impl Decoder for ResponsesDecoder {
             _ if kind.starts_with("response.") => self.push_event(&kind, &members, show),
             _ => {
                 let object: Value = serde_json::from_str(data).unwrap_or_default();
-                // llama.cpp leaves the type of the event away.
+                // llama.cpp leaves out the type of this event.
                 let is_bare = object["message"].is_string() && object["code"].is_number();
                 if kind != "error" && event.name != "error" && object["error"].is_null() && !is_bare {
                     return Ok(());
@@ -363,7 +365,7 @@ impl Decoder for ResponsesDecoder {
         let has_calls = content.iter().any(|block| block.tool_call().is_some());
         let has_text = content.iter().any(|block| matches!(block.kind(), BlockKind::Text(_)));
         if self.has_output && !has_calls && !has_text {
-            // What was shown is in no item, so the answer is not whole.
+            // The shown output is in no item, so the answer is not complete.
             return Ok(None);
         }
         let stop_reason = self.stop_reason(end, has_calls, is_refusal);

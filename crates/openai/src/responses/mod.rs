@@ -1,4 +1,4 @@
-//! The client of the Responses API, the one of choice for OpenAI's own models.
+//! The client of the Responses API, the preferred API for OpenAI's own models.
 
 mod client;
 mod decoder;

@@ -1,4 +1,4 @@
-//! [`OutputItem`]: a finished item of an answer, as the service gets it back, and its canonical blocks.
+//! [`OutputItem`]: a finished item of an answer, in the form that the service gets back, with its canonical blocks.
 
 use conjure_conversation::{Block, NativeItem};
 use conjure_model_http::{InputCompletion, RawObject, quoted};
@@ -8,25 +8,25 @@ use crate::canonical::{call_block, finish_arguments, thinking_block};
 use crate::members::{Members, items_of};
 use crate::tool_names::ToolNames;
 
-/// The name of a call that has none. No tool has it, so the call gets an error result.
+/// The name of a call that has none. No tool has this name, so the call gets an error result.
 const UNNAMED: &str = "unnamed_tool";
 
 /// A finished item.
 #[derive(Debug)]
 pub(super) struct OutputItem {
     pub(super) native: NativeItem,
-    /// Items that only the service understands have none.
+    /// The canonical blocks; empty for items that only the service understands.
     pub(super) blocks: Vec<Block>,
     pub(super) is_refusal: bool,
-    /// How many bytes the model wrote.
+    /// The number of bytes that the model wrote.
     pub(super) written: u64,
 }
 
-/// Finishes an item. `streamed`: the arguments that came as deltas, for a server that leaves them out of the item. `place`: its number, for
-/// an id where there is none.
+/// Finishes an item. `streamed` are the arguments from deltas, for servers that leave them out of the item. `place` is the item's number,
+/// for a call without an id.
 ///
 /// # Errors
-/// Why it is not a valid item.
+/// Why the item is invalid.
 pub(super) fn finish_item(
     raw: &RawValue,
     streamed: &str,
@@ -44,7 +44,7 @@ pub(super) fn finish_item(
     };
     match members.text("type").unwrap_or_default().as_str() {
         "reasoning" => {
-            // Open models show their reasoning; others a summary of it.
+            // Open models show their reasoning. Others show a summary of it.
             let text = ["summary", "content"].iter().find_map(|name| {
                 let texts = part_texts(&members, name, "text");
                 (!texts.is_empty()).then(|| texts.join("\n\n"))
@@ -77,7 +77,7 @@ pub(super) fn finish_item(
     Ok(item)
 }
 
-/// The call as it goes back: the bytes of the service, unless its id, its name or valid arguments are missing.
+/// The call in the form that the service gets back. It is the service's own JSON, unless its id, its name or valid arguments are missing.
 fn mended_call(
     raw: &RawValue,
     members: &Members<'_>,

@@ -1,13 +1,13 @@
 //! Writes the body of a Responses request: stable parts first, the input last.
 //!
-//! **State.** The service stores nothing (`store: false`): the whole history goes with each request, with the encrypted reasoning of the
+//! **State.** The service stores nothing (`store: false`). Each request carries the whole history, with the encrypted reasoning of the
 //! answers. So `previous_response_id` is never used.
 //!
-//! **Byte prefix.** The body of call N up to the end of its input is a byte prefix of the body of call N+1, as long as tools,
-//! instructions and options are unchanged.
+//! **Byte prefix.** Let tools, instructions and options be unchanged. Then the body of call N, up to the end of its input, is a byte prefix
+//! of the body of call N+1.
 //!
-//! An answer of the same origin goes back as its output items, byte for byte and in their order: a reasoning item must be followed by the
-//! item that followed it. Of any other answer, its text and its calls are written.
+//! An answer of the same origin is sent back as its output items, byte for byte and in order. The order matters, because a reasoning item
+//! must be followed by the item that followed it. Of any other answer, only the text and the calls are sent.
 
 use conjure_conversation::{Message, NativeContent, Origin, Request, Role};
 use conjure_model_http::RequestSize;
@@ -19,7 +19,7 @@ use crate::options::{EncryptedReasoning, ResponsesOptions};
 use crate::request_writer::{RequestWriter, estimated_size};
 use crate::tool_names::wire_name;
 
-/// Stands for the output of a call whose result is empty.
+/// The output of a call whose result is empty.
 const NO_TEXT: &str = "(no text)";
 
 /// Writes the body of `request`.
@@ -59,7 +59,7 @@ pub(super) fn request_body(
             body.string(&wire_name(&tool.name));
             body.member("description", &Value::from(tool.description.as_str()));
             body.member("parameters", &tool.input_schema);
-            // Strict schemas have no optional properties.
+            // Strict mode is off, because strict schemas have no optional properties.
             body.raw(",\"strict\":false}");
         }
         body.raw("]");
@@ -85,7 +85,7 @@ pub(super) fn request_body(
 
 struct InputWriter {
     body: RequestWriter,
-    /// How many items were written.
+    /// The number of written items.
     written: usize,
     /// The calls of the last answer.
     calls: CallIds,
@@ -118,7 +118,7 @@ impl InputWriter {
         }
     }
 
-    /// A text where there is nothing else, otherwise a list of parts.
+    /// Writes a text if that is the only part, otherwise a list of parts.
     fn content(&mut self, parts: &[UserPart]) {
         if let Some(text) = only_text(parts) {
             self.body.string(&text);
@@ -178,7 +178,7 @@ impl InputWriter {
     }
 }
 
-/// The output items of an answer, if this origin wrote it, with the ids of its calls.
+/// The output items of an answer and the ids of its calls, if this origin wrote the answer.
 fn native_items<'m>(message: &'m Message, origin: &Origin) -> Option<(&'m NativeContent, CallIds)> {
     #[derive(Deserialize)]
     struct Item {

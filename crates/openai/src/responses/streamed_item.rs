@@ -1,5 +1,7 @@
-//! [`StreamedItem`]: an output item while its events come. It is whole with `output_item.done`; without that, a message or a call is built
-//! from its deltas. Reasoning is not: its service refuses reasoning that it has not finished.
+//! [`StreamedItem`]: an output item while its events arrive.
+//!
+//! The item is complete with `output_item.done`. Without that event, a message or a call is built from its deltas. Reasoning is not,
+//! because its service refuses reasoning that it has not finished.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,37 +16,37 @@ use crate::preview::ShownText;
 #[derive(Debug, Default)]
 pub(super) struct StreamedItem {
     pub(super) output_index: Option<u64>,
-    /// The item as it was announced.
+    /// The item as `output_item.added` announced it.
     pub(super) added: Option<Box<RawValue>>,
-    /// The whole item, once it is done.
+    /// The complete item, once it is done.
     pub(super) done: Option<Box<RawValue>>,
-    /// The texts that came as deltas, by what they are and their place in the item.
+    /// The texts from deltas, by their name and their position in the item.
     pub(super) texts: HashMap<(&'static str, u64), StreamedText>,
     /// The number of the call among the previewed blocks.
     pub(super) call: Option<usize>,
-    /// The arguments that came as deltas.
+    /// The arguments from deltas.
     pub(super) arguments: String,
 }
 
-/// A text of an item, and where it is shown.
+/// A text of an item, with its preview state.
 #[derive(Debug, Default)]
 pub(super) struct StreamedText {
     pub(super) text: String,
     pub(super) place: ShownText,
 }
 
-/// What an item says to the user or calls. Two items with the same are one.
+/// The output of an item: a text for the user, or a call. Two items with the same output are the same item.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum ItemOutput {
     Text(String),
     Call(String),
 }
 
-/// The items of an answer: each as it is done, else as its deltas built it, with its index and the arguments that came as deltas.
+/// The complete items of an answer, each with its index and the arguments from deltas. An item that is not done is built from its deltas.
 pub(super) fn whole_items(items: &[StreamedItem]) -> Vec<(Option<u64>, Cow<'_, RawValue>, &str)> {
     let is_all_done = items.iter().all(|item| item.done.is_some());
     let done = items.iter().filter_map(|item| item.done.as_deref());
-    // Some servers give one item several ids, so that its deltas look like those of another item.
+    // Some servers give one item several ids, so its deltas look like those of another item.
     let done: HashSet<ItemOutput> =
         if is_all_done { HashSet::new() } else { done.filter_map(output).collect() };
     let whole = items.iter().filter_map(|item| {
@@ -60,7 +62,7 @@ pub(super) fn whole_items(items: &[StreamedItem]) -> Vec<(Option<u64>, Cow<'_, R
 }
 
 impl StreamedItem {
-    /// The item that its deltas make: a message with a text, or a call whose name has come.
+    /// Builds the item from its deltas: a message with a text, or a call with a name.
     fn build(&self) -> Option<Box<RawValue>> {
         let kind = self.added.as_deref().and_then(kind).unwrap_or_else(|| "message".to_owned());
         let mut texts: Vec<_> = self
@@ -89,7 +91,7 @@ impl StreamedItem {
                 object.set("role", quoted("assistant"));
                 object.set("content", format!("[{}]", parts.join(",")));
             }
-            // Its arguments are added as to a call that is done without them.
+            // The arguments are added later, as for a finished call without them.
             "function_call" if object.text("name").is_some_and(|name| !name.is_empty()) => {}
             _ => return None,
         }

@@ -31,7 +31,7 @@ impl Metadata {
     }
 }
 
-/// Of two values of one key the first stays.
+/// Of two values with the same key, the first is kept.
 impl FromIterator<(String, String)> for Metadata {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
         let mut entries: Vec<_> = entries.into_iter().enumerate().collect();

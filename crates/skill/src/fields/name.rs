@@ -9,7 +9,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::diagnostic::RuleId;
 
-/// The most code points a valid name has.
+/// The maximum number of code points of a valid name.
 pub const MAX_NAME_CHARS: usize = 64;
 
 /// The maximum length of any name in bytes, including lenient names. It is a folder's name in a sandbox.
@@ -38,8 +38,8 @@ impl SkillName {
     /// Creates the name of a leniently loaded skill. Also returns the rules that it breaks.
     ///
     /// # Errors
-    /// When the text is blank, longer than 255 bytes, `.` or `..`, or has a slash or a control character: such a
-    /// name cannot be a folder's, nor stand in a line of a prompt.
+    /// When the text is blank, longer than 255 bytes, `.` or `..`, or has a slash or a control character. Such a name
+    /// cannot be a folder's, and cannot stand in one line of a prompt.
     pub fn lenient(text: impl AsRef<str>) -> Result<(Self, Vec<NameProblem>), SkillNameError> {
         let name = normalised(text.as_ref()).into_owned();
         if name.is_empty() {

@@ -35,9 +35,8 @@ impl<'a> Properties<'a> {
         }
     }
 
-    /// The JSON text as the reference prints it: indented by two spaces, with non-ASCII characters escaped,
-    /// without a final line end.
-    /// after it.
+    /// The JSON text as the reference prints it: indented by two spaces, with non-ASCII characters escaped, without a
+    /// final line end.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Texts in texts always have a JSON form.

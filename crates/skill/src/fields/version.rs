@@ -1,8 +1,7 @@
 //! Versions of programs: compares them, and finds them in version output.
 //!
-//! Pure. No standard exists: programs number versions as they like. This parses the versions of programs that
-//! skills require.
-//! skills ask for do.
+//! Pure. There is no standard: each program numbers its versions in its own way. This module parses the versions of
+//! programs that skills require.
 
 use std::cmp::Ordering;
 use std::fmt;

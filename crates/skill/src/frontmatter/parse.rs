@@ -28,8 +28,8 @@ impl Frontmatter {
     /// ```
     ///
     /// # Errors
-    /// When the frontmatter is missing, not closed, larger than [`MAX_FRONTMATTER_BYTES`](crate::MAX_FRONTMATTER_BYTES), not readable, or breaks a
-    /// rule of the mode.
+    /// When the frontmatter is missing, not closed, not readable, breaks a rule of the mode, or is larger than
+    /// [`MAX_FRONTMATTER_BYTES`](crate::MAX_FRONTMATTER_BYTES).
     pub fn parse(content: &str, mode: Mode) -> Result<Document, FrontmatterError> {
         let (frontmatter, body, diagnostics) = Self::parse_in(content, mode, ExpectedName::Unknown)?;
         Ok(Document { frontmatter, body, diagnostics })

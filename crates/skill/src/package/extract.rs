@@ -71,7 +71,6 @@ pub fn extract_skill_file(path: impl AsRef<Path>) -> Result<UnpackedPackage, Ski
 ///
 /// # Errors
 /// As [`Package::open`], [`Package::extract`] and [`Skill::load`].
-/// As [`Package::open`], [`Package::extract`] and [`Skill::load`].
 pub fn load_skill_file(path: impl AsRef<Path>, mode: Mode) -> Result<Skill, SkillError> {
     open_valid(path.as_ref(), mode)?.extract(None)?.load(mode)
 }

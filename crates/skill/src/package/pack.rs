@@ -62,10 +62,10 @@ pub fn pack(
     PackPlan::new(Skill::load(skill, Mode::Strict)?, limits)?.write(target)
 }
 
-/// Packs a skill into a file, which is there whole or not at all, also when the process is killed meanwhile; a plain file
-/// that was there is replaced, a link, a device or a pipe is not. `output` may be a folder: then the file is named as
-/// the skill, with the ending `.skill`. File systems without nameless files, such as NFS, may keep a file
-/// `.conjure-….tmp` of a process that was killed.
+/// Packs a skill into a file. The file is replaced completely or not at all, even if the process is killed meanwhile.
+/// An existing file is replaced only if it is a regular file, not a link, a device or a pipe. `output` may be a
+/// folder: then the file is named after the skill, with the ending `.skill`. On file systems without nameless files,
+/// such as NFS, a killed process may leave a file `.conjure-….tmp`.
 ///
 /// ```
 /// use conjure_skill::{Mode, PackageLimits, load_skill_file, pack_file};
@@ -86,7 +86,7 @@ pub fn pack(
 /// ```
 ///
 /// # Errors
-/// As [`pack`], and when the output would lie in the skill's folder, or is there and no plain file.
+/// As [`pack`], and when the output would lie in the skill's folder, or exists and is not a regular file.
 pub fn pack_file(
     skill: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -179,7 +179,7 @@ impl PackPlan {
         let mut writer = ArchiveWriter::new(target);
         let mut total_bytes = 0_u64;
         for (entry, path) in &files {
-            // A folder that is reached by a link, or anything that is no file of the skill, is refused here.
+            // Refuses a folder that is reached by a link, and anything that is not a file of the skill.
             let mut file = root.open_file(path)?;
             let content = file.read_all(limits.entry_bytes.min(limits.total_bytes - total_bytes));
             let content = content.map_err(|error| match error {

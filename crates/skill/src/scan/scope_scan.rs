@@ -323,7 +323,7 @@ fn kind_of(resolved: &Path, is_package: bool) -> std::io::Result<Option<Candidat
     Ok((metadata.is_file() && is_package).then_some(CandidateKind::Package))
 }
 
-/// Whether the folder permits to test for names.
+/// Whether the process may look up names in the folder.
 fn is_searchable(folder: &Path) -> bool {
     let looked = std::fs::symlink_metadata(folder.join(SKILL_FILES[0]));
     looked.map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |_| true)

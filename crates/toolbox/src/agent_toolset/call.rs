@@ -23,7 +23,7 @@ use crate::text::quote;
 use crate::tool::ToolOutput;
 use crate::tool_input::InputFields;
 
-/// The longest time that a model may ask for, for its commands.
+/// The maximum timeout that the model may request for its commands.
 const MAX_SHELL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Bytes of a result that are reserved for notices.
@@ -49,9 +49,9 @@ pub(crate) enum ToolsetCall {
     WebFetch { url: String },
 }
 
-/// What a call has, besides its input.
+/// The context of a call: everything except its input.
 pub(crate) struct ToolsetContext<'c> {
-    /// Variables of its commands.
+    /// Environment variables of its commands.
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) limits: &'c OutputLimits,
     pub(crate) redactor: &'c Redactor,
@@ -60,7 +60,8 @@ pub(crate) struct ToolsetContext<'c> {
 }
 
 impl Toolset {
-    /// The tools that work with this executor, each with its policy. Without one it is `web_fetch` alone.
+    /// Creates a toolset with the tools that work with this executor, each with its policy. Without an executor, the only tool is
+    /// `web_fetch`.
     pub(crate) fn new(tools: AgentToolset, executor: Option<Arc<dyn Executor>>) -> Self {
         let tools = if executor.is_some() {
             tools
@@ -80,7 +81,7 @@ impl Toolset {
         ToolsetTool::from_name(name).filter(|tool| self.tools.policy(*tool).is_some())
     }
 
-    /// Whether a person decides on each call of this tool.
+    /// Whether a person must decide on each call of this tool.
     pub(crate) fn asks_for(&self, call: &ToolsetCall) -> bool {
         self.tools.policy(call.tool()) == Some(PermissionPolicy::AlwaysAsk)
     }
@@ -106,7 +107,7 @@ impl Toolset {
             ToolsetCall::Edit(edit) => edit::run(executor, edit, options).await,
             ToolsetCall::Glob(glob) => glob::run(executor, glob, budget, options).await,
             ToolsetCall::Grep(grep) => grep::run(executor, grep, budget, redactor, options).await,
-            // With artifacts it is resolved before.
+            // With artifacts, the URL was resolved before the call ran.
             ToolsetCall::WebFetch { .. } => no_fetch(),
         }
     }
@@ -167,7 +168,7 @@ impl ToolsetCall {
         }
     }
 
-    /// How long it may take, if the model says so.
+    /// The timeout that the model requested, if any.
     pub(crate) const fn timeout(&self) -> Option<Duration> {
         match self {
             Self::Bash(request) => request.timeout,
@@ -193,7 +194,7 @@ fn shell_request(fields: &InputFields<'_>) -> Result<ShellRequest, String> {
     let command = match fields.optional_text("command")? {
         None if restart => None,
         Some(command) if restart && command.trim().is_empty() => None,
-        // With the error for a missing or empty command.
+        // `command` reports a missing or empty command.
         _ => Some(fields.command()?.to_owned()),
     };
     let timeout = match fields.whole_number("timeout_ms")? {

@@ -22,9 +22,9 @@ pub(crate) struct Edit {
 /// Which occurrences are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EditExtent {
-    /// The only one.
+    /// The only occurrence.
     Only,
-    /// Every one.
+    /// Every occurrence.
     All,
 }
 

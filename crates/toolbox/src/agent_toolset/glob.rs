@@ -8,7 +8,7 @@ use super::tree_walk::{FileTree, join};
 use crate::text::{clean, quote};
 use crate::tool::ToolOutput;
 
-/// The most paths of a result.
+/// The maximum number of paths of a result.
 const MAX_PATHS: usize = 1_000;
 
 /// The longest pattern.
@@ -27,7 +27,7 @@ impl Glob {
     /// Checks a pattern. In it `*` and `?` match no `/`, `**` matches any directories, `{a,b}` alternatives.
     ///
     /// # Errors
-    /// What is wrong with the pattern, for the model.
+    /// A message for the model that says what is wrong with the pattern.
     pub(crate) fn new(pattern: &str, path: Option<&str>) -> Result<Self, String> {
         if pattern.is_empty() {
             return Err("field `pattern` is empty: give a pattern such as `**/*.py`".to_owned());
@@ -64,7 +64,7 @@ impl Glob {
     }
 }
 
-/// Splits a pattern into the directories that it names, and the rest that is to be matched.
+/// Splits a pattern into its literal leading directories and the rest, which the search matches.
 fn split_base(pattern: &str) -> (&str, &str) {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
@@ -87,7 +87,7 @@ pub(super) async fn run(
         Err(error) => return toolset_error("search", &quote(root), &error),
     };
     let mut found: Vec<_> = tree.files.iter().filter(|file| glob.is_match(&file.path)).collect();
-    // The latest first; by path among equals.
+    // Latest first, then by path.
     found.sort_by_key(|file| std::cmp::Reverse(file.modified_ns));
     let mut text = String::new();
     let mut shown = 0;

@@ -12,10 +12,10 @@ use super::whole_file::read_whole;
 use crate::text::{clean, quote};
 use crate::tool::ToolOutput;
 
-/// The most lines of a result.
+/// The maximum number of lines of a result.
 const MAX_LINES: usize = 500;
 
-/// The most bytes of a line that are shown.
+/// The maximum number of bytes of a line that are shown.
 const MAX_LINE_BYTES: usize = 500;
 
 /// The largest file that is searched.
@@ -24,11 +24,11 @@ const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// How many files are read at once.
 const CONCURRENCY: usize = 8;
 
-/// The longest expression, and the most memory of a compiled one.
+/// The maximum length of an expression, and the maximum memory of a compiled one, in bytes.
 const MAX_PATTERN: usize = 4_096;
 const MAX_PROGRAM: usize = 4 * 1024 * 1024;
 
-/// A checked expression, and where it is searched.
+/// A checked expression, and the path to search.
 #[derive(Debug, Clone)]
 pub(crate) struct Grep {
     regex: Regex,
@@ -40,7 +40,7 @@ impl Grep {
     /// Checks an expression.
     ///
     /// # Errors
-    /// What is wrong with it, for the model.
+    /// A message for the model that says what is wrong with the expression.
     pub(crate) fn new(pattern: &str, path: Option<&str>) -> Result<Self, String> {
         if pattern.is_empty() {
             return Err("field `pattern` is empty: give a regular expression".to_owned());
@@ -65,13 +65,13 @@ impl Grep {
     fn lines<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = (usize, &'t [u8])> + 't {
         let lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let count = text.iter().filter(|byte| **byte == b'\n').count();
-        // After the last line end there is no line.
+        // There is no line after the last line end.
         let all = if text.last() == Some(&b'\n') { count } else { count + 1 };
         (1..).zip(lines).take(all).filter(|(_, line)| self.regex.is_match(line))
     }
 }
 
-/// What was not searched.
+/// The files that were not searched.
 #[derive(Debug, Default)]
 struct SkippedFiles {
     large: usize,
@@ -88,7 +88,7 @@ pub(super) async fn run(
     let root = if grep.root.is_empty() { "." } else { &grep.root };
     let tree = match FileTree::list(executor, root, &options).await {
         Ok(tree) => tree,
-        // It may be a file.
+        // The root may be a file.
         Err(error) if error.kind() == SandboxErrorKind::WrongFileType => FileTree {
             files: vec![FoundFile { path: String::new(), size: 0, modified_ns: 0 }],
             ..FileTree::default()
@@ -130,7 +130,7 @@ async fn search(
                 continue;
             }
         };
-        // A file with a zero byte is no text.
+        // A file with a zero byte is not text.
         if content.contains(&0) {
             continue;
         }

@@ -61,7 +61,7 @@ pub(super) fn page_text(html: &str) -> String {
             inner.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect::<String>();
         let name = name.to_ascii_lowercase();
         if name.is_empty() && !inner.starts_with(['/', '!', '?']) {
-            // No tag, but a character.
+            // This `<` does not begin a tag.
             push_words(&mut text, "<");
             rest = tag.get(1..).unwrap_or_default();
             continue;
@@ -82,7 +82,7 @@ pub(super) fn page_text(html: &str) -> String {
     text.trim().to_owned()
 }
 
-/// What follows the end tag of a hidden element.
+/// The text after the end tag of a hidden element.
 fn after_element<'h>(html: &'h str, name: &str) -> &'h str {
     let mut rest = html;
     while let Some(at) = rest.find("</") {
@@ -102,7 +102,7 @@ fn new_line(text: &mut String) {
     }
 }
 
-/// Adds words, with one space for each white space.
+/// Adds words, and converts each run of white space to one space.
 fn push_words(text: &mut String, words: &str) {
     let mut words = words;
     while let Some(character) = words.chars().next() {

@@ -19,7 +19,7 @@ const MAX_NOTEBOOK_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes of a result that are reserved for notices.
 const NOTICE_BYTES: usize = 1024;
 
-/// How its results name the tools.
+/// The tool names that its results use.
 const WORDS: ViewWords = ViewWords { shell: "bash", error: toolset_error };
 
 pub(super) async fn run(
@@ -35,7 +35,7 @@ pub(super) async fn run(
     if is("pdf") {
         return document(executor, path, limits, options).await;
     }
-    // Lines were asked for, so it is a text.
+    // The model has requested lines, so it wants the file as text.
     if is("ipynb") && range.is_none() {
         match read_whole(executor, path, MAX_NOTEBOOK_BYTES, options.clone()).await {
             Ok(bytes) => {
@@ -67,7 +67,7 @@ fn shorten(text: &str, path: &str, limits: &OutputLimits, redactor: &Redactor) -
     )
 }
 
-/// A PDF, whole: the model's service reads its pages.
+/// Reads a whole PDF, because the model's service reads its pages.
 async fn document(
     executor: &dyn Executor,
     path: &str,

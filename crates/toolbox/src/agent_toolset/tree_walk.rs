@@ -6,23 +6,23 @@ use conjure_sandbox::{CallOptions, EntryKind, Executor, Listing, SandboxError, S
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-/// The most files that are listed.
+/// The maximum number of files that are listed.
 const MAX_FILES: usize = 100_000;
 
-/// The most directories that are listed one by one.
+/// The maximum number of directories that are listed one by one.
 const MAX_DIRECTORIES: usize = 5_000;
 
 /// How many directories are listed at once.
 const CONCURRENCY: usize = 8;
 
-/// The most levels and entries of one request.
+/// The maximum number of levels and of entries in one request.
 const DEPTH: u32 = 64;
 const ENTRIES: u32 = 50_000;
 
 /// A regular file beneath the root of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FoundFile {
-    /// Relative to the root; the root itself, if that is a file: empty.
+    /// The path relative to the root. It is empty if the root itself is a file.
     pub(super) path: String,
     pub(super) size: u64,
     pub(super) modified_ns: i64,
@@ -32,7 +32,7 @@ pub(super) struct FoundFile {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FileTree {
     pub(super) files: Vec<FoundFile>,
-    /// Whether there are more than were listed.
+    /// Whether there are more files than were listed.
     pub(super) is_cut: bool,
     /// Directories that could not be listed.
     pub(super) unreadable: usize,
@@ -42,7 +42,7 @@ impl FileTree {
     /// Lists the files beneath `root`.
     ///
     /// # Errors
-    /// Why the root cannot be listed; `TimedOut`, `Cancelled` and `Lost`.
+    /// When the root cannot be listed; `TimedOut`, `Cancelled` and `Lost`.
     pub(super) async fn list(
         executor: &dyn Executor,
         root: &str,
@@ -53,14 +53,14 @@ impl FileTree {
         if whole.truncated {
             tree.list_each(executor, root, options).await?;
         } else {
-            // The directories are listed already.
+            // One request has listed all directories.
             tree.add("", whole);
         }
         tree.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(tree)
     }
 
-    /// Lists each directory by itself, for trees that do not fit one reply.
+    /// Lists each directory by itself, for a tree that does not fit into one reply.
     async fn list_each(
         &mut self,
         executor: &dyn Executor,
@@ -116,7 +116,7 @@ impl FileTree {
         directories
     }
 
-    /// What the model is told of a list that is not whole.
+    /// The notice for the model about an incomplete list.
     pub(super) fn notice(&self) -> Option<String> {
         let cut = self.is_cut.then(|| {
             "there are more files than can be listed, and not all were looked at; give a `path` beneath"
@@ -140,7 +140,7 @@ pub(super) fn is_of_call(error: &SandboxError) -> bool {
     )
 }
 
-/// A path beneath a directory; the directory itself for an empty one.
+/// Joins a directory and a path beneath it. An empty path gives the directory itself.
 pub(super) fn join(directory: &str, path: &str) -> String {
     match (directory, path) {
         ("" | ".", path) => path.to_owned(),

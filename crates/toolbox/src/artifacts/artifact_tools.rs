@@ -9,8 +9,8 @@ use conjure_sandbox::{ArtifactDir, Layout};
 
 use super::installed_artifacts::InstalledArtifacts;
 
-/// The artifacts of a session, for its tools. Clones share the table of installed artifacts, so use one per sandbox; replacements
-/// of that sandbox included.
+/// The artifacts of a session, for its tools. Clones share the table of installed artifacts. So use one instance for each sandbox;
+/// the sandbox's replacements use it too.
 #[derive(Clone)]
 pub struct ArtifactTools {
     pub(super) resolver: ReferenceResolver,
@@ -18,7 +18,7 @@ pub struct ArtifactTools {
 }
 
 impl ArtifactTools {
-    /// Creates it with this resolver.
+    /// Creates the tools with this resolver.
     #[must_use]
     pub fn new(resolver: ReferenceResolver) -> Self {
         Self { resolver, installed: Arc::default() }

@@ -15,7 +15,7 @@ pub(super) fn unresolved_result(
 ) -> ToolOutput {
     let status = match error.kind() {
         ArtifactErrorKind::Cancelled => ToolStatus::Cancelled,
-        // The fetch's own timeout is no timeout of the call.
+        // A timeout of the fetch alone does not mean that the call has timed out.
         ArtifactErrorKind::TimedOut if clock.remaining(deadline).is_zero() => ToolStatus::TimedOut,
         _ => ToolStatus::Failed,
     };
@@ -43,7 +43,7 @@ pub(super) fn status_of(error: &SandboxError) -> ToolStatus {
     }
 }
 
-/// Whether the error concerns one content only, not the sandbox or the call.
+/// Whether the error concerns only one artifact's content, not the sandbox or the call.
 pub(super) const fn is_content_error(error: &SandboxError) -> bool {
     matches!(
         error.kind(),

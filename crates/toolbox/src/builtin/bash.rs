@@ -16,7 +16,7 @@ use crate::tool::{ToolOutput, ToolStatus};
 /// Bytes of a result that are reserved for notices.
 pub(crate) const NOTICE_BYTES: usize = 2 * 1024;
 
-/// The most bytes that a guest captures of head and tail each.
+/// The maximum number of bytes that a guest captures of head and tail each.
 const MAX_CAPTURE: usize = 1024 * 1024;
 
 pub(super) async fn run(
@@ -152,7 +152,7 @@ fn exit_line(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<Stri
     }
 }
 
-/// Notices about reached limits, so that the model does not search the cause elsewhere.
+/// Notices about limits that the command reached, so that the model does not look for another cause.
 fn limits_reached(outcome: &CommandOutcome) -> impl Iterator<Item = &'static str> {
     let reached = outcome.limits_hit;
     [

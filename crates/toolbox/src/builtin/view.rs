@@ -25,7 +25,7 @@ pub(crate) struct ViewWords {
 }
 
 impl ViewWords {
-    /// Those of the built-in tools.
+    /// The names for the built-in tools.
     pub(super) const BUILTIN: Self = Self { shell: "bash_tool", error: sandbox_error_result };
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Views with the size limit of a text first; only a larger image is worth a second request.
+/// Reads with the size limit of a text first. Only a larger image needs a second request.
 async fn view_path(
     executor: &dyn Executor,
     path: &str,
@@ -100,7 +100,7 @@ struct TextLines<'t> {
 }
 
 impl TextLines<'_> {
-    /// Renders as many lines as fit, numbered as by `cat -n`, then a notice how to get the rest.
+    /// Renders as many lines as fit, numbered as by `cat -n`, and then a notice on how to get the rest.
     fn render(
         &self,
         shown: &str,

@@ -16,7 +16,7 @@ use crate::grant::{rule_matches, rule_subject};
 use crate::text::quote;
 
 impl SkillTools {
-    /// Whether an active skill's `allowed-tools` cover this call, if they count.
+    /// Whether an active skill's `allowed-tools` cover this call, and the policy honours them.
     pub(crate) fn is_allowed(
         &self,
         call: &ToolCall,
@@ -45,7 +45,7 @@ impl SkillTools {
         })
     }
 
-    /// Why a person should confirm this call, if so.
+    /// The reason why a person should confirm this call, if there is one.
     pub(crate) fn confirmation_reason(
         &self,
         request: &SkillRequest,

@@ -1,11 +1,11 @@
-//! Why a runtime tool did not do what it was asked. The model reads it: it names what is wrong and how to mend it.
+//! The errors of the runtime tools. The model reads the messages, which say what is wrong and how to mend it.
 
 use conjure_prompt::SkillTool;
 use conjure_skill::SkillErrorKind;
 
 use crate::tool::{ToolOutput, ToolStatus};
 
-/// Why a runtime tool did not do what it was asked.
+/// Why a call of a runtime tool failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SkillCallError {
     #[error("no skill is loaded\nhint: load one with `{}` first", SkillTool::Load.name())]

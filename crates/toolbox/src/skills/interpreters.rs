@@ -11,7 +11,7 @@ const DEFAULT: [(&str, &[&str]); 12] = [
     ("js", &["node"]),
     ("mjs", &["node"]),
     ("cjs", &["node"]),
-    // Nobody can answer Deno's prompts; the sandbox restricts its access.
+    // No person can answer Deno's prompts. The sandbox restricts its access.
     ("ts", &["deno", "run", "--allow-all"]),
     ("mts", &["deno", "run", "--allow-all"]),
     ("rb", &["ruby"]),
@@ -32,7 +32,7 @@ const DEFAULT: [(&str, &[&str]); 12] = [
 /// | `.pl` | `perl` |
 /// | `.lua` | `lua` |
 /// | `.ps1` | `pwsh -NoProfile -NonInteractive -File` |
-/// | any other | the file itself if it is executable, else what its first line names (`#!`) |
+/// | any other | the file itself if it is executable, else the program that its first line names (`#!`) |
 ///
 /// ```
 /// use conjure_toolbox::Interpreters;
@@ -53,7 +53,8 @@ impl Default for Interpreters {
 }
 
 impl Interpreters {
-    /// With this program, and what stands between it and the script, for files of this extension (without its dot).
+    /// Sets the program for files of this extension (without its dot). `argv` is the program and the arguments before the script's
+    /// path. An empty `argv` removes the program.
     #[must_use]
     pub fn with(mut self, extension: &str, argv: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let argv: Vec<String> = argv.into_iter().map(Into::into).collect();
@@ -64,27 +65,27 @@ impl Interpreters {
         self
     }
 
-    /// Without one for this extension: such files are run as those of any other.
+    /// Removes the program for this extension. Such files then run like files of any other extension.
     #[must_use]
     pub fn without(mut self, extension: &str) -> Self {
         self.0.remove(&extension.to_ascii_lowercase());
         self
     }
 
-    /// What runs this file, before its path; none where its extension says nothing.
+    /// The program for this file and the arguments before its path. `None` if the table does not have the file's extension.
     #[must_use]
     pub fn of(&self, script: impl AsRef<Path>) -> Option<&[String]> {
         let extension = script.as_ref().extension()?.to_str()?.to_ascii_lowercase();
         self.0.get(&extension).map(Vec::as_slice)
     }
 
-    /// Whether a file of a skill looks like a script: by its extension, or by the folder that it lies in.
+    /// Whether a skill's file looks like a script, by its extension or its folder.
     pub(crate) fn is_script(&self, file: &Path) -> bool {
         self.of(file).is_some() || file.starts_with("scripts")
     }
 }
 
-/// What the first line of a file says to run it with: the program, and at most one argument, as the kernel reads it.
+/// The interpreter that the first line of a file names: the program, and at most one argument, as the kernel reads it.
 pub(super) fn of_first_line(start: &[u8]) -> Option<Vec<String>> {
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?.trim();

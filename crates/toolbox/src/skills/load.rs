@@ -121,7 +121,7 @@ impl SkillTools {
                 outcome.content.push(ResultContent::Text { text });
             }
         }
-        // The receipt must fit too: the model has seen all instructions of an active skill.
+        // The receipt must fit too: only then has the model seen all instructions of each active skill.
         fits_limits(&outcome.content, call.limits, call.redactor)
             .map_err(|(bytes, most)| SkillCallError::TooLong { bytes, most })?;
         Ok(SkillOutcome { active: (active != before).then_some(active), ..outcome.into() })

@@ -44,7 +44,7 @@ impl SkillTools {
         call: &SkillCallContext<'_>,
     ) -> Result<ToolOutput, SkillCallError> {
         let skill = self.find_active(script.skill.as_deref(), &call.standing)?;
-        // The call was approved for the skill that was the most recent one then.
+        // The approval was for the skill that was the most recent one at that time.
         if script.skill.is_none()
             && call.standing.skills_at_response().last() != call.standing.active_skills().last()
         {
@@ -117,7 +117,8 @@ impl SkillTools {
     }
 }
 
-/// The environment variables of a script beside the sandbox's own. The model's come last, and cannot use our prefix.
+/// The environment variables of a script, in addition to the sandbox's own. The model's variables come last, and cannot use the
+/// reserved prefix.
 fn variables(
     program: &[String],
     root: &str,
@@ -146,7 +147,7 @@ fn variables(
     variables
 }
 
-/// The error if the interpreter is missing, not the working directory.
+/// The error if the interpreter is missing. `None` for any other error, such as a missing working directory.
 fn missing_interpreter(path: &str, interpreter: &str, error: &SandboxError) -> Option<SkillCallError> {
     let names_it = error.to_string().contains(&format!("`{interpreter}`"));
     (error.kind() == SandboxErrorKind::NotFound && names_it).then(|| SkillCallError::InterpreterMissing {
@@ -162,7 +163,7 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCallCont
         _ => None,
     };
     if let Some(code) = exit_code {
-        // The span of the call, where it has one.
+        // The span of the call, if there is one.
         tracing::Span::current().record("process.exit.code", code);
     }
     let budget = call.limits.shell.saturating_sub(NOTICE_BYTES);
@@ -175,12 +176,12 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCallCont
     let [stdout, stderr] = shares.map(|(output, share)| {
         let mut text = String::new();
         push_output(&mut text, output, share, call.redactor);
-        // Before it is written as JSON, where quotes, backslashes and line ends of a secret stand otherwise.
+        // Redact before the JSON encoding, which changes quotes, backslashes and line ends, so that a secret would no longer match.
         call.redactor.redact(&text).into_owned()
     });
     let (status, mut notices) = notices(outcome, stdout.is_empty() && stderr.is_empty());
     if exit_code.is_some() {
-        // The code says it.
+        // The field `exit_code` says it already.
         notices.retain(|notice| !notice.starts_with("exit code"));
     }
     if status != ToolStatus::Succeeded && mentions_read_only(&stdout, &stderr) {
@@ -197,7 +198,7 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCallCont
     ToolOutput::with_status(status, serde_json::to_string(&report).unwrap_or_default())
 }
 
-/// Whether a script says that it was kept from writing.
+/// Whether the output says that the script was not allowed to write.
 fn mentions_read_only(stdout: &str, stderr: &str) -> bool {
     ["Read-only file system", "EROFS", "Permission denied", "EACCES"]
         .iter()

@@ -48,7 +48,7 @@ pub struct SkillTools {
 /// ([`Trust`](conjure_skill::Trust)) are never available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AllowedToolsPolicy {
-    /// They are ignored: a person is asked, and may grant the same.
+    /// They are ignored. A person is asked, and may grant the same calls.
     #[default]
     Ignore,
     /// They count, except those of a skill whose manifest marks it as sensitive.

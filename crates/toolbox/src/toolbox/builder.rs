@@ -77,7 +77,7 @@ impl ToolboxBuilder {
         self
     }
 
-    /// Adds the tools of this toolset, instead of the built-in tools. Without a sandbox it is `web_fetch` alone, which needs
+    /// Adds the tools of this toolset, instead of the built-in tools. Without a sandbox, the only tool is `web_fetch`, which needs
     /// [`ToolboxBuilder::with_artifacts`].
     #[must_use]
     pub fn with_toolset(mut self, toolset: AgentToolset) -> Self {
@@ -121,7 +121,7 @@ impl ToolboxBuilder {
         self
     }
 
-    /// Adds tools that come and go while the session lives. A tool that has the name of another tool of the toolbox is not offered.
+    /// Adds tools that can change while the session lives. A tool is not offered if another tool of the toolbox has its name.
     #[must_use]
     pub fn with_tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
         self.source = Some(source);

@@ -24,21 +24,23 @@ use crate::grant::is_granted;
 use crate::skills::{SkillCallContext, SkillOutcome, SkillRequest, SkillTools};
 use crate::tool::{ToolContext, ToolOutput, ToolStatus};
 
-/// How long a cancelled call may take to clean up. Shorter than the driver's own grace period (`CANCEL_GRACE`), so that the more precise
-/// result, from here, comes first.
+/// How long a cancelled call may take to clean up. It is shorter than the driver's own grace period (`CANCEL_GRACE`). So the result
+/// from here, which is more precise, comes first.
 const CANCEL_GRACE: Duration = Duration::from_millis(1500);
 
-/// The most characters of what a tool says of a running call.
+/// The maximum length of a progress message, in characters.
 const MAX_PROGRESS_CHARS: usize = 200;
 
-/// The most characters of it that are looked at. What is shown of them is so much less that no part of a secret is left at its end.
+/// How many characters of a progress message are redacted; the rest is dropped before. That cut may split a secret, which is then
+/// not redacted. The shown part is so much shorter that it does not reach the split secret.
 const MAX_TOLD_CHARS: usize = 4096;
 
-/// The pause between two reports of one call. What a tool tells in between is left out.
+/// The minimum time between two progress reports of a call. The reports in between are dropped.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a sandbox may take after a call's deadline to kill its processes and to send the output so far. Longer than a sandbox's own
-/// timeout for its guest, so that it can report itself as lost. An embedder's tool is dropped at its deadline.
+/// How long a sandbox may take after a call's deadline to kill its processes and to send the output so far. It is longer than the
+/// sandbox's own timeout for its guest, so that the sandbox can report itself as lost. An embedder's tool is dropped at its
+/// deadline.
 pub(super) const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 
 impl Toolbox {
@@ -172,7 +174,8 @@ impl Toolbox {
         }
     }
 
-    /// Hands on what a tool tells of a call: once in a while, in few words, without secrets and characters that are not shown.
+    /// Wraps a progress sink. The wrapper limits the rate and length of the reports, redacts secrets, and removes invisible
+    /// characters.
     fn shown_progress(&self, sink: &ProgressSink) -> ProgressSink {
         let (sink, redactor, clock) = (sink.clone(), self.redactor.clone(), Arc::clone(&self.clock));
         let next_at = Mutex::new(clock.deadline(Duration::ZERO));
@@ -280,7 +283,7 @@ impl ToolRunner for Toolbox {
             _ => None,
         };
         let request = match prepared {
-            // It only produces an error, or the client decides itself what it does.
+            // A rejected call only produces an error. The client decides itself about its own calls.
             ParsedCall::Rejected(_) | ParsedCall::Client => {
                 return Box::pin(future::ready(Authorization::Allow));
             }
@@ -298,7 +301,7 @@ impl ToolRunner for Toolbox {
             if let (Authorization::Allow | Authorization::Ask { .. }, Some(reason)) =
                 (&review, approval_reason)
             {
-                // What the person decides on is this call alone.
+                // The person decides on this call only.
                 return Authorization::Ask { reason };
             }
             match review {
@@ -345,7 +348,7 @@ impl ToolRunner for Toolbox {
             let known = definitions.iter().find(|tool| tool.name == call.name);
             tracing::info!(
                 target: "conjure::tool",
-                // A name that the model made up is content, which is not logged.
+                // The model may have invented the name. It is then content, which is not logged.
                 tool = known.map_or("(unknown)", |tool| tool.name.as_str()),
                 call_id = call.id.as_str(),
                 outcome = outcome.status.as_str(),

@@ -18,7 +18,7 @@ const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/w
 /// The type of documents that the model's service accepts as bytes.
 const DOCUMENT_TYPE: &str = "application/pdf";
 
-/// The most content blocks of one result.
+/// The maximum number of content blocks of one result.
 const MAX_PARTS: usize = 100;
 
 /// Bytes of a truncated text that are reserved for the notice.
@@ -35,7 +35,7 @@ impl Toolbox {
             .into_iter()
             .take(MAX_PARTS)
             .filter_map(|part| match part {
-                // The model would see nothing of white space.
+                // For the model, a text of only white space is empty.
                 ResultContent::Text { text } if text.trim().is_empty() => None,
                 ResultContent::Text { text } => Some(budget.text(&self.redactor.redact(&text))),
                 ResultContent::Image { media_type, data } => Some(budget.image(media_type, data)),
@@ -59,7 +59,7 @@ impl Toolbox {
         }
     }
 
-    /// Redacts the questions of a tool. Its state is for itself alone, and stays.
+    /// Redacts the questions of a tool. The request's state stays unchanged, because only the tool itself reads it.
     pub(super) fn finalize_request(&self, mut request: InputRequest) -> InputRequest {
         for question in request.questions.values_mut() {
             question.message = self.redactor.redact(&question.message).into_owned();

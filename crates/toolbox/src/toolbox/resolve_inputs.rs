@@ -22,7 +22,7 @@ use crate::tool::{Tool, ToolOutput};
 pub(super) enum ResolvedCall<'t> {
     /// It runs; its commands get these environment variables.
     Run(ParsedCall<'t>, BTreeMap<String, String>),
-    /// Its result is known already.
+    /// It does not run, because its result is already known.
     Finished(ToolOutput),
 }
 
@@ -51,7 +51,7 @@ impl ParsedCall<'_> {
     }
 }
 
-/// The most bytes of a page that is fetched.
+/// The maximum number of bytes of a page that is fetched.
 const MAX_FETCHED_BYTES: u64 = 10 << 20;
 
 /// The result of a call that would change an artifact.

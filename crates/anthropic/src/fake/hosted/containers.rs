@@ -1,4 +1,4 @@
-//! The containers of the fake: which one a request runs in, and whether it still is.
+//! The containers of the fake: which one a request runs in, and whether it still exists.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::store::Store;
 use crate::config::ApiProfile;
 use crate::fake::refusal::Refusal;
 
-/// Whether the fake minds containers, and for how long one lives.
+/// The fake's simulation of containers, with the lifetime of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::fake) struct Hosting {
     pub(in crate::fake) lifetime: Duration,
 }
 
-/// What a request says of containers.
+/// The container, skills and files that a request names.
 #[derive(Debug, Default)]
 pub(in crate::fake) struct RequestedContainer {
     container: Option<String>,
-    /// Type, id and version of each.
+    /// Type, id and version of each skill.
     skills: Vec<(String, String, String)>,
     has_tool: bool,
     files: Vec<String>,
 }
 
 impl RequestedContainer {
-    /// Reads it from a body whose form was checked.
+    /// Reads the request's container from a body whose form was checked.
     pub(in crate::fake) fn of(body: &Map<String, Value>) -> Self {
         let container = body.get("container").unwrap_or(&Value::Null);
         let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
@@ -51,7 +51,7 @@ impl RequestedContainer {
         }
     }
 
-    /// The `container` of the answer, where the request runs in one.
+    /// The `container` of the response, if the request runs in one.
     pub(in crate::fake) fn enter(
         &self,
         hosting: Hosting,

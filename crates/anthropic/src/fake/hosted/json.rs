@@ -1,4 +1,4 @@
-//! Records as each profile writes them.
+//! Writes records in the form of each profile.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(super) fn file(file: &File) -> Value {
     })
 }
 
-/// What addresses a version.
+/// The text that addresses a version in paths and requests.
 pub(super) fn address(version: &Version, profile: ApiProfile) -> &str {
     match profile {
         ApiProfile::Beta => &version.number,

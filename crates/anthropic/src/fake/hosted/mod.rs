@@ -1,4 +1,4 @@
-//! What the fake keeps for hosts: skills and their versions, files, containers. All of it in memory; it ends with the fake.
+//! The fake's skills with their versions, files and containers. All are in memory and end with the fake.
 
 mod containers;
 mod json;

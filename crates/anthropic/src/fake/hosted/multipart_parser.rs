@@ -1,4 +1,4 @@
-//! A form as it arrives: `multipart/form-data` (RFC 7578), read strictly.
+//! Parses `multipart/form-data` (RFC 7578), strictly.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ pub(super) struct Field {
     pub(super) content: Bytes,
 }
 
-/// The parts of a body under this content type.
+/// Splits a body of this content type into its parts.
 pub(super) fn parse(content_type: &str, body: &Bytes) -> Result<Vec<Field>, &'static str> {
     let (kind, rest) = content_type.split_once(';').ok_or("the content type names no boundary")?;
     if kind.trim() != "multipart/form-data" {
@@ -79,7 +79,7 @@ fn field(head: &str, content: Bytes) -> Result<Field, &'static str> {
     if field.name.is_empty() { Err("a part has no name") } else { Ok(field) }
 }
 
-/// `name="…"; filename="…"`, with what the quotes hide taken out.
+/// Parses `name="…"; filename="…"`, and resolves the escapes in the quotes.
 fn parameters_of(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
     let mut parameters = Vec::new();
     let mut rest = text;

@@ -14,14 +14,14 @@ use crate::config::ApiProfile;
 use crate::fake::refusal::Refusal;
 use crate::fake::reply::Reply;
 
-/// How many items a page has unless it is said.
+/// The default number of items on a page.
 const PAGE: usize = 20;
 
-/// A request for something that the fake keeps.
+/// A request for skills or files.
 pub(in crate::fake) struct HostedRequest<'a> {
     pub(in crate::fake) profile: ApiProfile,
     pub(in crate::fake) method: &'a Method,
-    /// Percent-encoded, as it came.
+    /// The path, percent-encoded as it arrived.
     pub(in crate::fake) path: &'a str,
     pub(in crate::fake) query: &'a str,
     pub(in crate::fake) betas: &'a [String],
@@ -30,7 +30,7 @@ pub(in crate::fake) struct HostedRequest<'a> {
     pub(in crate::fake) now: Timestamp,
 }
 
-/// Whether this path is one of skills or files.
+/// Whether this path belongs to skills or files.
 pub(in crate::fake) fn is_hosted(path: &str) -> bool {
     ["/v1/skills", "/v1/files"]
         .iter()
@@ -89,7 +89,7 @@ impl HostedRequest<'_> {
         }
     }
 
-    /// Under the beta profile an endpoint is there for those who name its beta.
+    /// Under the beta profile, an endpoint exists only for requests that name its beta.
     fn check_beta(&self, api: &str) -> Result<(), Refusal> {
         let beta = if api == "files" { "files-api-2025-04-14" } else { "skills-2025-10-02" };
         if self.profile == ApiProfile::Current || self.betas.iter().any(|named| named == beta) {
@@ -102,7 +102,7 @@ impl HostedRequest<'_> {
         store.skill(id).ok_or_else(|| not_found(&format!("skill: {id}")))
     }
 
-    /// A skill that may be changed.
+    /// A skill that may be changed: an uploaded one.
     fn own<'s>(&self, store: &'s mut Store, id: &str) -> Result<&'s mut Skill, Refusal> {
         let skill = store.skills.iter_mut().find(|skill| skill.id == id);
         let skill = skill.ok_or_else(|| not_found(&format!("skill: {id}")))?;
@@ -221,7 +221,7 @@ impl HostedRequest<'_> {
         })))
     }
 
-    /// A page of these, found by a token that names the first one on it.
+    /// One page of these items. A page token names the first item on its page.
     fn page(&self, listed: &[(&str, Value)], most: usize) -> Result<Reply, Refusal> {
         let limit = self.limit(most)?;
         let start = match self.field("page") {
@@ -271,7 +271,7 @@ impl HostedRequest<'_> {
         Ok(content("application/zip", zip::archive(files).into()))
     }
 
-    /// A field of the query.
+    /// The value of a query field.
     fn field(&self, name: &str) -> Option<String> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         let mut values = pairs.filter(|(known, _)| *known == name).map(|(_, value)| value);
@@ -284,7 +284,7 @@ fn content(media_type: &str, content: Bytes) -> Reply {
     Reply::raw(200, media_type, content).with_header("content-length", length)
 }
 
-/// The text with its percent signs taken out.
+/// Decodes the percent-encoding of a text.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

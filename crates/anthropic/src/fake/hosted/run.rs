@@ -1,4 +1,4 @@
-//! A turn in which the service's model runs something in its container, as a test scripts it.
+//! A scripted turn in which the service's model runs a command in its container.
 
 use bytes::Bytes;
 use conjure_conversation::{Block, Response, StopReason, Usage};
@@ -8,7 +8,7 @@ use crate::fake::reply::Reply;
 use crate::fake::response_writer::{CALL_PLACEHOLDER, ProducedFile};
 use crate::hosted::media_type_of;
 
-/// One run of a command in the container, and what it leaves: an answer with the call and its result in it.
+/// One run of a command in the container. It becomes an answer with the call, its result and the produced files.
 ///
 /// ```
 /// use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
@@ -30,7 +30,7 @@ pub struct FakeToolRun {
 }
 
 impl FakeToolRun {
-    /// A run of this shell command that prints nothing, makes nothing and ends well.
+    /// A run of this shell command that prints nothing, produces no files and succeeds.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             command: command.into(),
@@ -44,49 +44,49 @@ impl FakeToolRun {
         }
     }
 
-    /// That prints this.
+    /// Sets the standard output.
     #[must_use]
     pub fn with_stdout(mut self, text: impl Into<String>) -> Self {
         self.stdout = text.into();
         self
     }
 
-    /// That prints this as its errors.
+    /// Sets the standard error output.
     #[must_use]
     pub fn with_stderr(mut self, text: impl Into<String>) -> Self {
         self.stderr = text.into();
         self
     }
 
-    /// That ends with this code.
+    /// Sets the exit code.
     #[must_use]
     pub const fn with_return_code(mut self, code: i32) -> Self {
         self.return_code = code;
         self
     }
 
-    /// That makes this file, which then can be downloaded under the id in the result.
+    /// Adds a produced file. It can be downloaded under the id in the result.
     #[must_use]
     pub fn with_file(mut self, name: impl Into<String>, content: impl Into<Bytes>) -> Self {
         self.files.push((name.into(), content.into()));
         self
     }
 
-    /// That does not come about: `unavailable`, `too_many_requests`, `execution_time_exceeded`, …
+    /// Makes the run fail with an error code: `unavailable`, `too_many_requests`, `execution_time_exceeded`, …
     #[must_use]
     pub fn failing(mut self, error_code: impl Into<String>) -> Self {
         self.error = Some(error_code.into());
         self
     }
 
-    /// After which the model says this.
+    /// Adds a text that the model says after the run.
     #[must_use]
     pub fn saying(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self
     }
 
-    /// After which the answer pauses: the client has to ask for its rest.
+    /// Makes the answer pause after the run. The client has to request the rest.
     #[must_use]
     pub fn paused(mut self) -> Self {
         self.stop = StopReason::PauseTurn;

@@ -1,4 +1,4 @@
-//! The skills, files and containers themselves.
+//! The fake's store of skills, files and containers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use conjure_base::Timestamp;
 
-/// The skills that the service comes with.
+/// The skills that the service itself provides.
 const BUILT_IN: [(&str, &str); 4] =
     [("xlsx", "Excel"), ("pptx", "PowerPoint"), ("docx", "Word"), ("pdf", "PDF")];
-/// When those were made.
+/// When those skills were created.
 const BUILT_IN_AT: Timestamp = Timestamp::from_millis(1_760_313_600_000);
 
-/// Who made a skill.
+/// Who created a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::fake) enum SkillOwner {
     Anthropic,
@@ -36,20 +36,20 @@ pub(super) struct Skill {
     pub(super) name: String,
     pub(super) created: Timestamp,
     pub(super) updated: Timestamp,
-    /// The newest is the last.
+    /// The versions, oldest first.
     pub(super) versions: Vec<Version>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Version {
-    /// `skillver_…`, which addresses it under the current profile.
+    /// The id `skillver_…`, which addresses the version under the current profile.
     pub(super) id: String,
-    /// A time in microseconds, which addresses it under the beta profile.
+    /// A time in microseconds, which addresses the version under the beta profile.
     pub(super) number: String,
     pub(super) name: String,
     pub(super) description: String,
     pub(super) created: Timestamp,
-    /// By their paths, the top folder included.
+    /// The files by path, including the top directory.
     pub(super) files: Vec<(String, Bytes)>,
 }
 
@@ -66,17 +66,17 @@ pub(super) struct File {
     pub(super) media_type: String,
     pub(super) content: Bytes,
     pub(super) created: Timestamp,
-    /// What tools have made can be fetched; what was uploaded cannot.
+    /// Whether a tool produced the file. Produced files can be downloaded, uploaded ones cannot.
     pub(super) is_produced: bool,
 }
 
-/// All that is kept.
+/// Everything that the fake stores.
 #[derive(Debug)]
 pub(in crate::fake) struct Store {
-    /// In the order in which they were made.
+    /// The skills in order of creation.
     pub(super) skills: Vec<Skill>,
     pub(super) files: Vec<File>,
-    /// When each container ends.
+    /// When each container expires.
     pub(super) containers: BTreeMap<String, Timestamp>,
     count: u64,
 }
@@ -102,13 +102,13 @@ impl Store {
         Self { skills: built_in.collect(), files: Vec::new(), containers: BTreeMap::new(), count: 0 }
     }
 
-    /// A name that there was not before.
+    /// Returns a new id with this prefix.
     pub(super) fn fresh(&mut self, prefix: &str) -> String {
         self.count += 1;
         format!("{prefix}_fake{:06}", self.count)
     }
 
-    /// A version of these files.
+    /// Creates a version of these files.
     pub(super) fn version(
         &mut self,
         (name, description): (String, String),
@@ -116,7 +116,7 @@ impl Store {
         now: Timestamp,
     ) -> Version {
         let id = self.fresh("skillver");
-        // Newer versions have greater numbers, however fast they follow.
+        // Newer versions have greater numbers, even if they are created in the same millisecond.
         let number = now.millis().saturating_mul(1000).saturating_add(self.count).to_string();
         Version { id, number, name, description, created: now, files }
     }
@@ -153,7 +153,7 @@ impl Store {
         self.files.iter().find(|file| file.id == id).map(|file| file.content.clone())
     }
 
-    /// Begins a container, or lets one live on. Returns when it ends.
+    /// Creates a container, or extends the life of an existing one. Returns when it expires.
     pub(in crate::fake) fn begin_container(
         &mut self,
         id: String,
@@ -175,7 +175,7 @@ impl Store {
     }
 }
 
-/// Who made a file.
+/// How a file was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::fake) enum Origin {
     Upload,

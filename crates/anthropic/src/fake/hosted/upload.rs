@@ -1,4 +1,4 @@
-//! What the service looks at when a skill or a file is uploaded.
+//! Validates an uploaded skill or file as the service does.
 
 use bytes::Bytes;
 use conjure_skill::{Frontmatter, Mode};
@@ -6,9 +6,9 @@ use conjure_skill::{Frontmatter, Mode};
 use super::multipart_parser::{Field, parse};
 use crate::fake::refusal::Refusal;
 
-/// All files of a skill together, in bytes.
+/// The largest total size of a skill's files, in bytes.
 const LARGEST_SKILL: usize = 30_000_000;
-/// A title, in characters.
+/// The longest title, in characters.
 const LONGEST_TITLE: usize = 255;
 
 /// An uploaded skill.
@@ -17,11 +17,11 @@ pub(super) struct Uploaded {
     pub(super) title: Option<String>,
     pub(super) name: String,
     pub(super) description: String,
-    /// By their paths, the top folder included.
+    /// The files by path, including the top directory.
     pub(super) files: Vec<(String, Bytes)>,
 }
 
-/// Reads the form of a skill. `title`: the name of its field, where there may be one.
+/// Reads the form of a skill. `title` is the name of the title field, if one is allowed.
 pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Result<Uploaded, Refusal> {
     let fields = parse(content_type, body).map_err(Refusal::invalid)?;
     let mut uploaded =
@@ -67,7 +67,7 @@ pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Re
     Ok(uploaded)
 }
 
-/// Reads the form of a file: its name, its type, its content.
+/// Reads the form of a file and returns its name, type and content.
 pub(super) fn file(content_type: &str, body: &Bytes) -> Result<(String, String, Bytes), Refusal> {
     let mut fields = parse(content_type, body).map_err(Refusal::invalid)?;
     let is_one = fields.len() == 1 && fields[0].name == "file";

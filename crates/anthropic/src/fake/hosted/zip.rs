@@ -1,12 +1,12 @@
-//! A ZIP archive of files that are only stored: what the service gives of a version.
+//! Writes a ZIP archive without compression, as the download of a skill version.
 
-/// The archive of these files, by their paths.
+/// The archive of these files, by path.
 pub(super) fn archive<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Vec<u8> {
     let (mut archive, mut directory, mut count) = (Vec::new(), Vec::new(), 0_u16);
     for (path, content) in files {
         let at = u32_of(archive.len());
         let mut entry = Vec::new();
-        // Version, flags (names are UTF-8), stored, the first day of DOS, sizes.
+        // Version, flags (names are UTF-8), method (stored), time and date (the first day of DOS). The sizes follow below.
         for short in [20_u16, 0x0800, 0, 0, 0x21] {
             entry.extend_from_slice(&short.to_le_bytes());
         }

@@ -1,16 +1,16 @@
-//! The errors of a push: of the whole directory, or of one of its skills.
+//! The errors of a push, and of one skill in a push.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::hosted::{HostedError, SkillId};
 
-/// A failure of [`SkillSync`](crate::hosted::SkillSync) as a whole. The failure of a single skill is a
-/// [`SkillFailure`]; the others continue.
+/// A failure of [`SkillSync`](crate::hosted::SkillSync) as a whole. A [`SkillFailure`] is the failure of one skill; the push continues with
+/// the others.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
-    /// The directory of skills does not exist, or is no directory.
+    /// The directory of skills does not exist, or is not a directory.
     #[error("{reason}")]
     Folder {
         /// Which directory, and what is wrong.
@@ -23,7 +23,7 @@ pub enum SyncError {
         path.display()
     )]
     Damaged {
-        /// The file.
+        /// The file of the index.
         path: PathBuf,
         /// What is wrong, and where.
         reason: String,
@@ -95,16 +95,16 @@ impl SyncError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillFailure {
-    /// It is invalid, cannot be read, or exceeds a limit. Nothing was sent.
+    /// The skill is invalid, cannot be read, or exceeds a limit. Nothing was sent.
     #[error("{reason}")]
     Invalid {
         /// What is wrong with it.
         reason: String,
     },
-    /// Several skills of the service have its name as their title, and none is in the index. Nothing was sent.
+    /// The index has no entry for the skill, and several skills of the service have its name as their title. Nothing was sent.
     #[error("the service has {} skills of this title ({}); delete all but one", skills.len(), listed(skills))]
     Ambiguous {
-        /// These skills.
+        /// The skills with this title.
         skills: Vec<SkillId>,
     },
     /// The service or the connection failed. If the request [may have happened](HostedError::may_have_happened), the

@@ -35,7 +35,7 @@ pub(super) struct UploadCandidate {
     pub(super) digest: Digest,
 }
 
-/// Scans a directory for skills. It may also be a skill itself, or a package. Blocks.
+/// Scans a directory for skills. `folder` may also be a skill or a package. Blocks.
 pub(super) fn scan(folder: &Path, limits: &HostedLimits) -> Result<LocalSkills, SyncError> {
     let Discovery { skills, diagnostics } =
         discover(&[Scope::named(folder)], DiscoveryLimits::default(), Mode::Lenient);
@@ -56,7 +56,7 @@ pub(super) fn scan(folder: &Path, limits: &HostedLimits) -> Result<LocalSkills, 
             None => diagnostic.message().to_owned(),
         };
         match skills.iter_mut().find(|skill| skill.place == place) {
-            // Another problem of the same skill.
+            // The same skill has another problem.
             Some(LocalSkill { content: Err(SkillFailure::Invalid { reason: all }), .. }) => {
                 all.push_str("; ");
                 all.push_str(&reason);
@@ -73,7 +73,7 @@ pub(super) fn scan(folder: &Path, limits: &HostedLimits) -> Result<LocalSkills, 
     Ok(LocalSkills { folder: folder.to_string_lossy().into_owned(), skills, notes })
 }
 
-/// Checks a skill strictly: the service refuses what discovery accepts with a warning.
+/// Checks a skill strictly. The service refuses some skills that discovery accepts with a warning.
 fn examine(skill: &Skill, limits: &HostedLimits) -> LocalSkill {
     let place = skill.package().unwrap_or_else(|| skill.location()).to_owned();
     let opened = SkillBundle::open(skill.package().unwrap_or_else(|| skill.root_dir()), limits);
@@ -85,7 +85,7 @@ fn examine(skill: &Skill, limits: &HostedLimits) -> LocalSkill {
     LocalSkill { name: skill.name().to_string(), place, content }
 }
 
-/// The name that a skill at this path should have: its directory's or package's.
+/// The name that a skill at this path should have: that of its directory or package.
 fn name_of(place: &Path) -> String {
     let is_main = place.file_name().is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
     let folder = if is_main { place.parent().unwrap_or(place) } else { place };

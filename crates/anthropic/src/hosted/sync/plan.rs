@@ -14,23 +14,23 @@ pub(super) enum Decision {
     Update { skill: SkillId },
     /// The service has the same files: do nothing.
     Unchanged { skill: SkillId, version: VersionId },
-    /// The service's version is not in the index: somebody else uploaded it, or a push that did not record it. Its
-    /// files must be compared.
+    /// The service's version is not in the index. Another client uploaded it, or a push uploaded it and did not record it. Its files must
+    /// be compared.
     Compare { skill: SkillId, version: VersionId, taken: Match },
-    /// The service has several skills with its title.
+    /// The service has several skills with this title.
     Ambiguous { skills: Vec<SkillId> },
 }
 
 /// How a skill of the service was matched with a local one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
-    /// By its id in the index, with the digest of the files that were last uploaded from here.
+    /// By its id in the index, with the digest of the files that this machine last uploaded.
     Remembered(Digest),
     /// By its title, which may be a coincidence.
     Title,
 }
 
-/// Decides on the skill of this name, whose files have this digest.
+/// Decides what to do with the skill of this name and digest.
 pub(super) fn decide(
     name: &str,
     digest: Digest,
@@ -48,7 +48,7 @@ pub(super) fn decide(
                 let (skill, version) = (record.id.clone(), latest.clone());
                 Decision::Compare { skill, version, taken: Match::Remembered(known.digest) }
             }
-            // Its files are known to be others, or it has none.
+            // Its files are known to differ, or it has no version.
             _ => Decision::Update { skill: record.id.clone() },
         };
     }
@@ -69,7 +69,7 @@ pub(super) fn decide(
     }
 }
 
-/// The skills that came from this directory and are missing in it now, by name.
+/// The skills that were uploaded from this directory and are missing in it now, by name.
 pub(super) fn absent<'m>(
     folder: &str,
     here: &[&str],

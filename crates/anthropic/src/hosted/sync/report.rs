@@ -42,7 +42,7 @@ pub enum PlannedAction {
         /// The skill at the service.
         skill: SkillId,
     },
-    /// Nothing: the service has the same files.
+    /// Do nothing: the service has the same files.
     Keep {
         /// The skill at the service.
         skill: SkillId,
@@ -71,7 +71,7 @@ pub struct SyncReport {
     pub absent: Vec<MissingLocally>,
     /// As in the [plan](SyncPlan::notes).
     pub notes: Vec<Diagnostic>,
-    /// The first error of writing the index, if any. The next push then finds the uploads by comparing.
+    /// The first error that occurred while writing the index, if any. The next push then finds the uploads by comparing.
     pub record_error: Option<SyncError>,
 }
 
@@ -97,7 +97,7 @@ pub enum PushResult {
     Updated {
         /// The skill.
         skill: SkillId,
-        /// The skill.
+        /// The version.
         version: VersionId,
     },
     /// The service had the same files.
@@ -122,14 +122,14 @@ pub enum SyncEvent<'a> {
         /// The size of its files, in bytes.
         bytes: u64,
     },
-    /// A chunk was passed to the connection.
+    /// A piece of an upload was passed to the connection.
     Uploaded {
         /// Its name.
         name: &'a str,
         /// The progress.
         progress: Progress,
     },
-    /// A skill is finished or has failed.
+    /// A push of a skill has finished or failed.
     Finished(&'a SyncedSkill),
 }
 
@@ -149,7 +149,7 @@ impl PlannedSkill {
     /// The planned action.
     ///
     /// # Errors
-    /// Why the skill cannot be pushed.
+    /// The reason why the skill cannot be pushed.
     pub const fn step(&self) -> Result<&PlannedAction, &SkillFailure> {
         self.step.as_ref()
     }
@@ -171,7 +171,7 @@ impl SyncedSkill {
     /// The result of pushing a skill.
     ///
     /// # Errors
-    /// Why it is not what is here.
+    /// The reason why the skill was not pushed.
     pub const fn result(&self) -> Result<&PushResult, &SkillFailure> {
         self.result.as_ref()
     }

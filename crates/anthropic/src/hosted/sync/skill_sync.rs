@@ -22,9 +22,9 @@ use crate::hosted::{
     VersionMetadata,
 };
 
-/// The default for how many skills are uploaded or compared at a time.
+/// The default number of skills that are uploaded or compared at a time.
 const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(4).unwrap();
-/// How much larger than its files an archive may be, in bytes.
+/// How many bytes an archive may be larger than its files.
 const ARCHIVE_OVERHEAD: u64 = 16 << 20;
 
 type OnEvent = Arc<dyn Fn(&SyncEvent<'_>) + Send + Sync>;
@@ -75,16 +75,16 @@ pub struct Deleted {
     pub skill: SkillId,
     /// Its title.
     pub title: Option<String>,
-    /// How many versions it had.
+    /// The number of its versions.
     pub versions: usize,
 }
 
 /// The result of deleting a forgotten skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForgetOutcome {
-    /// The service does not have it any more.
+    /// The service does not have the skill any more.
     Deleted,
-    /// It was pushed again meanwhile, so it stays.
+    /// The skill was pushed again meanwhile, so it stays.
     Remembered,
 }
 
@@ -97,8 +97,8 @@ enum Comparison {
 }
 
 impl SkillSync {
-    /// Creates it with this client and the index in `folder`, for example `<data>/hosted`. The directory is created by the first push. One
-    /// index serves any number of keys and services.
+    /// Creates it with this client and the index in `folder`, for example `<data>/hosted`. The first push creates the directory. One index
+    /// serves any number of keys and services.
     pub fn new(skills: Skills, folder: impl Into<PathBuf>) -> Self {
         let account = skills.account();
         Self {
@@ -135,10 +135,10 @@ impl SkillSync {
     }
 
     /// Pushes the skills of this directory, which may also be a skill itself. A failed skill does not stop the others. Dropping the future
-    /// abandons running uploads, which the next push finds.
+    /// abandons running uploads; the next push finds them.
     ///
     /// # Errors
-    /// [`SyncError`]; nothing was sent then.
+    /// [`SyncError`]. Nothing was sent in that case.
     pub async fn push(&self, folder: impl Into<PathBuf>) -> Result<SyncReport, SyncError> {
         let mut locked = self.lock_index().await?;
         let plan = self.make_plan(folder.into(), &locked.uploaded()).await?;
@@ -185,10 +185,10 @@ impl SkillSync {
         Ok(deleted?)
     }
 
-    /// Deletes a forgotten skill with all its versions, unless it was pushed again. The index is locked meanwhile. The call may be repeated.
+    /// Deletes a forgotten skill with all its versions, unless it was pushed again. It locks the index meanwhile. The call may be repeated.
     ///
     /// # Errors
-    /// [`SyncError`], for example [`SyncError::Busy`] during a push; nothing was sent then.
+    /// [`SyncError`], for example [`SyncError::Busy`] during a push. Nothing was sent in that case.
     pub async fn delete_forgotten(&self, skill: &SkillId) -> Result<ForgetOutcome, SyncError> {
         let locked = self.lock_index().await?;
         if locked.uploaded().values().any(|known| known.id == *skill) {
@@ -202,7 +202,7 @@ impl SkillSync {
         }
     }
 
-    /// The uploaded skills of this key, from the index: skill id by name. No request is sent.
+    /// The uploaded skills of this key: skill id by name. They are read from the index; no request is sent.
     ///
     /// # Errors
     /// [`SyncError`], if the index cannot be read.
@@ -233,7 +233,7 @@ impl SkillSync {
         run_blocking(move || index.lock(&account)).await
     }
 
-    /// Plans a push; compares versions that are not in the index.
+    /// Plans a push. It compares the files of versions that are not in the index.
     async fn make_plan(&self, folder: PathBuf, memory: &UploadedSkills) -> Result<SyncPlan, SyncError> {
         let limits = *self.skills.limits();
         let local = run_blocking(move || local_skills::scan(&folder, &limits)).await?;
@@ -312,7 +312,7 @@ impl SkillSync {
         let archive = match fetched {
             Ok(archive) => archive,
             Err(error) => {
-                // A version above the upload limit cannot be equal.
+                // A version above the upload limit cannot have the same files.
                 return match error.kind() {
                     Kind::OverLimit => Ok(Comparison::Different),
                     Kind::NotFound | Kind::Forbidden | Kind::Refused | Kind::Protocol => {
@@ -330,7 +330,7 @@ impl SkillSync {
         })
     }
 
-    /// Carries out the planned action. Returns the digest of the pushed files too.
+    /// Carries out the planned action. It also returns the digest of the pushed files.
     async fn push_one(&self, planned: PlannedSkill) -> (SyncedSkill, Option<Digest>) {
         let PlannedSkill { name, place, step, ready } = planned;
         let digest = ready.as_ref().map(|ready| ready.digest);
@@ -338,7 +338,7 @@ impl SkillSync {
             (Err(failure), _) => Err(failure),
             (Ok(PlannedAction::Keep { skill, version }), _) => Ok(PushResult::Unchanged { skill, version }),
             (Ok(step), Some(ready)) => self.upload(&name, &ready, step).await.map_err(SkillFailure::from),
-            // An upload always has a candidate.
+            // The plan never has an upload without a candidate.
             (Ok(_), None) => Err(SkillFailure::Invalid { reason: "it was not read".to_owned() }),
         };
         (SyncedSkill { name, place, result }, digest)
@@ -365,7 +365,7 @@ impl SkillSync {
                 let record = self.skills.upload_bundle(bundle, upload.with_title(name)).await?;
                 let version = match record.latest {
                     Some(version) => Some(version),
-                    // The skill exists; if its version stays unknown, the next push asks again.
+                    // The skill exists. If its version stays unknown, the next push asks for it again.
                     None => {
                         let newest = self.skills.version(&record.id, &VersionId::new(LATEST)).await;
                         newest.ok().map(|version| version.id)
@@ -377,7 +377,7 @@ impl SkillSync {
     }
 }
 
-/// Changes the index. A write error is reported once and does not stop the push, because the next push finds the uploads.
+/// Changes the index. The first write error is kept for the report and does not stop the push, because the next push finds the uploads.
 async fn update_index(
     mut locked: LockedIndex,
     failure: Option<SyncError>,

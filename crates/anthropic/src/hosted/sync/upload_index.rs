@@ -1,8 +1,8 @@
 //! [`UploadIndex`]: the index of uploaded skills, a file `skills.json`.
 //!
-//! The file is replaced atomically, so a crash leaves the old or the new version. It holds nothing that the service does not know; a lost
-//! index is rebuilt by comparing. Entries are keyed by the service's address and a digest of the API key, never the key itself. A kernel
-//! lock on `skills.lock` serialises changes; it is released when the process ends.
+//! The file is replaced atomically, so a crash leaves the old or the new version. It holds nothing that the service does not know, so a
+//! push can rebuild a lost index by comparing files. Entries are keyed by the service's address and a digest of the API key, never by the
+//! key itself. A kernel lock on `skills.lock` serialises changes. The kernel releases it when the process ends.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::hosted::{SkillId, VersionId};
 
 /// The format version of the file.
 const FORMAT: u32 = 1;
-/// The largest file that is read, in bytes.
+/// The largest index file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The owner of uploaded skills: service and API key.
@@ -35,7 +35,7 @@ pub(super) struct UploadedSkill {
     pub(super) version: Option<VersionId>,
     /// The digest of that version's files.
     pub(super) digest: Digest,
-    /// The directory that it came from.
+    /// The directory that the skill was uploaded from.
     pub(super) folder: String,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct UploadIndex {
     folder: PathBuf,
 }
 
-/// The locked index. No other process changes it meanwhile.
+/// The locked index. No other process can change it while this exists.
 #[derive(Debug)]
 pub(super) struct LockedIndex {
     index: UploadIndex,
@@ -169,7 +169,7 @@ fn parse(bytes: &[u8]) -> Result<IndexFile, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("it is larger than {MAX_BYTES} bytes"));
     }
-    // Check the format first: another format may hold anything.
+    // The format is checked first, because a file of another format may have any content.
     #[derive(Deserialize)]
     struct Form {
         format: u32,

@@ -1,7 +1,7 @@
 //! A download from the service: read piece by piece, limited in size, and checked for completeness at its end.
 //!
-//! Dropping it closes its connection. It writes nothing; the caller should write to a temporary file and rename it at
-//! the end, because a download may break at any piece.
+//! Dropping it closes its connection. It writes nothing. A download may break at any piece, so the caller should write to a temporary file
+//! and rename it at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Download {
     deadline: Deadline,
     transfer: Duration,
     received: u64,
-    /// The size that it must have at its end, if known.
+    /// The size that the download must have at its end, if known.
     size: Option<u64>,
     limit: u64,
     is_over: bool,
@@ -59,13 +59,13 @@ impl Download {
         self.record.as_ref()
     }
 
-    /// Its name at the service; see [`FileMetadata::safe_name`].
+    /// The file's name at the service; see [`FileMetadata::safe_name`].
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.record.as_ref().map(|record| record.name.as_str())
     }
 
-    /// Its content type.
+    /// The content type.
     #[must_use]
     pub fn media_type(&self) -> Option<&str> {
         let of_record = self.record.as_ref().map(|record| record.media_type.as_str());
@@ -73,7 +73,7 @@ impl Download {
         of_record.filter(|media_type| !media_type.is_empty()).or_else(of_head)
     }
 
-    /// Its size in bytes, if known in advance.
+    /// The size in bytes, if known in advance.
     #[must_use]
     pub const fn size(&self) -> Option<u64> {
         self.size
@@ -82,8 +82,8 @@ impl Download {
     /// The next piece; `None` at the end, after the size was checked.
     ///
     /// # Errors
-    /// [`HostedErrorKind::Cut`] if it ends too early, [`HostedErrorKind::OverLimit`] if it is too large. Nothing
-    /// follows an error.
+    /// [`HostedErrorKind::Cut`] if the download ends too early. [`HostedErrorKind::OverLimit`] if it is too large. Nothing follows an
+    /// error.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HostedError> {
         if self.is_over {
             return Ok(None);

@@ -1,22 +1,21 @@
 //! Finds the ids of files that a response reports as created in its container.
 //!
-//! They are in the results of the service's own tools, in the lists of outputs: never in calls, never in what a program
-//! printed, never in an error. (The seed searched the calls.) It also finds the file that a content block of the user
-//! puts into the container.
+//! The ids are in the results of the service's own tools, in the lists of outputs. They are never taken from calls, from the output of a
+//! program, or from an error. The module also finds the file that a content block of the user puts into the container.
 
 use conjure_conversation::{Block, BlockKind};
 use serde_json::Value;
 
 use crate::hosted::FileId;
 
-/// The end of the types of results that may contain files: `bash_code_execution_tool_result`,
-/// `text_editor_code_execution_tool_result`, `code_execution_tool_result`, and future ones.
+/// The ending of the result types that may contain files: `bash_code_execution_tool_result`, `text_editor_code_execution_tool_result`,
+/// `code_execution_tool_result`, and future ones.
 const RESULT: &str = "code_execution_tool_result";
 /// The type of a block that puts a file into a container.
 const UPLOAD: &str = "container_upload";
 
-/// The ids of the files in a response of the Messages API, or in a list of its content blocks: each once, in order.
-/// Other values have none.
+/// The ids of the files in a response of the Messages API, or in a list of its content blocks. Each id occurs once, in order. Any other
+/// JSON value has none.
 #[must_use]
 pub fn extract_file_ids(response: &Value) -> Vec<FileId> {
     let content = response.get("content").unwrap_or(response);
@@ -32,7 +31,7 @@ pub fn extract_file_ids(response: &Value) -> Vec<FileId> {
 pub fn produced_files(content: &[Block]) -> Vec<FileId> {
     let mut found = Vec::new();
     for block in content {
-        // Most blocks are none, and are not read.
+        // Most blocks are not results and are not parsed.
         let is_result = matches!(block.kind(), BlockKind::Other(kind) if kind.ends_with(RESULT));
         if is_result && let Ok(block) = serde_json::from_str::<Value>(block.json()) {
             collect(&block, &mut found);

@@ -16,7 +16,7 @@ use crate::hosted::transfer::multipart::{Content, Form, OnProgress, Progress};
 use crate::hosted::{Download, FileId, FileMetadata, HostedError, HostedErrorKind, HostedLimits};
 use crate::messages::Client;
 
-/// The Files API under one key. Cheap to clone; it shares the limiter and the connections of its [`Client`].
+/// The Files API under one key. Cheap to clone. It shares the rate limiter and the connections of its [`Client`].
 #[derive(Clone)]
 pub struct Files {
     shared: Arc<ClientState>,
@@ -40,12 +40,12 @@ enum Source {
 }
 
 impl FileUpload {
-    /// The regular file at this path, under its own name. It is read while it is sent.
+    /// The regular file at this path, under its own name. The client reads it while it sends it.
     pub fn from_path(path: impl Into<PathBuf>) -> Self {
         Self { source: Source::Path(path.into()), name: None, media_type: None, on_progress: None }
     }
 
-    /// An open regular file, from its start, under this name. It is read while it is sent.
+    /// An open regular file, under this name. The client reads it from its start while it sends it.
     pub fn from_file(name: impl Into<String>, file: std::fs::File) -> Self {
         Self {
             source: Source::Open(Arc::new(file)),
@@ -72,14 +72,14 @@ impl FileUpload {
         self
     }
 
-    /// Sets the content type; by default the name determines it.
+    /// Sets the content type. By default the name determines it.
     #[must_use]
     pub fn with_media_type(mut self, media_type: impl Into<String>) -> Self {
         self.media_type = Some(media_type.into());
         self
     }
 
-    /// Sets a function that is called for each piece that was given to the connection. It must not block.
+    /// Sets a callback that is called for each piece that was passed to the connection. It must not block.
     #[must_use]
     pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Arc::new(tell));
@@ -158,7 +158,7 @@ impl Files {
         })
     }
 
-    /// One page of files, starting at `at`, with at most `limit` entries (by default the service's own number).
+    /// One page of files, starting at `at`, with at most `limit` entries. By default the service chooses the number.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -179,11 +179,10 @@ impl Files {
         self.shared.json(ApiRequest::get(Api::Files, vec!["files", file.as_str()]), &self.limits).await
     }
 
-    /// The content of a file, with its name, type and size. The service returns files that tools created, and not
-    /// uploaded ones.
+    /// The content of a file, with its name, type and size. The service returns only files that tools produced, not uploaded ones.
     ///
     /// # Errors
-    /// [`HostedError`]; [`HostedErrorKind::OverLimit`] if it is larger than the limit.
+    /// [`HostedError`]. [`HostedErrorKind::OverLimit`] if the file is larger than the limit.
     pub async fn download(&self, file: &FileId) -> Result<Download, HostedError> {
         let record = self.metadata(file).await?;
         if record.size > self.limits.download_bytes {
@@ -210,7 +209,7 @@ impl Files {
     }
 }
 
-/// The size of an open file.
+/// An open file with its size.
 async fn measured(file: Arc<std::fs::File>) -> Result<(Content, u64, Option<String>), HostedError> {
     let measured = tokio::task::spawn_blocking(move || {
         let size = file.metadata().map(|metadata| metadata.len());
@@ -226,7 +225,7 @@ async fn measured(file: Arc<std::fs::File>) -> Result<(Content, u64, Option<Stri
 async fn open(path: PathBuf) -> Result<(Content, u64, Option<String>), HostedError> {
     let opened = tokio::task::spawn_blocking(move || {
         let unreadable = |reason: &dyn std::fmt::Display| HostedError::unreadable(&path, reason);
-        // Looked at first: opening a pipe would wait for its other end.
+        // The kind is checked first, because opening a pipe would wait for its other end.
         let is_plain = std::fs::metadata(&path).map_err(|error| unreadable(&error))?.is_file();
         let file = is_plain.then(|| std::fs::File::open(&path)).ok_or_else(|| unreadable(&NOT_PLAIN))?;
         let file = file.map_err(|error| unreadable(&error))?;

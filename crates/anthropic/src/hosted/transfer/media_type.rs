@@ -1,12 +1,12 @@
-//! The content type of an uploaded file, by its name, as the official SDK determines it (Python's own table).
+//! The content type of an uploaded file, by its name. The official SDK uses the same table (Python's own).
 
-/// The type of unknown files.
+/// The type of files with an unknown extension.
 const BYTES: &str = "application/octet-stream";
 
-/// Extensions that name a compression, and not a type.
+/// Extensions that name a compression instead of a type.
 const ENCODINGS: [&str; 5] = ["gz", "bz2", "xz", "br", "zst"];
 
-/// Extensions in order, and their types.
+/// Extensions in alphabetical order, and their types.
 const TYPES: [(&str, &str); 69] = [
     ("7z", "application/x-7z-compressed"),
     ("aac", "audio/aac"),
@@ -93,7 +93,7 @@ pub(crate) fn of_name(name: &str) -> &'static str {
     of_ending(&ending)
 }
 
-/// A name before and after its last dot. A dot at the start does not begin an extension.
+/// Splits a name at its last dot. A dot at the start does not begin an extension.
 fn split(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.trim_start_matches('.').is_empty())
 }

@@ -41,7 +41,7 @@ pub struct VersionMetadata {
     pub name: String,
     /// The description in its `SKILL.md`.
     pub description: String,
-    /// The directory under which it is loaded.
+    /// The directory that the skill is loaded from.
     pub directory: String,
     /// When it was created.
     pub created_at: String,
@@ -74,14 +74,14 @@ pub struct FileMetadata {
 }
 
 impl FileMetadata {
-    /// The name as a safe path segment: without directories, invisible characters and leading dots. Falls back to the id.
+    /// The name as a safe path segment: without directories, invisible characters and leading dots. Falls back to the id, then to `file`.
     #[must_use]
     pub fn safe_name(&self) -> String {
         safe_name(&self.name).or_else(|| safe_name(self.id.as_str())).unwrap_or_else(|| "file".to_owned())
     }
 }
 
-/// The longest name of a file, in bytes, that every file system takes.
+/// The longest name that is used, in bytes. Every file system accepts it.
 const MAX_NAME_BYTES: usize = 200;
 
 fn safe_name(text: &str) -> Option<String> {
@@ -89,7 +89,7 @@ fn safe_name(text: &str) -> Option<String> {
     let plain: String =
         last.chars().filter(|character| !character.is_control() && !is_invisible(*character)).collect();
     let plain = plain.trim().trim_start_matches('.').trim();
-    // Shortened from the front, because the end holds the extension.
+    // The name is shortened at its start, because its end holds the extension.
     let start = plain.len().saturating_sub(MAX_NAME_BYTES);
     let start = (start..plain.len()).find(|at| plain.is_char_boundary(*at)).unwrap_or(0);
     let name = plain[start..].trim_start_matches('.').trim();
@@ -132,7 +132,7 @@ impl From<WireVersion> for VersionMetadata {
         Self {
             id: wire.version.unwrap_or(wire.id),
             skill: wire.skill_id,
-            // Under the current profile the name is that of the folder.
+            // Under the current profile, the directory has the skill's name.
             directory: wire.directory.unwrap_or_else(|| wire.name.clone()),
             name: wire.name,
             description: wire.description,

@@ -1,4 +1,4 @@
-//! Files on their way to and from the service.
+//! Uploads and downloads of files, and the files of a session.
 
 pub(super) mod download;
 pub(super) mod file_ids;

@@ -1,8 +1,8 @@
 //! A multipart form of files (`multipart/form-data`, RFC 7578) of known length, read while it is sent.
 //!
-//! Names are escaped as browsers and the official SDK do: `"` as `%22`, `\` doubled, control characters by their
-//! number. A form can be sent several times, because its sources are read again. At most one file of a skill, or one
-//! piece of a larger file, is in memory. A read that runs when the form is dropped ends by itself.
+//! Names are escaped as browsers and the official SDK do: `"` as `%22`, `\` doubled, control characters by their number. A form can be sent
+//! several times, because its sources are read again. At most one file of a skill, or one piece of a larger file, is in memory. If the form
+//! is dropped during a read, the read still runs to its end.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,17 +30,16 @@ const READ: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How many bytes of the request's body were given to the connection. It restarts from zero if the upload is
-    /// repeated.
+    /// How many bytes of the request's body were passed to the connection. If the upload is retried, it restarts from zero.
     pub sent: u64,
-    /// The number of bytes in all.
+    /// The total number of bytes.
     pub total: u64,
 }
 
-/// Called after each piece of an upload. It must not block.
+/// A callback that is called after each piece of an upload. It must not block.
 pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// A form, which can be sent any number of times.
+/// A form. It can be sent any number of times.
 pub(crate) struct Form {
     boundary: String,
     parts: Vec<Part>,
@@ -60,7 +59,7 @@ struct Part {
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
     Bytes(Bytes),
-    /// A file of a skill, by its path in it.
+    /// A file of a skill, by its path in the skill.
     OfSkill(Arc<Skill>, PathBuf),
     /// An open file, read from its start.
     File(Arc<File>, PathBuf),
@@ -70,14 +69,14 @@ pub(crate) enum Content {
 #[derive(Default)]
 pub(crate) struct FormState {
     sent: AtomicU64,
-    /// Why its sources could not be read to the end.
+    /// Why a source could not be read to its end.
     broken: Mutex<Option<String>>,
     on_progress: Option<OnProgress>,
 }
 
 impl Form {
     pub(crate) fn new(on_progress: Option<OnProgress>) -> Self {
-        // Nobody who writes a skill can know it, and so put it into a file.
+        // The boundary is random, so the author of a skill cannot know it and put it into a file.
         let random = || RandomState::new().build_hasher().finish();
         let boundary = format!("{:016x}{:016x}", random(), random());
         let end = Bytes::from(format!("--{boundary}--\r\n"));
@@ -171,7 +170,7 @@ fn escaped(text: &str) -> String {
 #[derive(Debug)]
 enum Piece {
     Bytes(Bytes),
-    /// The rest of a source of this size.
+    /// The unread rest of a source of this size.
     Read {
         source: Content,
         at: u64,
@@ -249,7 +248,7 @@ impl FormBody {
     }
 }
 
-/// Reads the next pieces. Returns them, and the rest.
+/// Reads the next pieces of a source. The last piece is the unread rest.
 fn read(source: Content, at: u64, size: u64) -> io::Result<Vec<Piece>> {
     let changed = |path: &PathBuf| {
         io::Error::other(format!("`{}` has changed while it was uploaded; upload it again", path.display()))

@@ -1,6 +1,6 @@
-//! A session's files at the service: outputs of its tools, uploaded artifacts, and the deletion of both.
+//! A session's files at the service: it lists produced files, uploads artifacts, and deletes both.
 //!
-//! These types implement the ports of `conjure_artifact`. They keep no state: the session's event log says which files there are.
+//! These types implement the ports of `conjure_artifact`. They keep no state, because the session's event log says which files there are.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,12 +18,12 @@ use crate::hosted::sync::IndexKey;
 use crate::hosted::transfer::file_ids::{produced_files, uploaded_file};
 use crate::hosted::{FileId, FileUpload, Files, HostedError, HostedErrorKind, container_upload};
 
-/// How many metadata requests run at a time.
+/// The number of metadata requests that run at a time.
 const CONCURRENCY: usize = 4;
-/// The most new files of one turn.
+/// The maximum number of new files in one turn.
 const MAX_FILES: usize = 1_000;
 
-/// Reads the produced files of sessions, under one key.
+/// Reads the files that sessions produced, under one key.
 ///
 /// It opens any file of the key. The caller must check that the file is in the session's list.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ impl HostedOutputs {
         Self(files)
     }
 
-    /// Fetches the metadata of a new file. A file that was deleted meanwhile is listed by its id.
+    /// Fetches the metadata of a new file. If the file was deleted meanwhile, its id serves as its name.
     async fn file_metadata(&self, id: FileId, turn: TurnId) -> Result<SessionFile, OutputError> {
         let file = SessionFile {
             source: FileSource::Hosted,
@@ -139,7 +139,7 @@ impl ArtifactUpload for HostedUploads {
                     limit: self.0.limits().file_bytes,
                 },
                 _ => {
-                    // If the service may have the file already, a second upload costs only an unused file.
+                    // If the service already has the file, a second upload only costs an unused file.
                     let may_help = error.is_retryable() || error.may_have_happened();
                     let retry = if may_help { Retryable::Yes } else { Retryable::No };
                     ArtifactError::UploadFailed { name: name(), reason: error.to_string(), retry }
@@ -198,7 +198,7 @@ impl ServiceFileDeletion for HostedFileDeletion {
     }
 }
 
-/// Whether the service is overloaded; else the error concerns this file only.
+/// Whether the service is overloaded. Other errors concern this file only.
 fn is_overloaded(error: &HostedError) -> bool {
     matches!(error.status_code(), Some(503 | 529))
 }

@@ -16,9 +16,9 @@ use super::freshness::Freshness;
 use crate::fetch::FetchedContent;
 use crate::fetch::response::Validators;
 
-/// The most entries per tenant.
+/// The maximum number of entries per tenant.
 const MAX_ENTRIES_PER_TENANT: usize = 256;
-/// The most tenants.
+/// The maximum number of tenants.
 const MAX_TENANTS: usize = 1_024;
 
 /// The key of an entry. It includes the store, because a digest means nothing in another store.
@@ -157,7 +157,7 @@ impl Cache {
     }
 }
 
-/// The most entries of a tenant with this byte limit. A limit of 0 excludes empty content too.
+/// The maximum number of entries of a tenant with this byte limit. A limit of 0 excludes empty content too.
 const fn max_entries(most_bytes: u64) -> usize {
     if most_bytes == 0 { 0 } else { MAX_ENTRIES_PER_TENANT }
 }

@@ -76,7 +76,7 @@ impl fmt::Debug for SingleFlight {
     }
 }
 
-/// Removes a fetch from the table when it ends, however it ends.
+/// Removes a fetch from the table when it ends for any reason.
 struct FlightGuard {
     single_flight: Arc<SingleFlight>,
     key: CacheKey,

@@ -17,7 +17,7 @@ use rusqlite::{Connection, FileControl, MAIN_DB};
 use super::error_map::{map_io_error, map_sqlite_error};
 use crate::error::{FoundInstead, JournalError};
 
-/// The identity of the file at this path, if any. The system does not reuse it while the file is open.
+/// The identity of the file at this path, if there is one. The system does not reuse an identity while its file is open.
 fn file_id(path: &Path) -> Result<Option<FileId>, JournalError> {
     match std::fs::metadata(path) {
         Ok(found) => Ok(Some(FileId::from(&found))),

@@ -44,7 +44,7 @@ pub(crate) fn prepare_dir(dir: &Path) -> Result<PathBuf, JournalError> {
 
 /// A connection whose closing is serialised with the others of the same database.
 pub(crate) struct ConnectionGuard {
-    /// Taken when it is closed.
+    /// `None` only while it is closed on drop.
     connection: Option<Connection>,
     files: Arc<DatabaseFiles>,
     /// The WAL that it has open, if known.

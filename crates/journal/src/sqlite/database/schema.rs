@@ -79,8 +79,8 @@ const FORMAT_3: &str = "
 /// `records.tenant` is empty for records of no tenant. `records.number` is never reused, because cursors name it. `record_indexes` has a
 /// row for each value of `records.indexes`; a value is an integer or a text.
 ///
-/// `sessions.status` and `sessions.row` are what the last append said of the session; they are null for a session that was last written
-/// in an earlier format. The later session of a tenant is never created earlier.
+/// `sessions.status` and `sessions.row` are the row that the last append stored. They are null for a session that was last written
+/// in an earlier format. Of a tenant's sessions, a later one never has an earlier creation time.
 const FORMAT_4: &str = "
     CREATE TABLE records (
         number INTEGER PRIMARY KEY AUTOINCREMENT,

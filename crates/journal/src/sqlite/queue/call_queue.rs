@@ -30,7 +30,7 @@ pub(crate) struct BatchLimits {
     pub(crate) bytes: usize,
 }
 
-/// What to do when nothing waits.
+/// What to do when the queue is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnEmpty {
     Wait,

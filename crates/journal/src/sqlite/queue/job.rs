@@ -17,16 +17,16 @@ pub(crate) trait QueuedCall: Send {
     /// Whether the call may share a transaction.
     fn batching(&self) -> Batching;
 
-    /// Whether the caller has gone.
+    /// Whether the caller no longer waits for the result.
     fn is_abandoned(&self) -> bool;
 }
 
 /// Whether a call may share a transaction with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Batching {
-    /// It may.
+    /// It may share a transaction.
     Shared,
-    /// It needs its own: it acts outside of the database on what it reads, so all of that must be durable.
+    /// It needs its own transaction. It acts outside of the database on what it reads, so all of that must be durable.
     Exclusive,
 }
 
@@ -67,7 +67,7 @@ impl<T: Send, F: FnMut(&Tx<'_>) -> Result<T, TxError> + Send> QueuedCall for Wor
                 Err(JournalError::Lost { part: "writer", reason: "it skipped a call".to_owned() })
             }
         };
-        // The caller may have gone.
+        // The caller may no longer wait for the result.
         let _ = self.caller.send(result);
     }
 

@@ -1,6 +1,6 @@
 //! Deletion and garbage collection.
-//! A deletion removes the session's row at once, and records the rest in the garbage tables. The writer removes the events in small steps
-//! between other calls, so a deletion blocks nobody for long. After a crash it continues.
+//! A deletion removes the session's row at once, and records the rest in the garbage tables. The writer removes the events in small
+//! steps between other calls, so a deletion does not delay them for long. After a crash, the deletion continues.
 //!
 //! Large bodies are collected in one exclusive step per tenant. It runs only when a deleted session had large bodies, or when a reader has
 //! found unreferenced ones.
@@ -110,13 +110,13 @@ impl Tx<'_> {
         Ok(MoreWork::Yes)
     }
 
-    /// Removes the tenant's unreferenced bodies. The caller holds the write lock, so nobody is about to reference one.
+    /// Removes the tenant's unreferenced bodies. The caller holds the write lock, so no other call is about to reference one.
     pub(crate) fn collect_blobs(&self, tenant: &TenantId) -> Result<SweepReport, TxError> {
         Ok(self.blobs.collect(tenant, &self.live_blobs(tenant)?)?)
     }
 
-    /// Whether the tenant may have unreferenced bodies. A body of a running append looks unreferenced too; only [`Tx::collect_blobs`] is exact. It
-    /// needs no lock.
+    /// Whether the tenant may have unreferenced bodies. It needs no lock. A body of a running append looks unreferenced too; only
+    /// [`Tx::collect_blobs`] is exact.
     pub(crate) fn has_unreferenced_blobs(&self, tenant: &TenantId) -> Result<bool, TxError> {
         // The bodies come first: a body that is stored later has a reference by then.
         let there = self.blobs.sweep(tenant)?;

@@ -156,7 +156,7 @@ impl Tx<'_> {
     }
 }
 
-/// The comparison of a bound, of those with and without its value, and the value.
+/// The SQL comparison and the value of a bound. The caller passes the two operators, with and without equality.
 fn bound_of(bound: Bound<Timestamp>, [included, excluded]: [&'static str; 2]) -> Option<(&'static str, i64)> {
     match bound {
         Bound::Included(time) => Some((included, to_i64(time.millis()))),

@@ -34,7 +34,7 @@ pub(crate) struct QuerySql {
 }
 
 impl QuerySql {
-    /// The statement that finds the records behind the cursor, at most `limit` of them.
+    /// Creates the statement that finds the records after the cursor, at most `limit` of them.
     pub(crate) fn new(query: &RecordQuery, limit: usize) -> Self {
         let (driver, filters) = match (&query.order, &query.filters[..]) {
             (RecordOrder::Index { name, .. }, filters) => (Driver::Index(name), filters),
@@ -126,7 +126,7 @@ enum Driver<'a> {
 }
 
 impl Driver<'_> {
-    /// The table whose columns are those of the index.
+    /// The alias of the table that has the columns of the index.
     const fn alias(self) -> &'static str {
         match self {
             Self::Time => "r",

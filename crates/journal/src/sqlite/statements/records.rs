@@ -46,7 +46,7 @@ impl Tx<'_> {
         let now = self.connection.prepare_cached(&now)?.query_row([], |row| read_u64(row, 0))?;
         let now = Timestamp::from_millis(now);
         if let [write] = writes {
-            // One write changes nothing when it is rejected.
+            // A single write changes nothing when it is rejected.
             return Ok(vec![self.write_record(write, now)?]);
         }
         self.connection.execute_batch("SAVEPOINT records")?;
@@ -234,7 +234,7 @@ fn check_version(record: &Record, expected: u64) -> Result<(), RecordError> {
     Err(RecordError::VersionConflict { key: record.key.clone(), expected, current: record.version })
 }
 
-/// The column `indexes`: a line for each. Names have no `=`, and texts have no control characters.
+/// Encodes the column `indexes`, with one line for each index. Names have no `=`, and texts have no control characters.
 fn encode_indexes(indexes: &Indexes) -> String {
     let lines = indexes.iter().map(|(name, value)| match value {
         IndexValue::Number(number) => format!("{name}=n{number}\n"),
@@ -255,7 +255,7 @@ fn decode_indexes(lines: &str) -> Option<Indexes> {
     lines.split_terminator('\n').map(line).collect()
 }
 
-/// The checksum of a record: all of its columns but its number, each preceded by its length.
+/// The checksum of a record: all of its columns except its number, each preceded by its length.
 fn checksum(record: &Record) -> i64 {
     let Record { key, version, content, created_at, updated_at, number: _ } = record;
     let mut hasher = DigestHasher::new();

@@ -76,8 +76,8 @@ pub(crate) fn row_checksum(key: &SessionKey, row: &SessionRow) -> i64 {
     checksum(key, numbers, "row", &BodyRef::Inline(&row.body))
 }
 
-/// The row in the columns `status, row_version, row, row_checksum`, the first of which is `column`. A damaged one is left out: it only says
-/// what the events say.
+/// Reads the row from the columns `status, row_version, row, row_checksum`, the first of which is `column`. A damaged row is
+/// ignored, because the events hold the same facts.
 pub(crate) fn session_row(
     key: &SessionKey,
     row: &Row<'_>,

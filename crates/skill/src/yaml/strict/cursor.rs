@@ -1,8 +1,8 @@
-//! The text under the scanner: its characters, and the line and column of the one that is next.
+//! The scanner's position in the text: the next character, and its line and column.
 
 use crate::yaml::node::{Mark, Syntax};
 
-/// What stands for the end of the text; no text that is allowed contains it.
+/// Marks the end of the text. No allowed text contains this character.
 pub(super) const END: char = '\0';
 
 /// A position in a text, with the column as the scanner's rules count it.
@@ -18,7 +18,7 @@ impl Cursor {
     /// Starts at the beginning of a text.
     ///
     /// # Errors
-    /// When a character is not printable: such are not allowed, but by an escape sequence.
+    /// When a character is not printable. Such characters are only allowed as escape sequences.
     pub(super) fn new(text: &str) -> Result<Self, Syntax> {
         let cursor = Self { chars: text.chars().collect(), index: 0, line: 0, column: 0 };
         let Some(at) = cursor.chars.iter().position(|c| !is_printable(*c)) else { return Ok(cursor) };
@@ -28,7 +28,7 @@ impl Cursor {
         Err(Syntax { message, mark: place.mark() })
     }
 
-    /// The character `ahead` of the next one.
+    /// The character at this distance from the next one.
     pub(super) fn peek(&self, ahead: usize) -> char {
         self.chars.get(self.index + ahead).copied().unwrap_or(END)
     }
@@ -38,7 +38,7 @@ impl Cursor {
         self.peek(0)
     }
 
-    /// Passes so many characters.
+    /// Moves past this many characters.
     pub(super) fn advance(&mut self, count: usize) {
         for _ in 0..count {
             match self.next() {
@@ -46,8 +46,8 @@ impl Cursor {
                     self.line += 1;
                     self.column = 0;
                 }
-                // A byte order mark has no width. Other line breaks than `\n` end a line of text for the scanner, but
-                // do not begin a column anew: so the reference counts.
+                // A byte order mark has no width. Line breaks other than `\n` end a line for the scanner, but do not
+                // reset the column: the reference counts in this way.
                 '\u{feff}' => {}
                 _ => self.column += 1,
             }
@@ -55,14 +55,14 @@ impl Cursor {
         }
     }
 
-    /// Passes so many characters, and appends them to a text.
+    /// Moves past this many characters, and appends them to a text.
     pub(super) fn take(&mut self, count: usize, into: &mut String) {
         let taken = &self.chars[self.index..(self.index + count).min(self.chars.len())];
         into.extend(taken);
         self.advance(count);
     }
 
-    /// Passes a line break when one is next. Its value is `\n`, or itself for Unicode's separators.
+    /// Moves past a line break, if one is next. Returns `\n`, or for Unicode's separators the character itself.
     pub(super) fn line_break(&mut self) -> Option<char> {
         let value = match self.next() {
             '\n' | '\u{85}' => '\n',
@@ -73,14 +73,14 @@ impl Cursor {
         Some(value)
     }
 
-    /// Passes all spaces that are next.
+    /// Moves past all spaces that are next.
     pub(super) fn spaces(&mut self) {
         while self.next() == ' ' {
             self.advance(1);
         }
     }
 
-    /// How many characters have passed.
+    /// The number of characters before the next one.
     pub(super) const fn index(&self) -> usize {
         self.index
     }
@@ -95,12 +95,12 @@ impl Cursor {
         self.column
     }
 
-    /// The place of the next character, for people.
+    /// The position of the next character, for messages.
     pub(super) fn mark(&self) -> Mark {
         Mark { line: self.line + 1, column: u32::try_from(self.column).unwrap_or(u32::MAX).saturating_add(1) }
     }
 
-    /// Whether a line of three such characters and nothing else but space begins here.
+    /// Whether a document marker is next: three of this character, and then a blank or the end of the line or text.
     pub(super) fn at_document_marker(&self, character: char) -> bool {
         (0..3).all(|ahead| self.peek(ahead) == character) && is_blank_or_end(self.peek(3))
     }

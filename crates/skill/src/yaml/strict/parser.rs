@@ -28,7 +28,7 @@ fn parse(tokens: Vec<Token>) -> Result<Node, Syntax> {
     if parser.at(&TokenKind::StreamEnd) { Ok(root) } else { Err(parser.unexpected()) }
 }
 
-/// Whether a list may stand here at the column of the mapping around it.
+/// Whether a list may begin at the column of the enclosing mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SequencePosition {
     Allowed,
@@ -187,7 +187,7 @@ impl Parser {
 
 const START: Mark = Mark { line: 1, column: 1 };
 
-/// No key may stand twice.
+/// Refuses a key that occurs twice.
 fn reject_duplicate_keys(entries: &[(String, Mark, Node)]) -> Result<(), Syntax> {
     let mut keys: Vec<_> = entries.iter().map(|(key, mark, _)| (key, (mark.line, mark.column))).collect();
     keys.sort_unstable();

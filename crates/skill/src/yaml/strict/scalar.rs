@@ -3,13 +3,13 @@
 use super::cursor::{Cursor, END, is_blank_or_end, is_break, is_break_or_end};
 use crate::yaml::node::{Mark, Syntax};
 
-/// Room for most values, so that they are not moved while they grow.
+/// The initial capacity of a value. Most values fit, so they are not moved while they grow.
 const USUAL_BYTES: usize = 32;
 
 /// A plain scalar, which may run over several lines.
 pub(super) struct Plain {
     pub(super) text: String,
-    /// Whether the scalar's last word was followed by a line break, which has been passed.
+    /// Whether a line break follows the scalar's last word. The cursor is then already after it.
     pub(super) passed_line_break: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn plain(cursor: &mut Cursor, parent: Option<usize>) -> Plain {
     Plain { text, passed_line_break }
 }
 
-/// What separates two words of a plain scalar.
+/// The separator of two words of a plain scalar.
 enum Gap {
     Spaces,
     Lines,
@@ -92,7 +92,7 @@ fn plain_spaces(cursor: &mut Cursor, into: &mut String) -> Gap {
     Gap::Lines
 }
 
-/// A line break within a scalar is a space, unless empty lines follow it.
+/// Folds a line break within a scalar to a space, unless empty lines follow it.
 fn fold(line_break: char, breaks: &str, into: &mut String) {
     if line_break != '\n' {
         into.push(line_break);
@@ -233,7 +233,7 @@ const fn replacement(c: char) -> Option<char> {
     })
 }
 
-/// What happens to the line breaks at a block scalar's end.
+/// How to treat the line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
     Clip,
@@ -293,7 +293,7 @@ pub(super) fn block(cursor: &mut Cursor, parent: Option<usize>, folded: bool) ->
     Ok(text)
 }
 
-/// The indicators after `|` or `>`, and the rest of the line, which may be a comment.
+/// Reads the indicators after `|` or `>`, and the rest of the line, which may be a comment.
 fn block_header(cursor: &mut Cursor) -> Result<(Chomping, Option<usize>), Syntax> {
     let mut chomping = None;
     let mut increment = None;
@@ -324,7 +324,7 @@ fn block_header(cursor: &mut Cursor) -> Result<(Chomping, Option<usize>), Syntax
     Ok((chomping.unwrap_or(Chomping::Clip), increment.and_then(|digit| usize::try_from(digit).ok())))
 }
 
-/// Passes the empty lines before a block scalar's first, and finds its column.
+/// Skips the empty lines before the first line of a block scalar, and finds the scalar's column.
 fn block_indentation(cursor: &mut Cursor) -> (String, usize) {
     let mut breaks = String::new();
     let mut deepest = 0;
@@ -340,7 +340,7 @@ fn block_indentation(cursor: &mut Cursor) -> (String, usize) {
     }
 }
 
-/// Passes empty lines, and the indentation of the line after them.
+/// Skips empty lines, and the indentation of the line after them.
 fn block_breaks(cursor: &mut Cursor, indent: usize) -> String {
     let mut breaks = String::new();
     loop {

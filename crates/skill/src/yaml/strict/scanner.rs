@@ -1,13 +1,13 @@
-//! From characters to tokens: indentation becomes starts and ends of collections.
+//! Converts characters to tokens. Indentation becomes starts and ends of collections.
 
 use super::cursor::{Cursor, END, is_blank_or_end, is_break};
 use super::scalar;
 use crate::yaml::node::{Mark, Syntax};
 
-/// How many characters a key has at most that is not marked by `?`.
+/// The maximum length of a key without `?`, in characters.
 const MAX_SIMPLE_KEY: usize = 1024;
 
-/// One token, with its place.
+/// One token, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
@@ -45,12 +45,12 @@ pub(super) fn scan(text: &str) -> Result<Vec<Token>, Syntax> {
     Ok(scanner.tokens)
 }
 
-/// Where a key without `?` may have begun: it becomes one when a `:` follows on its line.
+/// A position at which a key without `?` may have begun. It is a key if a `:` follows on the same line.
 #[derive(Debug, Clone, Copy)]
 struct PossibleKey {
-    /// The token that the key's would come before.
+    /// The index at which the token of the key would be inserted.
     token: usize,
-    /// Whether there must be a key, because the line stands at the indentation of a mapping.
+    /// Whether there must be a key, because the line begins at the indentation of a mapping.
     required: bool,
     index: usize,
     line: u32,
@@ -68,7 +68,7 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Scans the next token; false after the last.
+    /// Scans the next token. Returns false after the last one.
     fn step(&mut self) -> Result<bool, Syntax> {
         self.skip_blanks();
         self.drop_stale_key()?;
@@ -139,7 +139,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Passes spaces, comments and line breaks. After an empty line also tabs pass: so the reference has it.
+    /// Skips spaces, comments and line breaks. After an empty line it also skips tabs, as the reference does.
     fn skip_blanks(&mut self) {
         loop {
             self.cursor.spaces();
@@ -223,7 +223,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Remembers that a key may begin here.
+    /// Records that a key may begin here.
     fn save_possible_key(&mut self) -> Result<(), Syntax> {
         if !self.allow_simple_key {
             return Ok(());
@@ -241,7 +241,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// A key stands on one line and is not long.
+    /// Drops a possible key that can no longer be one: a key is on one line, and is not too long.
     fn drop_stale_key(&mut self) -> Result<(), Syntax> {
         match self.possible_key {
             Some(key)
@@ -262,7 +262,7 @@ impl Scanner {
         }
     }
 
-    /// Opens a collection at the current column, when that is deeper than the innermost; says whether it did.
+    /// Opens a collection at the current column, if that is deeper than the innermost one. Returns whether it did.
     fn indent(&mut self) -> bool {
         let column = self.cursor.column();
         let deeper = self.indents.last().is_none_or(|indent| *indent < column);
@@ -272,7 +272,7 @@ impl Scanner {
         deeper
     }
 
-    /// Closes the collections that are deeper than the column; all of them for none.
+    /// Closes the collections that are deeper than the column; `None` closes all.
     fn unwind(&mut self, column: Option<usize>) {
         while self.indents.last().is_some_and(|indent| column.is_none_or(|column| *indent > column)) {
             self.indents.pop();

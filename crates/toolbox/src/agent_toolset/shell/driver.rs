@@ -1,15 +1,15 @@
 //! The script that runs in bash and executes the commands of the calls, and its messages.
 //!
-//! The script reads each command from standard input, after its length. It reports on standard error, which only the
-//! script has: commands get the output for both of their streams. So no output of a command can be taken for its end.
-//! The sandbox delivers what was written to the output before a report before that report.
+//! The script reads each command from standard input, after the command's length. It reports on standard error, which only the
+//! script has: a command gets standard output for both of its streams. So no output of a command can be mistaken for the end of the
+//! command. The sandbox keeps the order: output that was written before a report arrives before that report.
 
 use std::collections::BTreeMap;
 
 use conjure_sandbox::{Command, Input};
 
-/// Descriptors 97 to 99 are the script's: the commands, the reports and the output. `builtin` is there because a command
-/// may define functions of these names. The second `read` counts bytes because of the locale.
+/// Descriptors 97 to 99 belong to the script: the commands, the reports and the output. The script uses `builtin` because a command
+/// may define functions with these names. The second `read` sets the locale in order to count bytes.
 const SCRIPT: &str = r#"exec 97<&0 98>&2 99>&1 </dev/null >/dev/null 2>&1
 builtin cd -- "$1"
 builtin printf '%s\0%s\0' "$(builtin ulimit -f)" "$PWD" >&98
@@ -20,10 +20,10 @@ do
   builtin printf '%s\0%s\0' "$?" "$PWD" >&98
 done"#;
 
-/// The most bytes of a report. The longest path has 4096.
+/// The maximum size of a report in bytes. The longest path has 4096.
 const REPORT_MAX: usize = 16 * 1024;
 
-/// The command that starts a shell in this directory, or in the working directory if there is no such one.
+/// The command that starts a shell in this directory, or in the working directory if this one does not exist.
 pub(super) fn start_command(directory: Option<&str>) -> Command {
     let directory = directory.unwrap_or(".");
     Command {
@@ -33,7 +33,7 @@ pub(super) fn start_command(directory: Option<&str>) -> Command {
     }
 }
 
-/// What the script reads for a command that sees these variables.
+/// Encodes a command for the script. The command sees these variables.
 pub(super) fn encode(command: &str, exports: &BTreeMap<String, String>) -> Vec<u8> {
     let mut script = String::new();
     for (name, value) in exports {
@@ -43,27 +43,27 @@ pub(super) fn encode(command: &str, exports: &BTreeMap<String, String>) -> Vec<u
     format!("{}\n{script}", script.len()).into_bytes()
 }
 
-/// A word of the shell.
+/// Quotes a value as one word of the shell.
 fn quote(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// What the script reports.
+/// A report of the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
-    /// At the start the limit of the size of files, then the exit code of a command.
+    /// The file size limit in the first report, and the exit code of a command in all later ones.
     pub(super) value: String,
-    /// The shell's directory.
+    /// The shell's working directory.
     pub(super) directory: String,
 }
 
-/// The bytes of reports, as they arrive.
+/// Collects the bytes of reports as they arrive.
 #[derive(Debug, Default)]
 pub(super) struct ReportReader {
     bytes: Vec<u8>,
 }
 
-/// The script sent something else than reports. A command can do so, on purpose.
+/// The bytes are not a report of the script. A command can send such bytes on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReportTooLong;
 
@@ -73,7 +73,7 @@ impl ReportReader {
         if self.bytes.len() > REPORT_MAX { Err(ReportTooLong) } else { Ok(()) }
     }
 
-    /// The next whole report.
+    /// Takes the next complete report.
     pub(super) fn take(&mut self) -> Option<Report> {
         let mut ends = self.bytes.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
         let (first, second) = (ends.next()?, ends.next()?);

@@ -1,4 +1,4 @@
-//! What a shell has said and no call has taken: output within bounds, reports, and its end.
+//! The events of a shell that no call has taken yet: a bounded part of its output, its reports, and its end.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 
 use super::driver::{Report, ReportReader};
 
-/// The head and the tail of an output, and its length.
+/// The head and the tail of an output, and its total length.
 #[derive(Debug, Default)]
 pub(super) struct BoundedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
-    /// The most bytes of head and of tail each.
+    /// The maximum number of bytes of the head, and of the tail.
     keep: usize,
 }
 
@@ -46,9 +46,9 @@ impl From<BoundedOutput> for CommandOutput {
 /// How a shell ended.
 #[derive(Debug, Clone)]
 pub(super) enum ShellEnd {
-    /// Its process did, also by a command such as `exit`.
+    /// Its process ended, perhaps because of a command such as `exit`.
     Exited(CommandEnd),
-    /// The sandbox did, or the shell could not be started.
+    /// The sandbox failed, or the shell could not be started.
     Failed(SandboxError),
     /// A command wrote to the descriptor of the reports.
     Broken,
@@ -61,8 +61,8 @@ struct InboxState {
     end: Option<ShellEnd>,
 }
 
-/// What a shell has said. One task puts it in, also between calls, so that a background job that writes is never held
-/// up.
+/// The events of a shell that no call has taken yet. One task adds them, also between calls. So a background job that writes is
+/// never blocked.
 #[derive(Debug)]
 pub(super) struct ShellInbox {
     state: Mutex<InboxState>,
@@ -71,7 +71,7 @@ pub(super) struct ShellInbox {
 }
 
 impl ShellInbox {
-    /// Keeps this many bytes of head and of tail of the output of each command.
+    /// Creates an inbox that keeps this many bytes of the head and of the tail of each command's output.
     pub(super) fn new(keep: usize) -> Self {
         let state =
             InboxState { output: BoundedOutput::new(keep), reports: ReportReader::default(), end: None };
@@ -82,13 +82,13 @@ impl ShellInbox {
         lock(&self.state)
     }
 
-    /// Puts in what the process says; whether more may follow.
+    /// Adds an event of the process. Returns whether more events may follow.
     pub(super) fn put(&self, event: Result<RunEvent, SandboxError>) -> bool {
         let mut state = self.state();
         match event {
             Ok(RunEvent::Stdout(bytes)) => {
                 state.output.push(&bytes);
-                // Nobody waits for output alone.
+                // No call waits for output alone.
                 return true;
             }
             Ok(RunEvent::Stderr(bytes)) => {
@@ -103,17 +103,18 @@ impl ShellInbox {
         state.end.is_none()
     }
 
-    /// The output since it was last taken.
+    /// Takes the output that has arrived since the last call of this function.
     pub(super) fn take_output(&self) -> CommandOutput {
         std::mem::replace(&mut self.state().output, BoundedOutput::new(self.keep)).into()
     }
 
-    /// How it ended; `None` while it lives.
+    /// How the shell ended; `None` while it runs.
     pub(super) fn end(&self) -> Option<ShellEnd> {
         self.state().end.clone()
     }
 
-    /// The next report, or how the shell ended before it. One call waits at a time; the future may be dropped.
+    /// Waits for the next report. Returns how the shell ended if it ended before. Only one call may wait at a time. The future may
+    /// be dropped.
     pub(super) async fn report(&self) -> Result<Report, ShellEnd> {
         loop {
             {

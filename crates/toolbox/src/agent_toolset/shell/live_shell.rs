@@ -1,4 +1,4 @@
-//! One shell process, and the task that takes what it says.
+//! One shell process, and the task that reads its events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use tokio::task::JoinSet;
 use super::driver::{self, Report};
 use super::inbox::{ShellEnd, ShellInbox};
 
-/// A shell that takes commands. Dropping it ends it, with everything that runs in it.
+/// A shell that accepts commands. Dropping it ends it and everything that runs in it.
 #[derive(Debug)]
 pub(super) struct LiveShell {
     process: Arc<dyn Process>,
     pub(super) inbox: Arc<ShellInbox>,
-    /// The variables that it exports for calls.
+    /// The variables that it has exported for calls.
     exported: BTreeMap<String, String>,
-    /// Its directory, when it last reported.
+    /// Its working directory at its last report.
     pub(super) directory: String,
-    /// No file may grow in it: the workspace was over its limit when it was started, and the kernel does not take back
-    /// what that limits. So it serves one command.
+    /// Whether no file may grow in this shell. The workspace was over its limit when the shell started, and the kernel does not let
+    /// a process raise such a limit again. So the shell serves only one command.
     pub(super) is_read_only: bool,
-    /// The task that takes what it says. It ends with this.
+    /// The task that reads the shell's events. It ends when the shell is dropped.
     _reader: JoinSet<()>,
 }
 
 impl LiveShell {
-    /// Starts a shell in this directory, and waits until it takes commands. Keeps this many bytes of head and tail.
+    /// Starts a shell in this directory, and waits until it accepts commands. Its inbox keeps this many bytes of head and tail.
     pub(super) async fn start(
         executor: &dyn Executor,
         directory: Option<&str>,

@@ -1,4 +1,4 @@
-//! [`ShellSession`]: runs the calls of `bash` one after the other, and replaces the shell when it has ended.
+//! [`ShellSession`]: runs the calls of `bash` one after the other, and replaces a shell that has ended.
 //!
 //! State: the shell and its directory, in memory. When the host crashes, the shell ends with its sandbox.
 
@@ -26,31 +26,31 @@ use crate::tool::{ToolOutput, ToolStatus};
 /// Bytes of the output of background jobs that are shown with the next command.
 const BACKGROUND_BYTES: usize = 4 * 1024;
 
-/// What a call of `bash` wants.
+/// A request of the `bash` tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShellRequest {
     pub(crate) command: Option<String>,
-    /// Whether the shell is replaced first.
+    /// Whether to replace the shell first.
     pub(crate) restart: bool,
-    /// How long the commands may take, if the model says so.
+    /// The timeout that the model requested for the commands, if any.
     pub(crate) timeout: Option<Duration>,
 }
 
 /// The shell of a session.
 #[derive(Debug)]
 pub(crate) struct ShellSession {
-    /// Calls wait here for their turn, in their order.
+    /// Calls wait for this lock, in their order.
     state: Mutex<ShellState>,
 }
 
 #[derive(Debug, Default)]
 struct ShellState {
     shell: Option<LiveShell>,
-    /// Where the next shell starts.
+    /// The directory in which the next shell starts.
     directory: Option<String>,
 }
 
-/// What a call has, besides its input.
+/// The context of a call: everything except its input.
 pub(crate) struct ShellContext<'c> {
     pub(crate) executor: &'c dyn Executor,
     pub(crate) environment: BTreeMap<String, String>,
@@ -127,7 +127,7 @@ impl ShellState {
         done
     }
 
-    /// Runs a command in the shell. When the future is dropped, the shell ends: its state is not known then.
+    /// Runs a command in the shell. If the future is dropped, the shell ends, because its state is then unknown.
     #[expect(
         clippy::too_many_arguments,
         reason = "the last two tell what is known when the future is dropped"
@@ -163,7 +163,7 @@ impl ShellState {
         }
     }
 
-    /// The shell, or a new one in the place of one that has ended.
+    /// Returns the running shell, or starts a new one if it has ended.
     async fn running(
         &self,
         before: Option<LiveShell>,
@@ -176,7 +176,7 @@ impl ShellState {
             None => None,
             Some(shell) => match shell.begin_call(options).await {
                 Ok(call) => return Ok((shell, call)),
-                // The call cannot be begun; whether the shell has ended is not known.
+                // The call cannot begin, and it is unknown whether the shell has ended.
                 Err(ShellEnd::Failed(error)) if error.kind() != SandboxErrorKind::Lost => {
                     return Err(ShellEnd::Failed(error));
                 }
@@ -199,7 +199,7 @@ impl ShellState {
 
 /// How a command finished.
 enum CommandFinish {
-    /// Nothing was run.
+    /// Nothing ran.
     NotStarted(ShellEnd),
     Returned(i32),
     ShellEnded(ShellEnd),
@@ -216,7 +216,7 @@ impl CommandFinish {
         }
     }
 
-    /// What the model is told of the shell, if it has ended.
+    /// The notice for the model if the shell has ended.
     fn notice(&self, directory: Option<&str>) -> Option<String> {
         let reason = match self {
             Self::Returned(_) | Self::NotStarted(_) => return None,
@@ -251,14 +251,14 @@ impl ShellEnd {
     }
 }
 
-/// The output of background jobs since the last command.
+/// Adds a notice with the output of background jobs since the last command.
 fn push_background(output: CommandOutput, notices: &mut Vec<String>) {
     if output.total == 0 {
         return;
     }
     let all = [output.head.as_slice(), output.tail.as_slice()].concat();
     let tail = all.get(all.len().saturating_sub(BACKGROUND_BYTES)..).unwrap_or_default();
-    // From the start of a line, so that no part of a secret is shown.
+    // Begin at the start of a line, so that no part of a secret is shown.
     let start =
         if (tail.len() as u64) < output.total { tail.iter().position(|byte| *byte == b'\n') } else { None };
     let tail = start.and_then(|at| tail.get(at + 1..)).unwrap_or(tail);
