@@ -17,7 +17,7 @@ use crate::config::variables::{
     ALLOWED_PATHS, API_KEY, ARTIFACTS, BASE_URL, CONFIG, CONTAINER_USER, CPUS, DATA, DATA_HOME, DISK_LIMIT,
     DOCKER_HOST, EXECUTOR, HOME, IMAGE, LOG, MAX_ITERATIONS, MAX_TOKENS, MEMORY, MODEL, MODEL_KEYS,
     MODEL_TIMEOUT, NETWORK, NO_COLOR, NOTIFY_SOCKET, PRIVATE_ADDRESSES, PROFILE, REQUIRE, RUNTIME,
-    RUNTIME_DIR, SKILL_PATHS, TERM, TOOL_TIMEOUT, TRUSTED_PROJECTS, VARIABLES, VAULT_KEY, VOLUMES, Variable,
+    RUNTIME_DIR, SKILL_PATHS, TERM, TOOL_TIMEOUT, TRUSTED_PROJECTS, VARIABLES, VOLUMES, Variable,
 };
 
 /// Variables that commands need: for finding programs and their home, and for the user's language and time zone. Those
@@ -181,7 +181,7 @@ impl ProcessEnv {
     #[cfg(feature = "vaults")]
     #[must_use]
     pub fn vault_key(&self) -> Option<secrecy::SecretString> {
-        let key = self.values.get(VAULT_KEY.name)?.to_str()?.trim();
+        let key = self.values.get(crate::config::variables::VAULT_KEY.name)?.to_str()?.trim();
         (!key.is_empty()).then(|| key.into())
     }
 
