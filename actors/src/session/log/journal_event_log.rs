@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::session::error::SessionError;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{
     Command, CommandKind, EVENT_FORMAT, Event, EventLog, EventLogError, Message, SessionOverview,
@@ -24,6 +23,7 @@ use futures_util::future::BoxFuture;
 use super::session_row::to_row;
 use crate::journal::{JournalCallError, JournalHandle};
 use crate::metrics::names;
+use crate::session::error::SessionError;
 use crate::tenants::{LogGuard, Spend, TenantAccount, is_undone};
 
 /// The kind of a conversation's events in the journal.

@@ -2,8 +2,6 @@
 //!
 //! For each session it names the model, the account and the files. It holds ids, names, addresses and digests of keys,
 //! but never a key. The model of that name has the key.
-//!
-//! It holds ids, names, an address and a digest of the key, but never the key. The model of that name has it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -5,7 +5,6 @@
 //! - The skills are deleted after everything of the tenant is deleted here.
 //! - A skill that is in the index again was uploaded again under that name, and stays.
 //! - The index is locked while it is checked and a skill is deleted, so that no upload happens meanwhile.
-//!
 
 use std::collections::BTreeSet;
 

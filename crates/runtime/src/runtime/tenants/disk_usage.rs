@@ -3,9 +3,6 @@
 //!
 //! A recent value is used at once, and refreshed in the background. The usage is measured again before a quota refuses
 //! something. State: the last values, in memory.
-//!
-//! A recent value is good enough to continue with, and is measured again in the background. Before a quota refuses
-//! something, it is measured again. State: the last values, in memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
