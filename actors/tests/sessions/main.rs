@@ -1,52 +1,14 @@
 //! Sessions through their public interface.
 
 #[cfg(test)]
-mod approvals;
+mod files;
 #[cfg(test)]
-mod artifacts;
+mod journal;
 #[cfg(test)]
-mod bounds;
-#[cfg(test)]
-mod debts;
-#[cfg(test)]
-mod ending;
-#[cfg(test)]
-mod failing;
-#[cfg(test)]
-mod full_disk;
-#[cfg(test)]
-mod idle_tenants;
-#[cfg(test)]
-mod leaving;
-#[cfg(test)]
-mod ledger;
-#[cfg(test)]
-mod listening;
-#[cfg(test)]
-mod maintenance;
-#[cfg(test)]
-mod model_change;
-#[cfg(test)]
-mod overload;
-#[cfg(test)]
-mod pausing;
-#[cfg(test)]
-mod pinning;
-#[cfg(test)]
-mod producing;
-#[cfg(test)]
-mod runtime;
+mod lifecycle;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
-mod talking;
-#[cfg(test)]
-mod travelling;
-#[cfg(test)]
-mod uploading;
-#[cfg(test)]
-mod whole;
+mod turns;
 #[cfg(test)]
 mod world;
-#[cfg(test)]
-mod writer;

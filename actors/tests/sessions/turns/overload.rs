@@ -10,7 +10,7 @@ use conjure_journal::LeaseOwner;
 use conjure_sandbox::SandboxErrorKind;
 use futures_util::future::join_all;
 
-use crate::leaving::World;
+use crate::lifecycle::leaving::World;
 use crate::support::{SECOND, memory, soon};
 use crate::world::{Host, Stage, answered, options};
 
