@@ -9,7 +9,7 @@ use conjure_conversation::{
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::compaction::is_summary;
+use crate::compaction::histories::is_summary;
 use crate::support::{FakeModel, World, calls, start, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));

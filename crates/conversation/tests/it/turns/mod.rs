@@ -1,0 +1,7 @@
+//! Turns under the driver: tool calls, limits, cancellation, and results from outside.
+
+mod cancellation;
+mod driver;
+mod limits;
+mod outside;
+mod tools;
