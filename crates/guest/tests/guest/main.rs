@@ -7,28 +7,18 @@ mod confinement;
 #[cfg(test)]
 mod content;
 #[cfg(test)]
-mod exec;
-#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod host_socket;
-#[cfg(test)]
-mod interference;
 #[cfg(test)]
 mod jail;
 #[cfg(test)]
 mod jail_isolation;
 #[cfg(test)]
-mod lifecycle;
-#[cfg(test)]
-mod pause;
+mod processes;
 #[cfg(test)]
 mod protocol;
 #[cfg(test)]
 mod quota;
-#[cfg(test)]
-mod sessions;
-#[cfg(test)]
-mod shim_reuse;
 #[cfg(test)]
 mod tunnels;

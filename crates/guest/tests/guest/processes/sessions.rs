@@ -6,7 +6,7 @@ use conjure_guest::protocol::{
 };
 
 use crate::client::{Guest, PLENTY, bash, exec_request, now, wait_until};
-use crate::pause::{assert_all_stopped, pause};
+use crate::processes::pause::{assert_all_stopped, pause};
 
 /// A program that answers each line of its input.
 const ECHO: &str = "while read -r line; do echo \"got $line\"; done";
