@@ -14,36 +14,13 @@ mod again;
 mod processes;
 mod support;
 
-mod approvals_command;
-mod bad_data_command;
-mod bad_input;
-mod chat_command;
-mod chat_terminal;
-mod check_command;
-mod circles;
+mod architecture;
+mod commands;
 mod conformance;
 #[cfg(feature = "docker")]
 mod containers;
-mod doctor;
-mod folders;
 mod guide;
-mod hosted_skills_command;
-#[cfg(feature = "docker")]
-mod image_command;
-mod layering;
 mod library;
 mod live_model;
-mod models_command;
-mod public_api;
-mod run_command;
-mod run_hosted;
-mod run_out_limit;
-mod run_planted_links;
 mod runtime;
-mod secrets_command;
-mod sessions_command;
-mod signals;
 mod skill_tools;
-mod skills_command;
-mod untrusted_text;
-mod vocabulary;

@@ -6,7 +6,7 @@ use conjure_conversation::scripted::Script;
 use conjure_conversation::{ApiErrorKind, Response, StopReason, Usage};
 
 use super::{KEY, MODEL, Service, bash, json, raw, says};
-use crate::run_command::growth;
+use crate::commands::run::basics::growth;
 use crate::support::{Conjure, fixture};
 
 /// The mark of the cache, which moves from request to request.
