@@ -37,26 +37,38 @@ mod runtime_engines;
 /// The tests of `tests/it/runtime` that hold for every kind of sandbox.
 #[path = "../../it/runtime"]
 mod runtime {
-    #[expect(unused_imports, reason = "its other tests need it")]
-    mod cancellation;
-    #[expect(dead_code, unused_imports, reason = "its other tests need it")]
-    mod fetch;
     #[expect(dead_code, reason = "other tests need more of it")]
     pub(crate) mod fixture;
     #[expect(dead_code, reason = "other tests need more of it")]
     pub(crate) mod open_failpoints;
-    #[expect(dead_code, unused_imports, reason = "its other tests need it")]
-    mod pools;
     pub(crate) mod programs;
-    #[expect(dead_code, unused_imports, reason = "its other tests need it")]
-    mod sandboxes;
     mod shutdown;
-    mod tenant_isolation;
-    #[expect(dead_code, reason = "its other tests need it")]
-    mod turn_limits;
-    mod turns;
-    #[expect(unused_imports, reason = "its other tests need it")]
-    mod warm_sandboxes;
+
+    mod network {
+        #[expect(dead_code, unused_imports, reason = "its other tests need it")]
+        pub(crate) mod fetch;
+    }
+
+    mod sandboxes {
+        #[expect(dead_code, unused_imports, reason = "its other tests need it")]
+        pub(crate) mod pools;
+        #[expect(dead_code, unused_imports, reason = "its other tests need it")]
+        mod replaced;
+        #[expect(unused_imports, reason = "its other tests need it")]
+        mod warm_sandboxes;
+    }
+
+    mod tenants {
+        mod isolation;
+    }
+
+    mod turns {
+        mod basics;
+        #[expect(unused_imports, reason = "its other tests need it")]
+        mod cancellation;
+        #[expect(dead_code, reason = "its other tests need it")]
+        mod limits;
+    }
 }
 
 use processes::{descendants, is_alive, processes, signal};

@@ -11,7 +11,7 @@ use conjure_conversation::ApiErrorKind;
 use futures_util::TryStreamExt as _;
 
 use crate::runtime::fixture::{Fixture, soon, tenant};
-use crate::runtime::remote_cleanup::{
+use crate::runtime::remote_cleanup::deletion::{
     KEY, TASK, age, carried, client, is_down, notes, options, outage, service, until,
 };
 

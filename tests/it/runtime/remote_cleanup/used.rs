@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
-use crate::runtime::remote_cleanup::{KEY, client, files, left, options, service, worked};
+use crate::runtime::remote_cleanup::deletion::{KEY, client, files, left, options, service, worked};
 
 /// How often it is looked.
 const LOOKS: u32 = 8;

@@ -40,7 +40,7 @@ async fn part_a_process_that_halts() {
 #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
 fn halted(fixture: &Fixture, session: SessionId, point: Point) -> Killed {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["runtime::fork_killed::part_a_process_that_halts", "--exact", "--nocapture"]);
+    command.args(["runtime::sessions::fork_killed::part_a_process_that_halts", "--exact", "--nocapture"]);
     command
         .env(HOST, fixture.folder())
         .env(SESSION, session.to_string())

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use crate::processes::{guests_in, kill_nine};
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 use crate::runtime::open_failpoints::pause;
-use crate::runtime::pools::{filled, left, options, place, pool_settings, until};
+use crate::runtime::sandboxes::pools::{filled, left, options, place, pool_settings, until};
 
 /// Those of spares that wait.
 fn waiting(fixture: &Fixture) -> Vec<i32> {

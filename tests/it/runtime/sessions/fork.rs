@@ -14,7 +14,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use crate::runtime::fixture::{Fixture, answer, ask, say, soon, spec, tenant};
 use crate::runtime::open_failpoints::{Halt, Point, left, on_disk, until_nothing_is_left};
-use crate::runtime::remote_cleanup::{KEY, options, service, worked};
+use crate::runtime::remote_cleanup::deletion::{KEY, options, service, worked};
 
 async fn fork(runtime: &Runtime, session: &Session, at: ForkPoint) -> Result<Session, RuntimeError> {
     runtime.fork(&tenant("acme"), session.id(), at).await

@@ -17,9 +17,9 @@ use conjure::{
     StopReason, Update, Usage, model_fn,
 };
 
-use crate::runtime::fetch::{Web, lax, read};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
-use crate::runtime::pools::{pool_settings, until};
+use crate::runtime::network::fetch::{Web, lax, read};
+use crate::runtime::sandboxes::pools::{pool_settings, until};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 

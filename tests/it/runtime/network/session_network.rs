@@ -11,8 +11,8 @@ use conjure::sandbox::{Jail, NetworkPolicy};
 use conjure::session::ForkPoint;
 use conjure::{Clock as _, Runtime, RuntimeError, Session, Settings, SystemClock};
 
-use crate::runtime::fetch::{Web, lax};
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
+use crate::runtime::network::fetch::{Web, lax};
 
 /// Two servers of this machine, and jails that may dial private addresses, so that the lists alone decide.
 struct TwoServers {

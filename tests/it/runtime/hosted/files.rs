@@ -24,7 +24,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use crate::runtime::fixture::{Fixture, ask, follow, soon, tenant};
-use crate::runtime::hosted::of_service;
+use crate::runtime::hosted::sessions::of_service;
 
 fn spec() -> SessionSpec {
     SessionSpec::new(tenant("acme")).model("m").hosted([HostedSkill::anthropic("xlsx")])

@@ -198,7 +198,7 @@ async fn until_changed(session: &Session) {
 /// A host that has come so far, and was killed; whether what it did was acknowledged.
 async fn killed(fixture: &Fixture, deed: Deed, mark: Mark) -> bool {
     let part = Part { folder: fixture.folder().to_owned(), deed, mark };
-    let name = "runtime::artifacts_killed::part_a_process_that_halts_over_its_artifacts";
+    let name = "runtime::artifacts::killed::part_a_process_that_halts_over_its_artifacts";
     let mut command = again(&[], name, &serde_json::to_string(&part).unwrap());
     let mut dying = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut lines = BufReader::new(dying.0.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -180,7 +180,7 @@ async fn part_a_process_that_compacts() {
 async fn a_session_that_is_killed_while_it_is_compacted_goes_on() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["runtime::compaction::part_a_process_that_compacts", "--exact", "--nocapture"]);
+    command.args(["runtime::turns::compaction::part_a_process_that_compacts", "--exact", "--nocapture"]);
     command.env(HOST, fixture.folder());
     let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let said = BufReader::new(child.0.stdout.take().unwrap());

@@ -87,7 +87,7 @@ async fn open(runtime: &Runtime, name: &str, number: usize) -> conjure::Session 
 #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
 fn host(fixture: &Fixture, sessions: usize) -> (Killed, [SessionId; 4]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["runtime::resume::part_a_host_with_turns_under_way", "--exact", "--nocapture"]);
+    command.args(["runtime::sessions::resume::part_a_host_with_turns_under_way", "--exact", "--nocapture"]);
     command.env(HOST, fixture.folder()).env(SESSIONS, sessions.to_string());
     let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut said = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -39,7 +39,7 @@ async fn part_a_process_that_halts() {
 #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
 fn halted(fixture: &Fixture, point: Point) -> Killed {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["runtime::killed::part_a_process_that_halts", "--exact", "--nocapture"]);
+    command.args(["runtime::sessions::killed::part_a_process_that_halts", "--exact", "--nocapture"]);
     command
         .env(HOST, fixture.folder())
         .env(POINT, if point == Point::Start { "start" } else { "preparation" });

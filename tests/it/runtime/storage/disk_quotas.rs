@@ -134,7 +134,7 @@ fn a_runtime_goes_on_when_its_disk_is_mended() {
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
-    command.args(["runtime::disk_quotas::part_a_runtime_on_a_small_disk", "--exact", "--nocapture"]);
+    command.args(["runtime::storage::disk_quotas::part_a_runtime_on_a_small_disk", "--exact", "--nocapture"]);
     let output = command.env(FOLDER, folder.path()).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.lines().any(|line| line == "WELL"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -14,7 +14,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::again::{Killed, again, told};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
-use crate::runtime::remote_cleanup::{KEY, notes, options, service, worked};
+use crate::runtime::remote_cleanup::deletion::{KEY, notes, options, service, worked};
 
 /// What it deletes.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -109,7 +109,7 @@ async fn part_a_process_that_halts_over_a_deletion() {
 /// A host that has come so far, and was killed. The service is silent yet: what was on its way may arrive later.
 async fn killed(fixture: &Fixture, fake: &FakeMessages, deed: Deed, mark: Mark) {
     let part = Part { folder: fixture.folder().to_owned(), service: fake.base_url(), deed, mark };
-    let name = "runtime::remote_cleanup_killed::part_a_process_that_halts_over_a_deletion";
+    let name = "runtime::remote_cleanup::killed::part_a_process_that_halts_over_a_deletion";
     let mut command = again(&[], name, &serde_json::to_string(&part).unwrap());
     let received = fake.received();
     fake.set_hosted_outage(Some(Reply::silence()));

@@ -303,7 +303,7 @@ async fn what_a_killed_process_leaves_of_warm_sandboxes_is_removed_by_the_next_s
     let fixture = Fixture::new(ExecutorKind::Jail);
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["runtime::pools::part_a_process_with_warm_sandboxes", "--exact", "--nocapture"]);
+    command.args(["runtime::sandboxes::pools::part_a_process_with_warm_sandboxes", "--exact", "--nocapture"]);
     command.env(HOST, fixture.folder());
     let mut dying = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let said = BufReader::new(dying.0.stdout.take().unwrap());

@@ -59,7 +59,7 @@ async fn part_a_process_whose_first_call_is_not_answered() {
 
 /// The first call of a host, received by the service and never answered, and the host killed.
 async fn killed_in_its_first_call(fixture: &Fixture, kind: Kind, fake: &FakeMessages) {
-    let part = "runtime::hosted_killed::part_a_process_whose_first_call_is_not_answered";
+    let part = "runtime::hosted::killed::part_a_process_whose_first_call_is_not_answered";
     let told = serde_json::to_string(&(fixture.folder(), kind, fake.base_url())).unwrap();
     let mut command = again(&[], part, &told);
     let dying = Killed(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());

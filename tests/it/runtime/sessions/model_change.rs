@@ -141,7 +141,7 @@ async fn hosted_skills_stay_with_models_whose_services_run_them() {
         || -> Reply { FakeToolRun::new("make").with_file("table.xlsx", "cells").saying("Made.").into() };
     let fake = FakeMessages::builder().hosting().turns((0..4).map(|_| run())).start().await.unwrap();
     let broken = model_fn(|_| async { Err(ModelError::new(ModelErrorKind::Script, "nobody calls it")) });
-    let options = crate::runtime::remote_cleanup::options(&fixture, &fake.base_url(), "sk-key");
+    let options = crate::runtime::remote_cleanup::deletion::options(&fixture, &fake.base_url(), "sk-key");
     let runtime = Runtime::spawn(options.model("plain", broken)).await.unwrap();
     let spec = SessionSpec::new(tenant("acme")).model("m").hosted([HostedSkill::anthropic("xlsx")]);
     let session = runtime.open(spec).await.unwrap();
@@ -181,7 +181,7 @@ async fn a_session_tells_its_service_the_effort_and_the_speed() {
         .start()
         .await
         .unwrap();
-    let options = || crate::runtime::remote_cleanup::options(&fixture, &fake.base_url(), "sk-key");
+    let options = || crate::runtime::remote_cleanup::deletion::options(&fixture, &fake.base_url(), "sk-key");
     let runtime = Runtime::spawn(options()).await.unwrap();
     let spec = SessionSpec::new(tenant("acme")).model("m").effort("high").fast(true);
     let session = runtime.open(spec).await.unwrap();

@@ -13,7 +13,7 @@ use conjure_anthropic::fake::FakeMessages;
 use futures_util::future::BoxFuture;
 
 use crate::runtime::fixture::{Fixture, soon, tenant};
-use crate::runtime::remote_cleanup::{
+use crate::runtime::remote_cleanup::deletion::{
     KEY, age, carried, client, files, is_down, left, notes, options, service, worked,
 };
 

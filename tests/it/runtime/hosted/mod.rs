@@ -1,0 +1,5 @@
+//! Sessions whose skills the model's service runs.
+
+mod files;
+mod killed;
+mod sessions;

@@ -1,0 +1,5 @@
+//! Tenants: what they share, and what nothing of theirs crosses.
+
+mod admission;
+mod isolation;
+mod keys;

@@ -1,0 +1,7 @@
+//! Turns: their order, their limits, their cancellation, and models that misbehave.
+
+mod basics;
+mod cancellation;
+mod compaction;
+mod limits;
+mod models;
