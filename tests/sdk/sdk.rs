@@ -6,14 +6,12 @@
 #![expect(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
 mod acp;
+mod environments;
 mod killed;
 mod mcp;
 mod mcp_http;
 mod messages;
-mod network;
-mod no_jail;
 mod package_runners;
-mod packages;
 mod readme;
 mod reload;
 mod server;
