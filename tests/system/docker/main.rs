@@ -9,13 +9,11 @@
     reason = "tests fail by panic, and say what they skip"
 )]
 
-mod bad_engines;
 #[path = "../../../crates/sandbox/tests/network/clients.rs"]
 mod clients;
 mod connector_fixture;
 mod engine;
-mod fake;
-mod gate;
+mod engine_api;
 mod hardening;
 mod health;
 mod images;

@@ -12,7 +12,7 @@ use conjure_sandbox::{
     Docker, DockerOptions, EngineAddress, ExecutionContext, SandboxError, SandboxErrorKind,
 };
 
-use crate::fake::{answering, json, unix, with_status};
+use crate::engine_api::fake::{answering, json, unix, with_status};
 use crate::support::{again_copied, told};
 use crate::world::open;
 
@@ -63,7 +63,7 @@ async fn a_socket_that_is_not_for_this_user_is_told_with_what_helps() {
     let socket = folder.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o000)).unwrap();
-    let test = "bad_engines::a_socket_that_is_not_for_this_user_is_told_with_what_helps";
+    let test = "engine_api::bad_engines::a_socket_that_is_not_for_this_user_is_told_with_what_helps";
     let mut user = again_copied(folder.path(), test, socket.to_str().unwrap());
     if rustix::process::geteuid().is_root() {
         // Whom no permission stops: another user does it.

@@ -7,7 +7,7 @@ use conjure_base::SystemClock;
 use conjure_sandbox::{ContainerEngine, Docker, ExecutionContext, Sandbox, SandboxErrorKind};
 use tokio::task::JoinSet;
 
-use crate::fake::{FakeEngine, json, with_status};
+use crate::engine_api::fake::{FakeEngine, json, with_status};
 use crate::support::{soon, until, until_nobody_goes_on};
 use crate::world::open;
 
