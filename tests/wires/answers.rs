@@ -6,9 +6,9 @@ use conjure::session::ContextOptions;
 use conjure::{Block, Message, Skill, Workbench, run_loop};
 use serde_json::json;
 
-use crate::host::{Host, ask, say, spec};
-use crate::test_reply::{TestReply, call, note, raw_block, thinking};
-use crate::test_wire::{TestService, TestWire, on_every_wire};
+use crate::support::host::{Host, ask, say, spec};
+use crate::support::test_reply::{TestReply, call, note, raw_block, thinking};
+use crate::support::test_wire::{TestService, TestWire, on_every_wire};
 
 on_every_wire!(
     no_tool_of_a_cut_or_refused_answer_runs,

@@ -4,10 +4,10 @@ use conjure::conversation::TurnStop;
 use conjure::{Block, Runtime, SessionError, TurnEvent, TurnHandle};
 use serde_json::json;
 
-use crate::host::{FORBIDDEN, Host, ask, soon, spec, tenant};
-use crate::sent_request::SentItem;
-use crate::test_reply::{TestReply, call, note, thinking};
-use crate::test_wire::{TestService, TestWire, on_every_wire};
+use crate::support::host::{FORBIDDEN, Host, ask, soon, spec, tenant};
+use crate::support::sent_request::SentItem;
+use crate::support::test_reply::{TestReply, call, note, thinking};
+use crate::support::test_wire::{TestService, TestWire, on_every_wire};
 
 on_every_wire!(
     a_turn_that_is_interrupted_anywhere_leaves_a_valid_history,

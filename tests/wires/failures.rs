@@ -6,9 +6,9 @@ use conjure::conversation::TurnStop;
 use conjure::model::{ApiErrorKind, ModelErrorKind};
 use futures_util::future::join_all;
 
-use crate::host::{Host, ask, say, spec};
-use crate::test_reply::{Progress, TestReply, note};
-use crate::test_wire::{TestService, TestWire, on_every_wire};
+use crate::support::host::{Host, ask, say, spec};
+use crate::support::test_reply::{Progress, TestReply, note};
+use crate::support::test_wire::{TestService, TestWire, on_every_wire};
 
 on_every_wire!(
     an_overload_before_output_is_retried,

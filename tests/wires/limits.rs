@@ -7,9 +7,9 @@ use conjure::session::ContextOptions;
 use conjure::{Block, Clock as _, Limits, Message, Skill, SystemClock, Workbench, run_loop};
 use serde_json::json;
 
-use crate::host::{FORBIDDEN, Host, ask, follow, spec};
-use crate::test_reply::{TestReply, USAGE, call};
-use crate::test_wire::{TOKEN_MICROS, TestService, TestWire, on_every_wire};
+use crate::support::host::{FORBIDDEN, Host, ask, follow, spec};
+use crate::support::test_reply::{TestReply, USAGE, call};
+use crate::support::test_wire::{TOKEN_MICROS, TestService, TestWire, on_every_wire};
 
 on_every_wire!(every_limit_stops_its_turn, a_deadline_ends_a_call_that_is_not_answered);
 

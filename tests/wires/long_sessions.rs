@@ -5,10 +5,10 @@ use conjure::model::ApiErrorKind;
 use conjure::{Block, Runtime, SessionEventKind};
 use serde_json::json;
 
-use crate::host::{Host, ask, follow, spec, tenant};
-use crate::sent_request::SentItem;
-use crate::test_reply::{TestReply, call, image, thinking};
-use crate::test_wire::{TestService, TestWire, on_every_wire};
+use crate::support::host::{Host, ask, follow, spec, tenant};
+use crate::support::sent_request::SentItem;
+use crate::support::test_reply::{TestReply, call, image, thinking};
+use crate::support::test_wire::{TestService, TestWire, on_every_wire};
 
 on_every_wire!(
     a_refused_image_does_not_end_the_session,
@@ -75,7 +75,7 @@ fn work(number: usize, tokens: u64) -> TestReply {
     TestReply::blocks(calls).with_input_tokens(tokens)
 }
 
-fn is_summary(request: &crate::sent_request::SentRequest) -> bool {
+fn is_summary(request: &crate::support::sent_request::SentRequest) -> bool {
     request.user_texts().iter().any(|text| text.contains(SUMMARY))
 }
 

@@ -4,7 +4,7 @@
 //! | case | what | where |
 //! |---|---|---|
 //! | A1 | a turn that is interrupted anywhere leaves a history that the service accepts | `cancellation` |
-//! | A2 | each call has exactly one result, also if the service repeats an id | `cancellation`, and [`check`](test_wire::TestService::check) everywhere |
+//! | A2 | each call has exactly one result, also if the service repeats an id | `cancellation`, and [`check`](support::test_wire::TestService::check) everywhere |
 //! | A3 | limits stop a turn: model calls, tool calls, repeated calls, denied calls, tokens, money, time | `limits` |
 //! | A4 | no tool of an answer runs that was cut or refused | `answers` |
 //! | A5 | a paused answer is resumed unchanged, as often as it may be | `pauses` |
@@ -42,10 +42,7 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
-mod host;
-mod sent_request;
-mod test_reply;
-mod test_wire;
+mod support;
 
 mod answers;
 mod cancellation;

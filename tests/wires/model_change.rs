@@ -4,10 +4,10 @@ use conjure::model::Role;
 use conjure::{Block, Runtime, Session};
 use serde_json::json;
 
-use crate::host::{Host, ask, follow, spec};
-use crate::sent_request::SentItem;
-use crate::test_reply::{TestReply, call, image, note, thinking};
-use crate::test_wire::{TestService, TestWire, on_every_wire};
+use crate::support::host::{Host, ask, follow, spec};
+use crate::support::sent_request::SentItem;
+use crate::support::test_reply::{TestReply, call, image, note, thinking};
+use crate::support::test_wire::{TestService, TestWire, on_every_wire};
 
 on_every_wire!(a_session_moves_to_each_other_wire_and_back);
 

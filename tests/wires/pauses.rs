@@ -5,10 +5,10 @@ use conjure::model::StopReason;
 use conjure::{Block, Limits};
 use serde_json::json;
 
-use crate::host::{Host, ask, follow, spec};
-use crate::sent_request::SentItem;
-use crate::test_reply::{TestReply, note, raw_block};
-use crate::test_wire::{TestService, TestWire};
+use crate::support::host::{Host, ask, follow, spec};
+use crate::support::sent_request::SentItem;
+use crate::support::test_reply::{TestReply, note, raw_block};
+use crate::support::test_wire::{TestService, TestWire};
 
 fn pause(text: &str) -> TestReply {
     TestReply::stopped(StopReason::PauseTurn, vec![Block::text(text)])

@@ -6,9 +6,9 @@ use conjure::conversation::TurnStop;
 use conjure::{Runtime, SessionEventKind, SessionSpec, TurnEvent, Update};
 use futures_util::future::join_all;
 
-use crate::host::{Host, ask, follow, soon, spec, tenant};
-use crate::test_reply::{TestReply, note};
-use crate::test_wire::{KEY, TestService, TestWire, on_every_wire};
+use crate::support::host::{Host, ask, follow, soon, spec, tenant};
+use crate::support::test_reply::{TestReply, note};
+use crate::support::test_wire::{KEY, TestService, TestWire, on_every_wire};
 
 on_every_wire!(
     nothing_crosses_between_tenants,

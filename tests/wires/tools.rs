@@ -5,10 +5,10 @@ use std::time::Duration;
 use conjure::conversation::TurnStop;
 use serde_json::json;
 
-use crate::host::{Host, ask, follow, spec, until};
-use crate::sent_request::SentItem;
-use crate::test_reply::{TestReply, call, note};
-use crate::test_wire::{TestService, TestWire, on_every_wire};
+use crate::support::host::{Host, ask, follow, spec, until};
+use crate::support::sent_request::SentItem;
+use crate::support::test_reply::{TestReply, call, note};
+use crate::support::test_wire::{TestService, TestWire, on_every_wire};
 
 on_every_wire!(siblings_keep_their_results, steering_follows_the_results_and_the_queue_waits);
 

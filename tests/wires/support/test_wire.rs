@@ -12,8 +12,8 @@ use conjure_openai::fake::FakeOpenAi;
 use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
 use secrecy::SecretString;
 
-use crate::sent_request::SentRequest;
-use crate::test_reply::TestReply;
+use crate::support::sent_request::SentRequest;
+use crate::support::test_reply::TestReply;
 
 /// The key of every client.
 pub(crate) const KEY: &str = "sk-canary-of-the-key";
@@ -187,7 +187,7 @@ macro_rules! on_every_wire {
     ($($name:ident),+ $(,)?) => {
         $(
             mod $name {
-                use crate::test_wire::TestWire;
+                use crate::support::test_wire::TestWire;
 
                 #[tokio::test]
                 async fn messages() {

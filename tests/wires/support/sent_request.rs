@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-use crate::test_wire::TestWire;
+use crate::support::test_wire::TestWire;
 
 /// The mark of the cache in a request of the Messages wire. It moves from request to request.
 const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;

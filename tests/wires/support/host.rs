@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
-use crate::test_wire::TestService;
+use crate::support::test_wire::TestService;
 
 /// The tool whose calls are denied.
 pub(crate) const FORBIDDEN: &str = "forbidden";

@@ -8,7 +8,7 @@ use conjure_gemini::fake as gemini;
 use conjure_openai::fake as openai;
 use serde_json::{Value, json};
 
-use crate::test_wire::TestWire;
+use crate::support::test_wire::TestWire;
 
 /// What an answer uses: 100 tokens of input and 10 of output.
 pub(crate) const USAGE: Usage = Usage {
