@@ -9,16 +9,17 @@ use std::time::Duration;
 use conjure::journal::SessionKey;
 use conjure::{Clock as _, SystemClock};
 
-use super::findings::Findings;
+use super::Result;
+use super::checks::findings::Findings;
+use super::checks::folders::Quiet;
+use super::checks::whole_record::WholeRecord;
+use super::checks::{folders, leftovers};
 use super::fixture::{self, Sandboxes};
-use super::folders::Quiet;
 use super::host::Orders;
 use super::process::{Host, Identity};
 use super::random::Random;
 use super::visitor::Task;
-use super::whole_record::WholeRecord;
 use super::words::{Word, write_key};
-use super::{Result, folders, leftovers};
 
 /// How long anything may take before the drill gives up.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -12,14 +12,9 @@ mod host;
 mod player;
 mod visitor;
 
-mod containers;
+mod checks;
 mod driver;
-mod findings;
-mod folders;
-mod leftovers;
 mod process;
-mod record;
-mod whole_record;
 
 use std::error::Error;
 

@@ -15,11 +15,11 @@ use conjure_conversation::{
 };
 use conjure_journal::RecordedEvent;
 
-use super::Result;
-use super::findings::Findings;
-use super::fixture::{SECRET, place};
-use super::player::{EFFECTS, line_of};
-use super::words::{Word, fingerprint};
+use crate::drill::Result;
+use crate::drill::checks::findings::Findings;
+use crate::drill::fixture::{SECRET, place};
+use crate::drill::player::{EFFECTS, line_of};
+use crate::drill::words::{Word, fingerprint};
 
 pub(crate) struct Record {
     key: SessionKey,

@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::Result;
-use super::findings::Findings;
-use super::fixture::{TENANTS, data_folder, temporary_folder, tenant_folder};
-use super::process::Identity;
+use crate::drill::Result;
+use crate::drill::checks::findings::Findings;
+use crate::drill::fixture::{TENANTS, data_folder, temporary_folder, tenant_folder};
+use crate::drill::process::Identity;
 
 /// What hosts do while it is looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,11 @@ use std::time::Duration;
 use conjure::{Clock as _, SystemClock};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-use super::findings::Findings;
-use super::fixture::Sandboxes;
-use super::process::Identity;
-use super::{Result, containers};
+use crate::drill::Result;
+use crate::drill::checks::containers;
+use crate::drill::checks::findings::Findings;
+use crate::drill::fixture::Sandboxes;
+use crate::drill::process::Identity;
 
 /// How long the processes and control groups of a killed host may take to be gone once the next one is ready.
 const PATIENCE: Duration = Duration::from_secs(300);

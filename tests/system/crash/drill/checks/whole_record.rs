@@ -9,12 +9,12 @@ use conjure::journal::{JournalErrorKind, SessionKey, SqliteOptions};
 use conjure_journal::{Journal as _, SqliteJournal, read_all};
 use tokio::runtime::Runtime;
 
-use super::Result;
-use super::findings::Findings;
-use super::fixture::{SECRET, TENANTS, data_folder, journal_folder, place, tenant_folder};
-use super::folders::{entries, holding, name_of};
-use super::record::Record;
-use super::words::{Word, write_key};
+use crate::drill::Result;
+use crate::drill::checks::findings::Findings;
+use crate::drill::checks::folders::{entries, holding, name_of};
+use crate::drill::checks::record::Record;
+use crate::drill::fixture::{SECRET, TENANTS, data_folder, journal_folder, place, tenant_folder};
+use crate::drill::words::{Word, write_key};
 
 pub(crate) struct WholeRecord {
     folder: PathBuf,

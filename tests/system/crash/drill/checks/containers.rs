@@ -1,8 +1,8 @@
 //! The containers of hosts that are dead.
 
-use super::Result;
-use super::fixture::Sandboxes;
-use super::process::Identity;
+use crate::drill::Result;
+use crate::drill::fixture::Sandboxes;
+use crate::drill::process::Identity;
 
 /// Those of the drill's image that are of no host that lives, in whatever state.
 #[cfg(feature = "docker")]
