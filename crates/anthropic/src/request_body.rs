@@ -43,22 +43,22 @@ type BreakpointPositions = Vec<(usize, usize)>;
 /// Writes the body of `request`.
 pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: Delivery) -> Vec<u8> {
     let mark = options.caching().breakpoint_json();
-    let (marked, own) = breakpoint_positions(&request.messages);
-    let is_marked = |tool: &Value| tool.get("cache_control").is_some_and(|mark| !mark.is_null());
+    let (message_breakpoints, own) = breakpoint_positions(&request.messages);
+    let has_breakpoint = |tool: &Value| tool.get("cache_control").is_some_and(|mark| !mark.is_null());
     let own = own
-        + options.server_tools().iter().filter(|tool| is_marked(tool)).count()
+        + options.server_tools().iter().filter(|tool| has_breakpoint(tool)).count()
         + usize::from(options.extra().contains_key("cache_control"));
-    let mut left = MAX_BREAKPOINTS.saturating_sub(own);
-    let mut take = |wanted: bool| {
-        let granted = wanted && mark.is_some() && left > 0;
-        left -= usize::from(granted);
-        granted
+    let mut remaining = MAX_BREAKPOINTS.saturating_sub(own);
+    let mut try_take = |is_wanted: bool| {
+        let is_granted = is_wanted && mark.is_some() && remaining > 0;
+        remaining -= usize::from(is_granted);
+        is_granted
     };
     // A breakpoint on the conversation saves the most, one on the tools the least.
-    let marked: BreakpointPositions = marked.into_iter().filter(|_| take(true)).collect();
-    let is_instruction_marked = take(!request.instructions.iter().all(|text| text.trim().is_empty()));
+    let message_breakpoints: BreakpointPositions = message_breakpoints.into_iter().filter(|_| try_take(true)).collect();
+    let marks_instructions = try_take(!request.instructions.iter().all(|text| text.trim().is_empty()));
     let has_tools = !(request.tools.is_empty() && options.server_tools().is_empty());
-    let is_tool_marked = take(has_tools && !options.server_tools().last().is_some_and(is_marked));
+    let marks_tools = try_take(has_tools && !options.server_tools().last().is_some_and(has_breakpoint));
     let mark = mark.unwrap_or_default();
 
     let mut body = RequestBody::with_capacity(estimated_size(request));
@@ -90,30 +90,30 @@ pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: 
         .map(|tool| tool.to_string())
         .chain(options.server_tools().iter().map(Value::to_string))
         .collect();
-    if let Some(last) = tools.last_mut().filter(|_| is_tool_marked) {
+    if let Some(last) = tools.last_mut().filter(|_| marks_tools) {
         *last = with_breakpoint(last, mark);
     }
     body.list("tools", &tools);
     let instructions = request.instructions.iter().filter(|text| !text.trim().is_empty());
     let mut instructions: Vec<String> =
         instructions.map(|text| format!(r#"{{"type":"text","text":{}}}"#, quoted(text))).collect();
-    if let Some(last) = instructions.last_mut().filter(|_| is_instruction_marked) {
+    if let Some(last) = instructions.last_mut().filter(|_| marks_instructions) {
         *last = with_breakpoint(last, mark);
     }
     body.list("system", &instructions);
     body.text(",\"messages\":[");
-    for (place, message) in request.messages.iter().enumerate() {
-        body.separate(place);
+    for (index, message) in request.messages.iter().enumerate() {
+        body.separate(index);
         body.text(match message.role {
             Role::User => "{\"role\":\"user\",\"content\":[",
             Role::Assistant => "{\"role\":\"assistant\",\"content\":[",
         });
         let readable = message.content.iter().enumerate().filter(|(_, block)| is_readable(message, block));
         let mut written = 0;
-        for (block_place, block) in readable {
+        for (block_index, block) in readable {
             body.separate(written);
             written += 1;
-            if marked.contains(&(place, block_place)) {
+            if message_breakpoints.contains(&(index, block_index)) {
                 body.text(&with_breakpoint(block.json(), mark));
             } else {
                 body.text(block.json());
@@ -172,8 +172,8 @@ impl RequestBody {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    fn separate(&mut self, place: usize) {
-        if place > 0 {
+    fn separate(&mut self, index: usize) {
+        if index > 0 {
             self.text(",");
         }
     }
@@ -186,8 +186,8 @@ impl RequestBody {
         self.text(",\"");
         self.text(name);
         self.text("\":[");
-        for (place, item) in items.iter().enumerate() {
-            self.separate(place);
+        for (index, item) in items.iter().enumerate() {
+            self.separate(index);
             self.text(item);
         }
         self.text("]");
@@ -213,19 +213,19 @@ fn breakpoint_positions(messages: &[Arc<Message>]) -> (BreakpointPositions, usiz
     let own = messages.iter().flat_map(|message| &message.content).map(own_breakpoints).sum();
     let mut users = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
     let Some((last, _)) = users.next() else { return (BreakpointPositions::new(), own) };
-    let mut wanted = vec![last];
-    if let Some((before, _)) = users.next() {
-        let blocks_since: usize = messages[before + 1..].iter().map(|message| message.content.len()).sum();
+    let mut messages_to_mark = vec![last];
+    if let Some((previous, _)) = users.next() {
+        let blocks_since: usize = messages[previous + 1..].iter().map(|message| message.content.len()).sum();
         if blocks_since > BLOCKS_BETWEEN_BREAKPOINTS {
-            wanted.push(before);
+            messages_to_mark.push(previous);
         }
     }
-    let places = wanted.into_iter().filter_map(|place| {
-        let content = &messages[place].content;
+    let positions = messages_to_mark.into_iter().filter_map(|index| {
+        let content = &messages[index].content;
         let block = content.iter().rposition(is_cacheable)?;
-        (!has_own_breakpoint(&content[block])).then_some((place, block))
+        (!has_own_breakpoint(&content[block])).then_some((index, block))
     });
-    (places.collect(), own)
+    (positions.collect(), own)
 }
 
 /// Whether the service accepts a breakpoint on this block of a user message.
@@ -257,22 +257,22 @@ impl<'a> CacheableBlock<'a> {
 }
 
 fn has_own_breakpoint(block: &Block) -> bool {
-    CacheableBlock::of(block.json()).is_some_and(|marked| marked.cache_control.is_some())
+    CacheableBlock::of(block.json()).is_some_and(|fields| fields.cache_control.is_some())
 }
 
 /// Counts the breakpoints in a stored block: its own, those in its content parts, and those in the parts of a document's source.
 fn own_breakpoints(block: &Block) -> usize {
-    let Some(marked) = CacheableBlock::of(block.json()) else { return 0 };
-    let in_source = marked.source.and_then(|source| CacheableBlock::of(source.get()));
-    let lists = [marked.content, in_source.and_then(|source| source.content)];
+    let Some(fields) = CacheableBlock::of(block.json()) else { return 0 };
+    let in_source = fields.source.and_then(|source| CacheableBlock::of(source.get()));
+    let lists = [fields.content, in_source.and_then(|source| source.content)];
     let in_list = |list: &RawValue| {
         let parts = serde_json::from_str::<Vec<&RawValue>>(list.get()).unwrap_or_default();
-        let is_marked = |part: &&&RawValue| {
+        let has_breakpoint = |part: &&&RawValue| {
             CacheableBlock::of(part.get()).is_some_and(|part| part.cache_control.is_some())
         };
-        parts.iter().filter(is_marked).count()
+        parts.iter().filter(has_breakpoint).count()
     };
-    usize::from(marked.cache_control.is_some()) + lists.into_iter().flatten().map(in_list).sum::<usize>()
+    usize::from(fields.cache_control.is_some()) + lists.into_iter().flatten().map(in_list).sum::<usize>()
 }
 
 impl Caching {

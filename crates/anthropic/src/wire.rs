@@ -48,7 +48,7 @@ impl Wire for MessagesWire {
     }
 
     fn read_error(&self, status: u16, _: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
-        error_body::of_response(status, body)
+        error_body::from_response(status, body)
     }
 
     fn response_mut(answer: &mut ApiResponse) -> &mut Response {

@@ -23,7 +23,7 @@ pub(super) const NO_SERVICE: &str =
 /// A skill in the result.
 struct PushLine<'a> {
     name: &'a str,
-    place: &'a Path,
+    path: &'a Path,
     word: &'static str,
     end: Result<(Option<&'a SkillId>, Option<&'a VersionId>), &'a SkillFailure>,
 }
@@ -59,7 +59,7 @@ pub(super) async fn push(
                     }
                     Err(failure) => ("failed", Err(failure)),
                 };
-                PushLine { name: skill.name(), place: skill.place(), word, end }
+                PushLine { name: skill.name(), path: skill.path(), word, end }
             })
             .collect();
         print_result(args, &lines, &plan.absent, &plan.notes, terminal);
@@ -77,7 +77,7 @@ pub(super) async fn push(
                 Err(_) => "failed",
             };
             let end = skill.result().map(|pushed| (Some(pushed.skill()), pushed.version()));
-            PushLine { name: skill.name(), place: skill.place(), word, end }
+            PushLine { name: skill.name(), path: skill.path(), word, end }
         })
         .collect();
     print_result(args, &lines, &report.absent, &report.notes, terminal);
@@ -172,7 +172,7 @@ fn to_json(args: &PushArgs, lines: &[PushLine<'_>], absent: &[MissingLocally]) -
             let (skill, version) = line.end.unwrap_or_default();
             json!({
                 "name": line.name,
-                "path": line.place.to_string_lossy(),
+                "path": line.path.to_string_lossy(),
                 "status": line.word,
                 "id": skill.map(SkillId::as_str),
                 "version": version.map(VersionId::as_str),

@@ -176,13 +176,13 @@ fn overload_is_met_again_only_while_nothing_was_shown() {
     let soon = |reply: Reply| reply.with_header("retry-after-ms", "1");
     let service = Service::start(
         FakeMessages::builder()
-            .faults([soon(Reply::error(overloaded())), soon(says("x").broken_after_pieces(0, overloaded()))])
+            .faults([soon(Reply::error(overloaded())), soon(says("x").error_after_pieces(0, overloaded()))])
             .turns([says("Here.")]),
     );
     assert_eq!(service.run().arg("Go").finish().code(0).stdout, "Here.\n");
     assert_eq!(service.requests().len(), 3);
 
-    let service = Service::of([says("A longer text.").broken_after_pieces(2, overloaded()), says("Again.")]);
+    let service = Service::of([says("A longer text.").error_after_pieces(2, overloaded()), says("Again.")]);
     let failed = service.run().arg("Go").finish().code(1).says("overloaded_error").says("req_fake_000001");
     assert_eq!(failed.stdout, "");
     assert_eq!(service.requests().len(), 1, "what was shown is not said again");

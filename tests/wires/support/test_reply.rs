@@ -143,7 +143,7 @@ impl TestReply {
             Ending::Whole => reply,
             Ending::Cut(progress) => reply.cut_after_pieces(pieces(*progress)),
             Ending::Broken(progress, kind) => {
-                reply.broken_after_pieces(pieces(*progress), refusal(kind, "it broke"))
+                reply.error_after_pieces(pieces(*progress), refusal(kind, "it broke"))
             }
         };
         match &self.retry_after {
@@ -173,7 +173,7 @@ impl TestReply {
             Ending::Whole => reply,
             Ending::Cut(progress) => reply.cut_after_events(events(*progress)),
             Ending::Broken(progress, kind) => {
-                reply.broken_after_events(events(*progress), openai::FakeError::new(kind, "it broke"))
+                reply.error_after_events(events(*progress), openai::FakeError::new(kind, "it broke"))
             }
         };
         match &self.retry_after {
@@ -194,7 +194,7 @@ impl TestReply {
             Ending::Whole => reply,
             Ending::Cut(progress) => reply.cut_after_pieces(pieces(*progress)),
             Ending::Broken(progress, kind) => {
-                reply.broken_after_pieces(pieces(*progress), refusal(kind, "it broke"))
+                reply.error_after_pieces(pieces(*progress), refusal(kind, "it broke"))
             }
         };
         match &self.retry_after {

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::response_writer::{FakeResponse, deltas};
 
 impl WireAnswer for FakeResponse {
-    fn of_response(response: Response, pieces: usize) -> Self {
+    fn from_response(response: Response, pieces: usize) -> Self {
         Self::new(response, pieces)
     }
 
-    fn of_turn(response: Response, deltas: Vec<ModelEvent>) -> Self {
+    fn from_turn(response: Response, deltas: Vec<ModelEvent>) -> Self {
         Self { deltas, ..Self::new(response, 1) }
     }
 
-    fn of_beginning(deltas: Vec<ModelEvent>) -> (Self, usize) {
+    fn from_partial(deltas: Vec<ModelEvent>) -> (Self, usize) {
         let (response, after) = (partial_response(&deltas), deltas.len());
-        (Self::of_turn(response, deltas), after)
+        (Self::from_turn(response, deltas), after)
     }
 
     fn split_into(&mut self, pieces: usize) {

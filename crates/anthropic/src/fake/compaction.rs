@@ -14,7 +14,7 @@ use crate::options::COMPACTION_BETA;
 const EDITS: [&str; 3] = ["clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"];
 /// The default trigger, in tokens.
 const TRIGGER: u64 = 150_000;
-const BYTES_OF_A_TOKEN: u64 = 4;
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The compaction settings of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(super) fn beginning(wanted: Option<CompactionRequest>, messages: &[Message])
     let since = blocks.iter().rposition(is_compaction).unwrap_or(0);
     let bytes: u64 = blocks[since..].iter().map(|block| block.json().len() as u64).sum();
     let messages = messages.len();
-    match bytes / BYTES_OF_A_TOKEN >= trigger {
+    match bytes / BYTES_PER_TOKEN >= trigger {
         false => ResponseStart::Plain,
         true if pauses => ResponseStart::Paused { messages },
         true => ResponseStart::Compacted { messages },

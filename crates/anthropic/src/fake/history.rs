@@ -14,7 +14,7 @@ pub(super) struct History {
     pub(super) messages: Vec<Message>,
     places: Vec<Vec<(usize, usize)>>,
     /// The number of assistant messages in the request.
-    pub(super) answers: usize,
+    pub(super) results: usize,
 }
 
 impl History {
@@ -23,7 +23,7 @@ impl History {
         let mut history = Self::default();
         for (place, message) in messages.iter().enumerate() {
             let role = if message["role"] == "assistant" { Role::Assistant } else { Role::User };
-            history.answers += usize::from(role == Role::Assistant);
+            history.results += usize::from(role == Role::Assistant);
             let content = match &message["content"] {
                 Value::String(text) => vec![Block::text(text.as_str())],
                 content => blocks(place, content)?,
@@ -46,8 +46,8 @@ impl History {
 
     /// The number of blocks in the assistant's messages.
     pub(super) fn blocks(&self) -> usize {
-        let answers = self.messages.iter().filter(|message| message.role == Role::Assistant);
-        answers.map(|message| message.content.len()).sum()
+        let results = self.messages.iter().filter(|message| message.role == Role::Assistant);
+        results.map(|message| message.content.len()).sum()
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -72,11 +72,11 @@ impl History {
                 self.block(message, self.call(message, &id))
             ),
             PairingError::Unanswered { message, id } => {
-                let asked = message.saturating_sub(1);
+                let previous = message.saturating_sub(1);
                 format!(
                     "{}: `tool_use` ids were found without `tool_result` blocks immediately after: {id}. Each \
                      `tool_use` block must have a corresponding `tool_result` block in the next message.",
-                    self.block(asked, self.call(asked, &id))
+                    self.block(previous, self.call(previous, &id))
                 )
             }
             PairingError::Orphan { message, block, id } => format!(

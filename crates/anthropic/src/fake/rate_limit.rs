@@ -17,7 +17,7 @@ pub struct RateLimit {
 /// A window of one key.
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    began: Timestamp,
+    started: Timestamp,
     used: u32,
 }
 
@@ -36,15 +36,15 @@ pub(super) struct RateWindows(HashMap<String, Window>);
 
 impl RateWindows {
     pub(super) fn admit(&mut self, limit: RateLimit, key: &str, now: Timestamp) -> RateDecision {
-        let window = self.0.entry(key.to_owned()).or_insert(Window { began: now, used: 0 });
-        if now.duration_since(window.began) >= limit.window {
-            *window = Window { began: now, used: 0 };
+        let window = self.0.entry(key.to_owned()).or_insert(Window { started: now, used: 0 });
+        if now.duration_since(window.started) >= limit.window {
+            *window = Window { started: now, used: 0 };
         }
         if window.used < limit.requests {
             window.used += 1;
             return RateDecision::Admitted { remaining: limit.requests - window.used };
         }
-        RateDecision::Refused { wait: limit.window.saturating_sub(now.duration_since(window.began)) }
+        RateDecision::Refused { wait: limit.window.saturating_sub(now.duration_since(window.started)) }
     }
 }
 

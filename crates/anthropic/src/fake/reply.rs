@@ -17,7 +17,7 @@ impl Reply {
     /// A streamed response whose text never ends.
     #[must_use]
     pub fn endless_text() -> Self {
-        let beginning = concat!(
+        let head = concat!(
             "event: message_start\n",
             r#"data: {"type":"message_start","message":{"model":"fake","id":"msg_endless","type":"message","#,
             r#""role":"assistant","content":[],"stop_reason":null,"stop_sequence":null,"#,
@@ -31,7 +31,7 @@ impl Reply {
             r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"and on "}}"#,
             "\n\n",
         );
-        Self::endless(beginning, repeated)
+        Self::endless(head, repeated)
     }
 
     /// Sets the `container` of the answer.
@@ -52,7 +52,7 @@ impl Reply {
 
     /// Ends the streamed answer with an `error` event after this many pieces.
     #[must_use]
-    pub fn broken_after_pieces(mut self, after: usize, error: Refusal) -> Self {
+    pub fn error_after_pieces(mut self, after: usize, error: Refusal) -> Self {
         self.0.end_with(Ending::Broken { after, error });
         self
     }
@@ -62,12 +62,12 @@ impl Reply {
     pub fn with_unfinished_input(mut self, pieces: usize) -> Self {
         if let Some(answer) = self.0.answer_mut() {
             let call = answer.response.content.iter().rposition(|block| block.tool_call().is_some());
-            let mut kept = 0;
+            let mut delta_count = 0;
             answer.deltas.retain(|delta| {
-                let is_its =
+                let is_input_delta =
                     matches!(delta, ModelEvent::ToolInputDelta { index, .. } if Some(*index) == call);
-                kept += usize::from(is_its);
-                !is_its || kept <= pieces
+                delta_count += usize::from(is_input_delta);
+                !is_input_delta || delta_count <= pieces
             });
         }
         self

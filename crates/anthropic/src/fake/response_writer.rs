@@ -147,11 +147,11 @@ impl FakeResponse {
 
     /// The field `container` with a comma before it; empty without a container. It is the given JSON, or has the id in the response.
     fn container(&self) -> String {
-        let of_id = || {
+        let from_id = || {
             let id = self.response.container.as_ref()?;
             Some(serde_json::json!({"id": id, "expires_at": EXPIRES_AT, "skills": null}))
         };
-        let container = self.container.clone().or_else(of_id);
+        let container = self.container.clone().or_else(from_id);
         container.map(|container| format!(",\"container\":{container}")).unwrap_or_default()
     }
 
@@ -239,7 +239,7 @@ impl Writer {
         if matches!(growth, DeltaKind::Input { .. }) {
             self.delta(index, "{\"type\":\"input_json_delta\",\"partial_json\":\"\"}");
         }
-        while let Some(delta) = deltas.next_if(|delta| index_of(delta) == index) {
+        while let Some(delta) = deltas.next_if(|delta| delta_index(delta) == index) {
             let delta = match delta {
                 ModelEvent::TextDelta { text, .. } => {
                     format!("{{\"type\":\"text_delta\",\"text\":{}}}", quoted(text))
@@ -349,7 +349,7 @@ impl DeltaKind {
     }
 }
 
-fn index_of(event: &ModelEvent) -> usize {
+fn delta_index(event: &ModelEvent) -> usize {
     match event {
         ModelEvent::TextDelta { index, .. }
         | ModelEvent::ThinkingDelta { index, .. }

@@ -223,7 +223,7 @@ async fn next_reply(
         router.record(here.after(1), turn);
         return FakeReply::answer(compaction::paused(messages));
     }
-    let mut reply = router.play(&checked.model, turn, checked.request.clone()).await;
+    let mut reply = router.reply_for_turn(&checked.model, turn, checked.request.clone()).await;
     if let (ResponseStart::Compacted { messages }, Some(answer)) = (&checked.beginning, reply.answer_mut()) {
         compaction::put_before(answer, *messages);
     }

@@ -50,13 +50,13 @@ const RESULT_BLOCKS: [&str; 5] = ["text", "image", "document", "search_result", 
 const IMAGES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
 /// The largest image, in base64, in bytes.
-const LARGEST_IMAGE: usize = 5 << 20;
+const MAX_IMAGE_BYTES: usize = 5 << 20;
 /// The maximum number of cache breakpoints in one request.
-const MOST_MARKS: usize = 4;
+const MAX_BREAKPOINTS: usize = 4;
 /// The maximum number of skills in one container.
-const MOST_SKILLS: usize = 8;
+const MAX_SKILLS: usize = 8;
 /// The smallest thinking budget, in tokens.
-const LEAST_THINKING: u64 = 1024;
+const MIN_THINKING_TOKENS: u64 = 1024;
 
 /// A request that passed all checks.
 #[derive(Debug)]
@@ -121,10 +121,10 @@ pub(super) fn validate(
     for (place, message) in messages.iter().enumerate() {
         check_message(place, message)?;
     }
-    let marks = count_marks(&body);
-    if marks > MOST_MARKS {
+    let breakpoints = count_breakpoints(&body);
+    if breakpoints > MAX_BREAKPOINTS {
         return invalid(format!(
-            "A maximum of {MOST_MARKS} blocks with cache_control may be provided. Found {marks}."
+            "A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {breakpoints}."
         ));
     }
     let history = History::of(messages)?;
@@ -185,9 +185,9 @@ fn check_options(body: &Map<String, Value>, max_tokens: u64) -> Check {
     }
     if let Some(thinking) = body.get("thinking") {
         match (thinking["type"].as_str(), thinking["budget_tokens"].as_u64()) {
-            (Some("enabled"), Some(budget)) if budget < LEAST_THINKING => {
+            (Some("enabled"), Some(budget)) if budget < MIN_THINKING_TOKENS => {
                 return invalid(format!(
-                    "thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST_THINKING}"
+                    "thinking.enabled.budget_tokens: Input should be greater than or equal to {MIN_THINKING_TOKENS}"
                 ));
             }
             (Some("enabled"), Some(budget)) if budget >= max_tokens => {
@@ -199,16 +199,16 @@ fn check_options(body: &Map<String, Value>, max_tokens: u64) -> Check {
         }
     }
     if let Some(metadata) = body.get("metadata") {
-        let is_good = metadata.as_object().is_some_and(|fields| {
+        let is_valid = metadata.as_object().is_some_and(|fields| {
             fields.iter().all(|(name, value)| name == "user_id" && (value.is_string() || value.is_null()))
         });
-        if !is_good {
+        if !is_valid {
             return invalid("metadata: Input should be an object with `user_id`");
         }
     }
     if let Some(sequences) = body.get("stop_sequences") {
-        let is_good = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
-        if !sequences.as_array().is_some_and(|all| all.iter().all(is_good)) {
+        let is_valid = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+        if !sequences.as_array().is_some_and(|all| all.iter().all(is_valid)) {
             return invalid("stop_sequences: each stop sequence must contain non-whitespace");
         }
     }
@@ -216,8 +216,8 @@ fn check_options(body: &Map<String, Value>, max_tokens: u64) -> Check {
         None | Some(Value::Null | Value::String(_)) => {}
         Some(Value::Object(container)) => {
             let skills = container.get("skills").and_then(Value::as_array).map_or(0, Vec::len);
-            if skills > MOST_SKILLS {
-                return invalid(format!("container.skills: List should have at most {MOST_SKILLS} items"));
+            if skills > MAX_SKILLS {
+                return invalid(format!("container.skills: List should have at most {MAX_SKILLS} items"));
             }
         }
         Some(_) => return invalid("container: Input should be a string or an object"),
@@ -318,8 +318,8 @@ fn check_blocks(path: &str, blocks: &[Value], allowed: Option<&[&str]>) -> Check
         let at = format!("{path}.{place}");
         let Some(kind) = block["type"].as_str() else { return invalid(format!("{at}.type: Field required")) };
         // Types that only the assistant may use are refused later, by the check of roles, with a better message.
-        let is_told_later = matches!(kind, "tool_use" | "thinking");
-        if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&kind) && !is_told_later) {
+        let is_checked_later = matches!(kind, "tool_use" | "thinking");
+        if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&kind) && !is_checked_later) {
             let expected: Vec<String> = allowed.iter().map(|name| format!("'{name}'")).collect();
             return invalid(format!(
                 "{at}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {}",
@@ -332,14 +332,14 @@ fn check_blocks(path: &str, blocks: &[Value], allowed: Option<&[&str]>) -> Check
 }
 
 fn check_block(at: &str, kind: &str, block: &Value) -> Check {
-    let need = |name: &str, is_good: bool| {
-        if is_good { Ok(()) } else { invalid(format!("{at}.{kind}.{name}: Field required")) }
+    let need = |name: &str, is_valid: bool| {
+        if is_valid { Ok(()) } else { invalid(format!("{at}.{kind}.{name}: Field required")) }
     };
-    if let Some(mark) = block.get("cache_control").filter(|mark| !mark.is_null()) {
+    if let Some(breakpoint) = block.get("cache_control").filter(|breakpoint| !breakpoint.is_null()) {
         if matches!(kind, "thinking" | "redacted_thinking") {
             return invalid(format!("{at}.{kind}.cache_control: Extra inputs are not permitted"));
         }
-        if mark["type"] != "ephemeral" || !matches!(mark["ttl"].as_str(), None | Some("5m" | "1h")) {
+        if breakpoint["type"] != "ephemeral" || !matches!(breakpoint["ttl"].as_str(), None | Some("5m" | "1h")) {
             return invalid(format!("{at}.{kind}.cache_control: Input should be an ephemeral cache control"));
         }
     }
@@ -403,9 +403,9 @@ fn check_image(at: &str, block: &Value) -> Check {
             let Some(data) = source["data"].as_str() else {
                 return invalid(format!("{at}.base64.data: Field required"));
             };
-            if data.len() > LARGEST_IMAGE {
+            if data.len() > MAX_IMAGE_BYTES {
                 return invalid(format!(
-                    "{at}.base64: image exceeds 5 MB maximum: {} bytes > {LARGEST_IMAGE} bytes",
+                    "{at}.base64: image exceeds 5 MB maximum: {} bytes > {MAX_IMAGE_BYTES} bytes",
                     data.len()
                 ));
             }
@@ -417,14 +417,14 @@ fn check_image(at: &str, block: &Value) -> Check {
 }
 
 /// Counts the cache breakpoints on the body, tools, instructions and blocks, and on the parts of results.
-fn count_marks(body: &Map<String, Value>) -> usize {
+fn count_breakpoints(body: &Map<String, Value>) -> usize {
     fn marked(value: &Value) -> usize {
-        usize::from(value.get("cache_control").is_some_and(|mark| !mark.is_null()))
+        usize::from(value.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()))
     }
     fn list(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
-    let own = usize::from(body.get("cache_control").is_some_and(|mark| !mark.is_null()));
+    let own = usize::from(body.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()));
     let stable = list(body.get("tools")).iter().chain(list(body.get("system"))).map(marked).sum::<usize>();
     let blocks = list(body.get("messages")).iter().flat_map(|message| list(message.get("content")));
     let of_block = |block: &Value| {

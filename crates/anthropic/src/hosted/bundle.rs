@@ -69,11 +69,11 @@ impl SkillBundle {
             bounds.ratio_free_bytes = u64::MAX;
             pack(path, &mut io::sink(), bounds).map(|packed| (packed.skill, packed.files, packed.skipped))
         }
-        .map_err(HostedError::of_skill)?;
+        .map_err(HostedError::from_skill)?;
         let mut files = Vec::with_capacity(paths.len());
         let mut total = 0_u64;
         for path in paths {
-            let size = skill.resource_start(&path, 0).map_err(HostedError::of_skill)?.size;
+            let size = skill.resource_start(&path, 0).map_err(HostedError::from_skill)?.size;
             total = total.saturating_add(size);
             let name = path.to_str().map(|path| format!("{}/{path}", skill.name()));
             let name = name.ok_or_else(|| {
@@ -139,8 +139,8 @@ impl SkillBundle {
     /// Adds all files to a form.
     pub(crate) fn add_to_form(&self, form: Form) -> Form {
         self.files.iter().fold(form, |form, file| {
-            let content = Content::OfSkill(Arc::clone(&self.skill), file.path.clone());
-            form.file("files[]", &file.name, media_type::of_name(&file.name), content, file.size)
+            let content = Content::SkillFile(Arc::clone(&self.skill), file.path.clone());
+            form.file("files[]", &file.name, media_type::media_type_for_name(&file.name), content, file.size)
         })
     }
 }

@@ -64,12 +64,12 @@ fn to_json(skill: &HostedSkill) -> Value {
 #[non_exhaustive]
 pub enum ContainerError {
     /// More skills than the service accepts.
-    #[error("{count} hosted skills are too many for one request, which takes {most}; leave some out")]
+    #[error("{count} hosted skills are too many for one request, which takes {max}; leave some out")]
     TooManySkills {
         /// The number of skills.
         count: usize,
         /// The allowed number.
-        most: usize,
+        max: usize,
     },
     /// A skill without an id or a version.
     #[error("hosted skill number {place} has no {what}; name it, or take `latest` as its version")]
@@ -101,15 +101,15 @@ pub enum ContainerError {
 /// # Errors
 /// [`ContainerError`].
 pub fn container_config(skills: &[HostedSkill]) -> Result<Value, ContainerError> {
-    container_config_of(skills, MAX_SKILLS)
+    container_config_with_limit(skills, MAX_SKILLS)
 }
 
 /// The `container` field with another maximum number of skills.
 ///
 /// # Errors
 /// [`ContainerError`].
-pub fn container_config_of(skills: &[HostedSkill], most: usize) -> Result<Value, ContainerError> {
-    check(skills, most)?;
+pub fn container_config_with_limit(skills: &[HostedSkill], max: usize) -> Result<Value, ContainerError> {
+    check(skills, max)?;
     Ok(json!({"skills": skills_json(skills)}))
 }
 
@@ -119,9 +119,9 @@ pub(crate) fn skills_json(skills: &[HostedSkill]) -> Value {
 }
 
 /// Checks whether a request can use these skills.
-pub(crate) fn check(skills: &[HostedSkill], most: usize) -> Result<(), ContainerError> {
-    if skills.len() > most {
-        return Err(ContainerError::TooManySkills { count: skills.len(), most });
+pub(crate) fn check(skills: &[HostedSkill], max: usize) -> Result<(), ContainerError> {
+    if skills.len() > max {
+        return Err(ContainerError::TooManySkills { count: skills.len(), max });
     }
     for (at, skill) in skills.iter().enumerate() {
         let empty = |what| ContainerError::Empty { place: at + 1, what };
@@ -236,16 +236,16 @@ mod tests {
     fn what_no_request_can_ask_for_is_refused() {
         let many: Vec<HostedSkill> = (0..9).map(|n| HostedSkill::custom(format!("skill_{n}"))).collect();
         let error = container_config(&many).unwrap_err();
-        assert_eq!(error, ContainerError::TooManySkills { count: 9, most: 8 });
-        assert!(container_config(&many[..8]).is_ok() && container_config_of(&many, 9).is_ok());
-        let error = container_config_of(&many[..3], 2).unwrap_err().to_string();
+        assert_eq!(error, ContainerError::TooManySkills { count: 9, max: 8 });
+        assert!(container_config(&many[..8]).is_ok() && container_config_with_limit(&many, 9).is_ok());
+        let error = container_config_with_limit(&many[..3], 2).unwrap_err().to_string();
         assert!(error.starts_with("3 hosted skills") && error.contains("takes 2"), "{error}");
         let named = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(" ")];
         assert_eq!(container_config(&named), Err(ContainerError::Empty { place: 2, what: "id" }));
         let versioned = [HostedSkill::anthropic("xlsx").with_version("")];
         assert_eq!(container_config(&versioned), Err(ContainerError::Empty { place: 1, what: "version" }));
-        let twice = [HostedSkill::anthropic("xlsx"), HostedSkill::anthropic("xlsx").with_version("1")];
-        assert_eq!(container_config(&twice), Err(ContainerError::Duplicate { id: "xlsx".into() }));
+        let duplicate = [HostedSkill::anthropic("xlsx"), HostedSkill::anthropic("xlsx").with_version("1")];
+        assert_eq!(container_config(&duplicate), Err(ContainerError::Duplicate { id: "xlsx".into() }));
         let of_two = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("xlsx")];
         assert!(container_config(&of_two).is_ok());
     }

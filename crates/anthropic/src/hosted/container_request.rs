@@ -31,10 +31,10 @@ impl ContainerRequest {
     /// [`ContainerError`].
     pub fn with_limit(
         skills: impl IntoIterator<Item = HostedSkill>,
-        most: usize,
+        max: usize,
     ) -> Result<Self, ContainerError> {
         let skills: Vec<HostedSkill> = skills.into_iter().collect();
-        crate::hosted::container::check(&skills, most)?;
+        crate::hosted::container::check(&skills, max)?;
         Ok(Self { skills, tool: CodeExecution::default() })
     }
 
@@ -102,20 +102,20 @@ mod tests {
             {"type": "anthropic", "skill_id": "xlsx", "version": "latest"},
             {"type": "custom", "skill_id": "skill_1", "version": "latest"},
         ]);
-        let of_beta = hosted.applied_to(ModelOptions::new("m").with_beta("mine"), ApiProfile::Beta);
+        let beta_options = hosted.applied_to(ModelOptions::new("m").with_beta("mine"), ApiProfile::Beta);
         assert_eq!(
-            of_beta.betas(),
+            beta_options.betas(),
             ["mine", "code-execution-2025-08-25", "skills-2025-10-02", "files-api-2025-04-14"]
         );
-        assert_eq!(of_beta.extra()["container"], json!({"skills": skills}));
+        assert_eq!(beta_options.extra()["container"], json!({"skills": skills}));
         let tool = json!({"type": "code_execution_20250825", "name": "code_execution"});
-        assert_eq!(of_beta.server_tools(), std::slice::from_ref(&tool));
+        assert_eq!(beta_options.server_tools(), std::slice::from_ref(&tool));
         let current = hosted.clone().with_tool(CodeExecution::V20260521);
         let current = current.applied_to(ModelOptions::new("m"), ApiProfile::Current);
         assert_eq!(current.betas(), [""; 0]);
         assert_eq!(current.server_tools()[0]["type"], "code_execution_20260521");
         // Twice is once.
-        assert_eq!(hosted.applied_to(of_beta.clone(), ApiProfile::Beta), of_beta);
+        assert_eq!(hosted.applied_to(beta_options.clone(), ApiProfile::Beta), beta_options);
     }
 
     #[test]
@@ -131,13 +131,13 @@ mod tests {
             let options = ModelOptions::new("m").with_field("container", named).unwrap();
             assert_eq!(hosted.applied_to(options, ApiProfile::Beta).extra()["container"], expected);
         }
-        let own = json!({"type": "code_execution_20260120", "name": "code_execution", "strict": true});
+        let user_settings = json!({"type": "code_execution_20260120", "name": "code_execution", "strict": true});
         let options =
-            hosted.applied_to(ModelOptions::new("m").with_server_tool(own.clone()), ApiProfile::Beta);
-        assert_eq!(options.server_tools(), [own]);
+            hosted.applied_to(ModelOptions::new("m").with_server_tool(user_settings.clone()), ApiProfile::Beta);
+        assert_eq!(options.server_tools(), [user_settings]);
         // The tool alone.
-        let alone = ContainerRequest::default().applied_to(ModelOptions::new("m"), ApiProfile::Beta);
-        assert_eq!((alone.extra().get("container"), alone.server_tools().len()), (None, 1));
+        let without_skills = ContainerRequest::default().applied_to(ModelOptions::new("m"), ApiProfile::Beta);
+        assert_eq!((without_skills.extra().get("container"), without_skills.server_tools().len()), (None, 1));
         assert!(ContainerRequest::new((0..9).map(|n| HostedSkill::custom(n.to_string()))).is_err());
         assert!(ContainerRequest::with_limit((0..9).map(|n| HostedSkill::custom(n.to_string())), 9).is_ok());
     }

@@ -64,7 +64,7 @@ pub enum HostedErrorKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// It was not carried out.
-    NotDone,
+    NotSent,
     /// Unknown: the request may have arrived, but there was no response.
     Unknown,
 }
@@ -78,7 +78,7 @@ impl HostedError {
             code: None,
             retry_after: None,
             request_id: None,
-            outcome: Outcome::NotDone,
+            outcome: Outcome::NotSent,
             source: None,
         }
     }
@@ -112,7 +112,7 @@ impl HostedError {
     }
 
     /// Builds the error for a failed connection.
-    pub(crate) fn of_failure(failure: AttemptError) -> Self {
+    pub(crate) fn from_attempt(failure: AttemptError) -> Self {
         let AttemptError { error, .. } = failure;
         let kind = match error.kind {
             ModelErrorKind::Connection => HostedErrorKind::Connection,
@@ -129,7 +129,7 @@ impl HostedError {
     }
 
     /// Builds the error for an invalid skill.
-    pub(crate) fn of_skill(error: SkillError) -> Self {
+    pub(crate) fn from_skill(error: SkillError) -> Self {
         let is_limit = match &error {
             SkillError::TooLarge { .. } => true,
             SkillError::InvalidPackage { problem, .. } => problem.kind() == PackageProblemKind::Limit,
@@ -206,6 +206,6 @@ impl HostedError {
             self.kind,
             Kind::RateLimited | Kind::Service | Kind::Connection | Kind::Cut | Kind::Timeout | Kind::Conflict
         );
-        passes && self.outcome == Outcome::NotDone
+        passes && self.outcome == Outcome::NotSent
     }
 }

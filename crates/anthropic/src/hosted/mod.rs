@@ -27,7 +27,7 @@ pub use conjure_conversation::{HostedSkill, HostedSource, LATEST};
 pub use bundle::{BundleFile, SkillBundle};
 pub use container::{
     CodeExecution, ContainerError, MAX_SKILLS, SkillSource, beta_headers, code_execution_tool,
-    container_config, container_config_of, container_upload, with_container_id,
+    container_config, container_config_with_limit, container_upload, with_container_id,
 };
 pub use container_request::ContainerRequest;
 pub use error::{HostedError, HostedErrorKind};
@@ -46,7 +46,7 @@ pub use transfer::download::Download;
 pub use transfer::file_ids::{extract_file_ids, produced_files, uploaded_file};
 pub use transfer::files::{FileUpload, Files};
 #[cfg(feature = "fake")]
-pub(crate) use transfer::media_type::of_name as media_type_of;
+pub(crate) use transfer::media_type::media_type_for_name as media_type_of;
 pub use transfer::metadata::{FileMetadata, SkillMetadata, VersionMetadata};
 pub use transfer::multipart::Progress;
 pub use transfer::session_files::{HostedFileDeletion, HostedOutputs, HostedUploads};

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::hosted::{HostedError, HostedErrorKind};
 
 /// The maximum number of pages that are read of one list.
-const MOST_PAGES: u32 = 10_000;
+const MAX_PAGES: u32 = 10_000;
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,7 @@ where
             };
             state.pages += 1;
             match (state.fetch)(token.clone()).await {
-                Ok(page) if page.next.is_some() && (page.next == token || state.pages >= MOST_PAGES) => {
+                Ok(page) if page.next.is_some() && (page.next == token || state.pages >= MAX_PAGES) => {
                     let message = "the service gives pages without end; narrow the list".to_owned();
                     return Some((Err(HostedError::new(HostedErrorKind::Protocol, message)), state));
                 }

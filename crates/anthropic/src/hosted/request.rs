@@ -58,7 +58,7 @@ enum ExpectedBody {
 }
 
 /// A successful response.
-enum GoodResponse {
+enum SuccessResponse {
     Record(Vec<u8>, Option<String>),
     Content(Response),
 }
@@ -90,12 +90,12 @@ impl<'a> ApiRequest<'a> {
 
     /// Refuses ids that would change the path of the URL.
     fn check(&self) -> Result<(), HostedError> {
-        let is_bad = |segment: &&str| {
+        let is_invalid = |segment: &&str| {
             segment.trim().is_empty()
                 || matches!(*segment, "." | "..")
                 || segment.chars().any(char::is_control)
         };
-        match self.path.iter().find(|segment| is_bad(segment)) {
+        match self.path.iter().find(|segment| is_invalid(segment)) {
             None => Ok(()),
             Some(segment) => {
                 let shown: String =
@@ -111,20 +111,20 @@ impl ClientState {
     /// Sends a request and parses the body with `read`.
     pub(crate) async fn record<T>(
         &self,
-        ask: ApiRequest<'_>,
+        request: ApiRequest<'_>,
         limits: &HostedLimits,
         read: impl Fn(&[u8]) -> Result<T, String>,
     ) -> Result<T, HostedError> {
-        let is_creation = ask.method == Method::POST;
-        match self.hosted(&ask, limits, ExpectedBody::Record).await? {
-            GoodResponse::Record(body, request_id) => read(&body).map_err(|reason| {
+        let is_creation = request.method == Method::POST;
+        match self.hosted(&request, limits, ExpectedBody::Record).await? {
+            SuccessResponse::Record(body, request_id) => read(&body).map_err(|reason| {
                 let what = format!("the service did not answer as it should ({reason})");
                 let failure =
                     self.http.transport().errors().unexpected_response(&what, self.wire.api_name(), &body);
-                let error = HostedError::of_failure(failure).with_request_id(request_id);
+                let error = HostedError::from_attempt(failure).with_request_id(request_id);
                 if is_creation { error.with_unknown_outcome() } else { error }
             }),
-            GoodResponse::Content(_) => {
+            SuccessResponse::Content(_) => {
                 Err(HostedError::new(HostedErrorKind::Protocol, "no record was read"))
             }
         }
@@ -133,26 +133,26 @@ impl ClientState {
     /// Sends a request and parses the body as JSON.
     pub(crate) async fn json<T: DeserializeOwned>(
         &self,
-        ask: ApiRequest<'_>,
+        request: ApiRequest<'_>,
         limits: &HostedLimits,
     ) -> Result<T, HostedError> {
-        self.record(ask, limits, |body| serde_json::from_slice(body).map_err(|error| error.to_string())).await
+        self.record(request, limits, |body| serde_json::from_slice(body).map_err(|error| error.to_string())).await
     }
 
     /// Sends a deletion. If a retry finds nothing, the deletion has succeeded.
-    pub(crate) async fn delete(&self, ask: ApiRequest<'_>, limits: &HostedLimits) -> Result<(), HostedError> {
-        self.hosted(&ask, limits, ExpectedBody::Record).await.map(drop)
+    pub(crate) async fn delete(&self, request: ApiRequest<'_>, limits: &HostedLimits) -> Result<(), HostedError> {
+        self.hosted(&request, limits, ExpectedBody::Record).await.map(drop)
     }
 
     /// Starts a download and returns the response head.
     pub(crate) async fn content(
         &self,
-        ask: ApiRequest<'_>,
+        request: ApiRequest<'_>,
         limits: &HostedLimits,
     ) -> Result<Response, HostedError> {
-        match self.hosted(&ask, limits, ExpectedBody::Content).await? {
-            GoodResponse::Content(response) => Ok(response),
-            GoodResponse::Record(..) => {
+        match self.hosted(&request, limits, ExpectedBody::Content).await? {
+            SuccessResponse::Content(response) => Ok(response),
+            SuccessResponse::Record(..) => {
                 Err(HostedError::new(HostedErrorKind::Protocol, "no content was asked for"))
             }
         }
@@ -160,55 +160,55 @@ impl ClientState {
 
     async fn hosted(
         &self,
-        ask: &ApiRequest<'_>,
+        request: &ApiRequest<'_>,
         limits: &HostedLimits,
-        want: ExpectedBody,
-    ) -> Result<GoodResponse, HostedError> {
-        ask.check()?;
+        expected_body: ExpectedBody,
+    ) -> Result<SuccessResponse, HostedError> {
+        request.check()?;
         let clock = self.http.transport().clock();
-        let is_transfer = ask.form.is_some() || want == ExpectedBody::Content;
+        let is_transfer = request.form.is_some() || expected_body == ExpectedBody::Content;
         let total = if is_transfer { limits.transfer } else { self.http.transport().timeouts().total };
         let deadline = clock.deadline(total);
         let ticket = self.http.limiter().ticket();
         let mut failed = 0;
         let mut last: Option<HostedError> = None;
         // Whether an earlier attempt may have arrived.
-        let mut may_be_done = false;
+        let mut may_have_arrived = false;
         loop {
             let permit = match self.http.limiter().admit(ticket, deadline).await {
                 Ok(permit) => permit,
                 Err(refused) => {
                     let wait = refused.retry_after;
                     let error = last.take().unwrap_or_else(|| {
-                        HostedError::of_failure(AttemptError {
+                        HostedError::from_attempt(AttemptError {
                             error: not_admitted(wait),
                             next: RetryDecision::GiveUp,
                             effects: PossibleEffects::None,
                         })
                     });
-                    let asked = error.retry_after().filter(|asked| *asked > MAX_CLOSED);
-                    return Err(error.with_retry_after(asked.or((!wait.is_zero()).then_some(wait))));
+                    let requested = error.retry_after().filter(|requested| *requested > MAX_CLOSED);
+                    return Err(error.with_retry_after(requested.or((!wait.is_zero()).then_some(wait))));
                 }
             };
-            let sent = self.send(ask, want, deadline).await;
+            let sent = self.send(request, expected_body, deadline).await;
             // Without a response, nothing is known about the limit. Dropping the permit releases it.
             let attempt = match sent {
                 Ok(response) => {
                     self.report(permit, &response, failed);
-                    self.read(ask, response, want, deadline).await
+                    self.read(request, response, expected_body, deadline).await
                 }
                 Err(failure) => Err(failure),
             };
             let FailedAttempt { error, next } = match attempt {
-                Ok(good) => return Ok(good),
+                Ok(success) => return Ok(success),
                 Err(failure) => failure,
             };
-            let is_gone =
-                ask.method == Method::DELETE && may_be_done && error.kind() == HostedErrorKind::NotFound;
-            if is_gone {
-                return Ok(GoodResponse::Record(Vec::new(), None));
+            let is_already_deleted =
+                request.method == Method::DELETE && may_have_arrived && error.kind() == HostedErrorKind::NotFound;
+            if is_already_deleted {
+                return Ok(SuccessResponse::Record(Vec::new(), None));
             }
-            may_be_done |= error.status_code().is_none_or(|status| status >= 500);
+            may_have_arrived |= error.status_code().is_none_or(|status| status >= 500);
             let wait = match next {
                 RetryDecision::GiveUp => return Err(error),
                 _ if failed >= self.http.retries() => return Err(error),
@@ -231,57 +231,57 @@ impl ClientState {
     /// Sends one attempt and returns the response head.
     async fn send(
         &self,
-        ask: &ApiRequest<'_>,
-        want: ExpectedBody,
+        request: &ApiRequest<'_>,
+        expected_body: ExpectedBody,
         deadline: Deadline,
     ) -> Result<Response, FailedAttempt> {
         let transport = self.http.transport();
-        let mut url = transport.url(["v1"].into_iter().chain(ask.path.iter().copied()));
+        let mut url = transport.url(["v1"].into_iter().chain(request.path.iter().copied()));
         let profile = self.profile();
         let beta = (profile == ApiProfile::Beta).then(|| ("beta", "true".to_owned()));
-        let query: Vec<_> = beta.into_iter().chain(ask.query.iter().cloned()).collect();
+        let query: Vec<_> = beta.into_iter().chain(request.query.iter().cloned()).collect();
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let mut request = transport.request(ask.method.clone(), url).header(
+        let mut http_request = transport.request(request.method.clone(), url).header(
             ACCEPT,
-            match want {
+            match expected_body {
                 ExpectedBody::Record => "application/json",
                 ExpectedBody::Content => "application/binary",
             },
         );
         if profile == ApiProfile::Beta {
-            request = request.header("anthropic-beta", ask.api.beta());
+            http_request = http_request.header("anthropic-beta", request.api.beta());
         }
-        if ask.method == Method::DELETE {
+        if request.method == Method::DELETE {
             // The official SDK sends this header too.
-            request = request.header(CONTENT_TYPE, "application/json");
+            http_request = http_request.header(CONTENT_TYPE, "application/json");
         }
-        if let Some(form) = ask.form {
+        if let Some(form) = request.form {
             let body = reqwest::Body::wrap(form.body());
-            request = request.header(CONTENT_TYPE, form.content_type()).body(body);
+            http_request = http_request.header(CONTENT_TYPE, form.content_type()).body(body);
         }
-        let moved = || ask.form.map_or(0, Form::sent);
+        let sent_bytes = || request.form.map_or(0, Form::sent);
         let idle = transport.timeouts().idle;
-        let is_safe = ask.method != Method::POST;
-        let answered = transport.with_idle_timeout(idle, deadline, moved, request.send()).await;
+        let is_safe = request.method != Method::POST;
+        let result = transport.with_idle_timeout(idle, deadline, sent_bytes, http_request.send()).await;
         let failed = |error: HostedError, is_unsent: bool| match (is_safe, is_unsent) {
             (true, _) | (_, true) => FailedAttempt { error, next: RetryDecision::Retry },
             (false, false) => {
                 FailedAttempt { error: error.with_unknown_outcome(), next: RetryDecision::GiveUp }
             }
         };
-        match answered {
+        match result {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
-                if let Some(reason) = ask.form.and_then(Form::broken) {
+                if let Some(reason) = request.form.and_then(Form::read_error) {
                     let error = HostedError::new(HostedErrorKind::Unreadable, reason);
                     return Err(FailedAttempt { error, next: RetryDecision::GiveUp });
                 }
                 let failure = transport.errors().transport(&error);
-                let is_hopeless = failure.next == RetryDecision::GiveUp;
-                let failed = failed(HostedError::of_failure(failure), error.is_connect());
-                Err(if is_hopeless {
+                let is_final = failure.next == RetryDecision::GiveUp;
+                let failed = failed(HostedError::from_attempt(failure), error.is_connect());
+                Err(if is_final {
                     FailedAttempt { next: RetryDecision::GiveUp, ..failed }
                 } else {
                     failed
@@ -291,7 +291,7 @@ impl ClientState {
                 let what = if expired.is_total() { "the call took too long" } else { "nothing moved" };
                 let message = format!("{what}: the service did not begin to answer (`idle` is {idle:?})");
                 let mut failed = failed(
-                    HostedError::of_failure(AttemptError::timeout(message, RetryDecision::Retry)),
+                    HostedError::from_attempt(AttemptError::timeout(message, RetryDecision::Retry)),
                     false,
                 );
                 if expired.is_total() {
@@ -317,11 +317,11 @@ impl ClientState {
     /// Reads the expected part of a response.
     async fn read(
         &self,
-        ask: &ApiRequest<'_>,
+        request: &ApiRequest<'_>,
         mut response: Response,
-        want: ExpectedBody,
+        expected_body: ExpectedBody,
         deadline: Deadline,
-    ) -> Result<GoodResponse, FailedAttempt> {
+    ) -> Result<SuccessResponse, FailedAttempt> {
         let transport = self.http.transport();
         let status = response.status().as_u16();
         let request_id = transport.errors().request_id(response.headers(), REQUEST_ID_HEADERS);
@@ -332,7 +332,7 @@ impl ClientState {
             let wait = retry_after(&headers, transport.clock().timestamp());
             let mut error = HostedError::status(status, said, wait);
             let advice = RetryAdvice::from_headers(&headers);
-            let is_repeated = match ask.method {
+            let is_repeated = match request.method {
                 Method::GET => advice.should_retry(status),
                 // Retrying does not help if a deletion is in conflict with another change.
                 Method::DELETE => {
@@ -341,7 +341,7 @@ impl ClientState {
                 _ => advice != RetryAdvice::GiveUp && is_limit(status),
             };
             // A creation that failed with a server error may have taken effect.
-            if ask.method == Method::POST && status >= 500 && !is_limit(status) {
+            if request.method == Method::POST && status >= 500 && !is_limit(status) {
                 error = error.with_unknown_outcome();
             }
             let next = match is_repeated {
@@ -351,15 +351,15 @@ impl ClientState {
             };
             return Err(FailedAttempt { error, next });
         }
-        if want == ExpectedBody::Content {
-            return Ok(GoodResponse::Content(response));
+        if expected_body == ExpectedBody::Content {
+            return Ok(SuccessResponse::Content(response));
         }
         match transport.body(&mut response, deadline).await {
-            Ok(body) => Ok(GoodResponse::Record(body, request_id)),
+            Ok(body) => Ok(SuccessResponse::Record(body, request_id)),
             Err(failure) => {
                 let next = failure.next;
-                let error = HostedError::of_failure(failure).with_request_id(request_id);
-                Err(if ask.method == Method::POST {
+                let error = HostedError::from_attempt(failure).with_request_id(request_id);
+                Err(if request.method == Method::POST {
                     FailedAttempt { error: error.with_unknown_outcome(), next: RetryDecision::GiveUp }
                 } else {
                     FailedAttempt { error, next }

@@ -43,8 +43,8 @@ impl<'a> ResumeOptions<'a> {
 
     /// Sets a callback that is called at each pause, before the next call. Its response always names the container.
     #[must_use]
-    pub fn on_pause(mut self, tell: impl FnMut(&Value, u32) + Send + 'a) -> Self {
-        self.on_pause = Some(Box::new(tell));
+    pub fn on_pause(mut self, callback: impl FnMut(&Value, u32) + Send + 'a) -> Self {
+        self.on_pause = Some(Box::new(callback));
         self
     }
 }
@@ -151,52 +151,52 @@ pub async fn run_until_complete<E>(
 ) -> Result<ResumedResponse, ResumeError<E>> {
     let ResumeOptions { maximum, mut on_pause } = options;
     let maximum = maximum.unwrap_or(MAX_PAUSES);
-    let mut so_far = UnfinishedRun { messages, container, files: Vec::new() };
+    let mut run = UnfinishedRun { messages, container, files: Vec::new() };
     let mut is_resumed = false;
     for attempt in 1..=maximum {
-        let mut response = match call(so_far.messages.clone(), so_far.container.clone()).await {
+        let mut response = match call(run.messages.clone(), run.container.clone()).await {
             Ok(response) => response,
-            Err(error) => return Err(ResumeError::Call { attempt, error, paused: Box::new(so_far) }),
+            Err(error) => return Err(ResumeError::Call { attempt, error, paused: Box::new(run) }),
         };
         let Some(content) = response["content"].as_array().cloned() else {
-            return Err(ResumeError::NotAMessage { attempt, paused: Box::new(so_far) });
+            return Err(ResumeError::NotAMessage { attempt, paused: Box::new(run) });
         };
         for file in extract_file_ids(&response) {
-            if !so_far.files.contains(&file) {
-                so_far.files.push(file);
+            if !run.files.contains(&file) {
+                run.files.push(file);
             }
         }
-        with_container(&mut so_far.container, &mut response);
-        append(&mut so_far.messages, content, is_resumed);
+        with_container(&mut run.container, &mut response);
+        append(&mut run.messages, content, is_resumed);
         is_resumed = true;
         if !matches!(response["stop_reason"].as_str(), Some("pause_turn" | "compaction")) {
             return Ok(ResumedResponse {
                 response,
-                container: id_of(&so_far.container).map(ContainerId::new),
-                messages: so_far.messages,
-                files: so_far.files,
+                container: container_id(&run.container).map(ContainerId::new),
+                messages: run.messages,
+                files: run.files,
                 attempts: attempt,
             });
         }
-        if let Some(tell) = &mut on_pause {
-            tell(&response, attempt);
+        if let Some(callback) = &mut on_pause {
+            callback(&response, attempt);
         }
     }
-    Err(ResumeError::MaximumExceeded { attempts: maximum, maximum, paused: Box::new(so_far) })
+    Err(ResumeError::MaximumExceeded { attempts: maximum, maximum, paused: Box::new(run) })
 }
 
 /// Uses the container of this response for the next request. A response that names none ran in the previous container.
 fn with_container(container: &mut Value, response: &mut Value) {
-    if let Some(id) = response.get("container").and_then(id_of).map(ContainerId::new) {
+    if let Some(id) = response.get("container").and_then(container_id).map(ContainerId::new) {
         *container = with_container_id(container.take(), &id);
-    } else if let (Some(id), Some(fields)) = (id_of(container), response.as_object_mut()) {
+    } else if let (Some(id), Some(fields)) = (container_id(container), response.as_object_mut()) {
         let id = json!({"id": id});
         fields.insert("container".to_owned(), id);
     }
 }
 
 /// The id in a `container`, which is a string or an object.
-fn id_of(container: &Value) -> Option<&str> {
+fn container_id(container: &Value) -> Option<&str> {
     container.as_str().or_else(|| container["id"].as_str()).filter(|id| !id.is_empty())
 }
 

@@ -18,7 +18,7 @@ use crate::hosted::{
 use crate::messages::Client;
 
 /// How often a deletion lists the versions of a skill again, because other clients may add some.
-const MOST_ROUNDS: u32 = 5;
+const MAX_DELETE_ROUNDS: u32 = 5;
 
 /// The Skills API under one key. Cheap to clone. It shares the rate limiter and the connections of its [`Client`].
 #[derive(Clone)]
@@ -50,8 +50,8 @@ impl Upload {
 
     /// Sets a callback that is called for each piece that was passed to the connection. It must not block.
     #[must_use]
-    pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.on_progress = Some(Arc::new(tell));
+    pub fn on_progress(mut self, callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.on_progress = Some(Arc::new(callback));
         self
     }
 }
@@ -183,9 +183,9 @@ impl Skills {
         at: Option<&PageToken>,
     ) -> Result<Page<SkillMetadata>, HostedError> {
         let source = source.map(|source| ("source", source.as_wire().to_owned()));
-        let ask =
+        let request =
             ApiRequest::get(Api::Skills, vec!["skills"]).with_query(paging(limit, at)).with_query(source);
-        self.shared.record(ask, &self.limits, parse).await
+        self.shared.record(request, &self.limits, parse).await
     }
 
     /// The metadata of a skill.
@@ -201,8 +201,8 @@ impl Skills {
     /// # Errors
     /// [`HostedError`].
     pub async fn delete(&self, skill: &SkillId) -> Result<(), HostedError> {
-        let ask = ApiRequest::new(Api::Skills, Method::DELETE, vec!["skills", skill.as_str()]);
-        self.shared.delete(ask, &self.limits).await
+        let request = ApiRequest::new(Api::Skills, Method::DELETE, vec!["skills", skill.as_str()]);
+        self.shared.delete(request, &self.limits).await
     }
 
     /// Deletes all versions of a skill, and then the skill. A version that another client deletes meanwhile counts as deleted. After a

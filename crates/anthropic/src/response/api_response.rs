@@ -85,24 +85,24 @@ impl UsageStep {
 }
 
 impl WireUsage {
-    /// Overwrites the fields that `later` has. Counts are cumulative.
-    pub(crate) fn overwrite(&mut self, later: Self) {
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
+    /// Overwrites the fields that `newer` has. Counts are cumulative.
+    pub(crate) fn overwrite(&mut self, newer: Self) {
+        self.input_tokens = newer.input_tokens.or(self.input_tokens);
+        self.output_tokens = newer.output_tokens.or(self.output_tokens);
         self.cache_creation_input_tokens =
-            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
-        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.compactions = later.compactions.or(self.compactions);
+            newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens = newer.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.compactions = newer.compactions.or(self.compactions);
     }
 
     pub(crate) fn tokens(self) -> Usage {
-        let said = UsageStep {
+        let own = UsageStep {
             input_tokens: self.input_tokens.unwrap_or(0),
             output_tokens: self.output_tokens.unwrap_or(0),
             cache_creation_input_tokens: self.cache_creation_input_tokens.unwrap_or(0),
             cache_read_input_tokens: self.cache_read_input_tokens.unwrap_or(0),
         };
-        let all = said.plus(self.compactions.unwrap_or_default());
+        let all = own.plus(self.compactions.unwrap_or_default());
         Usage {
             input_tokens: all.input_tokens,
             output_tokens: all.output_tokens,

@@ -19,7 +19,7 @@ pub(crate) struct PartialBlock {
     input: String,
     citations: Vec<Box<RawValue>>,
     /// Deltas of unknown types, merged at the end.
-    others: Vec<(Merge, RawObject)>,
+    other_deltas: Vec<(Merge, RawObject)>,
     is_closed: bool,
 }
 
@@ -68,13 +68,13 @@ impl PartialBlock {
     pub(crate) fn start(start: Box<RawValue>) -> Result<(Self, InitialContent), String> {
         let fields: RawObject = serde_json::from_str(start.get()).map_err(|error| error.to_string())?;
         let name = fields.text("type").ok_or("field `type` is missing or not a text")?;
-        let text_of = |name| fields.text(name).unwrap_or_default();
-        let beginning = match name.as_str() {
-            "text" if text_of("text").is_empty() => InitialContent::Empty,
-            "text" => InitialContent::Text(text_of("text")),
-            "thinking" if text_of("thinking").is_empty() => InitialContent::Empty,
-            "thinking" => InitialContent::Thinking(text_of("thinking")),
-            "tool_use" => InitialContent::ToolUse(text_of("name")),
+        let field_text = |name| fields.text(name).unwrap_or_default();
+        let initial_content = match name.as_str() {
+            "text" if field_text("text").is_empty() => InitialContent::Empty,
+            "text" => InitialContent::Text(field_text("text")),
+            "thinking" if field_text("thinking").is_empty() => InitialContent::Empty,
+            "thinking" => InitialContent::Thinking(field_text("thinking")),
+            "tool_use" => InitialContent::ToolUse(field_text("name")),
             _ => InitialContent::Other,
         };
         let kind = match name.as_str() {
@@ -92,10 +92,10 @@ impl PartialBlock {
             signature: None,
             input: String::new(),
             citations: Vec::new(),
-            others: Vec::new(),
+            other_deltas: Vec::new(),
             is_closed: false,
         };
-        Ok((block, beginning))
+        Ok((block, initial_content))
     }
 
     pub(crate) fn is_tool_use(&self) -> bool {
@@ -141,7 +141,7 @@ impl PartialBlock {
     }
 
     pub(crate) fn add_other(&mut self, merge: Merge, delta: RawObject) {
-        self.others.push((merge, delta));
+        self.other_deltas.push((merge, delta));
     }
 
     pub(crate) const fn close(&mut self) {
@@ -154,7 +154,7 @@ impl PartialBlock {
                 && self.thinking.is_empty()
                 && self.input.is_empty()
                 && self.citations.is_empty()
-                && self.others.is_empty())
+                && self.other_deltas.is_empty())
     }
 
     /// Finishes the block. `is_cut` means that the response was cut or refused, so that its tools never run.
@@ -182,7 +182,7 @@ impl PartialBlock {
             fields.set("citations", whole);
         }
         // The unknown deltas come first, so that none of them can overwrite the input.
-        merge_others(&mut fields, &self.others);
+        merge_other_deltas(&mut fields, &self.other_deltas);
         let is_untouched = self.finish_input(&mut fields, is_cut) && !self.has_grown();
         if is_untouched {
             return Block::from_raw(self.start).map_err(|error| error.to_string());
@@ -232,7 +232,7 @@ fn list_items(json: &str) -> &str {
 }
 
 /// Merges unknown deltas into the block's fields, in linear time.
-fn merge_others(fields: &mut RawObject, others: &[(Merge, RawObject)]) {
+fn merge_other_deltas(fields: &mut RawObject, other_deltas: &[(Merge, RawObject)]) {
     enum Whole {
         Text(String),
         List(Vec<String>),
@@ -244,7 +244,7 @@ fn merge_others(fields: &mut RawObject, others: &[(Merge, RawObject)]) {
         _ => Whole::Raw(json.to_owned()),
     };
     let mut merged: std::collections::BTreeMap<&str, Whole> = std::collections::BTreeMap::new();
-    for (merge, delta) in others {
+    for (merge, delta) in other_deltas {
         for (name, json) in delta.iter().filter(|(name, _)| !matches!(*name, "type" | "id" | "name")) {
             let added = read(json);
             if *merge == Merge::Replace {

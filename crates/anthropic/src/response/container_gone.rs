@@ -33,16 +33,16 @@ impl ServiceErrorText<'_> {
             _ => return false,
         }
         let text = self.message.to_lowercase().replace("container_upload", "upload");
-        let named = container.to_lowercase();
-        let of_others = text.replace(&named, "");
-        if of_others.contains("skill") || of_others.contains("file") {
+        let container_id = container.to_lowercase();
+        let without_id = text.replace(&container_id, "");
+        if without_id.contains("skill") || without_id.contains("file") {
             return false;
         }
-        let speaks_of_it = text.contains(&named) || text.contains("container");
-        speaks_of_it
+        let mentions_container = text.contains(&container_id) || text.contains("container");
+        mentions_container
             && (text.contains("expired")
                 || (ENDS.iter().any(|end| text.contains(end))
-                    && (text.contains(&named) || text.contains("container not"))))
+                    && (text.contains(&container_id) || text.contains("container not"))))
     }
 }
 
@@ -52,8 +52,8 @@ mod tests {
 
     fn check(kind: &str, code: Option<&str>, message: &str, expected: bool) {
         let kind = ApiErrorKind::from(kind.to_owned());
-        let said = ServiceErrorText { kind: &kind, code, message };
-        assert_eq!(said.is_container_gone("container_011abc"), expected, "{said:?}");
+        let error = ServiceErrorText { kind: &kind, code, message };
+        assert_eq!(error.is_container_gone("container_011abc"), expected, "{error:?}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ struct Detail {
 }
 
 /// The error of a response body with this status; `None` if it is not one.
-pub(crate) fn of_response(status: u16, body: &[u8]) -> Option<ServiceError> {
+pub(crate) fn from_response(status: u16, body: &[u8]) -> Option<ServiceError> {
     read(std::str::from_utf8(body).ok()?, error_kind_of_status(status))
 }
 

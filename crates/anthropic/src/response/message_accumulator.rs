@@ -54,18 +54,18 @@ impl MessageAccumulator {
         self.is_stopped
     }
 
-    /// Processes the next event and passes its model events to `show`.
+    /// Processes the next event and passes its model events to `emit`.
     ///
     /// # Errors
     /// If the event violates the protocol or reports an error of the service. The stream has ended then.
-    pub fn push(&mut self, event: SseEvent<'_>, mut show: impl FnMut(ModelEvent)) -> Result<(), StreamError> {
-        self.push_event(event, &mut show)
+    pub fn push(&mut self, event: SseEvent<'_>, mut emit: impl FnMut(ModelEvent)) -> Result<(), StreamError> {
+        self.push_event(event, &mut emit)
     }
 
     fn push_event(
         &mut self,
         event: SseEvent<'_>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         if self.is_stopped {
             return Ok(());
@@ -74,7 +74,7 @@ impl MessageAccumulator {
             && self.message.is_some()
             && let Ok(FastDelta { kind: EventType::ContentBlockDelta, index, delta }) =
                 serde_json::from_str(event.data)
-            && self.append_delta(index, delta, show)?
+            && self.append_delta(index, delta, emit)?
         {
             return Ok(());
         }
@@ -86,8 +86,8 @@ impl MessageAccumulator {
             return Err(error_body::of_event(event.data).into());
         }
         match parsed {
-            Ok(parsed) => self.process(parsed, event.data, show),
-            Err(error) => self.push_irregular_event(event, &error, show),
+            Ok(parsed) => self.process(parsed, event.data, emit),
+            Err(error) => self.push_irregular_event(event, &error, emit),
         }
     }
 
@@ -96,7 +96,7 @@ impl MessageAccumulator {
         &mut self,
         event: SseEvent<'_>,
         error: &serde_json::Error,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         #[derive(Deserialize)]
         struct Kind {
@@ -121,7 +121,7 @@ impl MessageAccumulator {
                 Ok(irregular)
                     if matches!(irregular.delta.kind, DeltaType::Unknown | DeltaType::Compaction) =>
                 {
-                    self.append_unknown_delta(irregular.index, irregular.delta.kind, event.data, show)
+                    self.append_unknown_delta(irregular.index, irregular.delta.kind, event.data, emit)
                 }
                 _ => Err(protocol(format!("event `{kind}` cannot be read: {error}"))),
             },
@@ -139,7 +139,7 @@ impl MessageAccumulator {
         &mut self,
         event: Event,
         data: &str,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         match event.kind {
             EventType::Error => return Err(error_body::of_event(data).into()),
@@ -151,10 +151,10 @@ impl MessageAccumulator {
                 let mut message =
                     *event.message.ok_or_else(|| protocol("`message_start` holds no message"))?;
                 if let Some(usage) = message.usage {
-                    show(ModelEvent::UsageReported(usage.tokens()));
+                    emit(ModelEvent::UsageReported(usage.tokens()));
                 }
                 for start in std::mem::take(&mut message.content) {
-                    self.start_block(start, show)?;
+                    self.start_block(start, emit)?;
                 }
                 self.message = Some(message);
                 return Ok(());
@@ -171,12 +171,12 @@ impl MessageAccumulator {
                 }
                 let start =
                     event.content_block.ok_or_else(|| protocol("`content_block_start` holds no block"))?;
-                self.start_block(start, show)?;
+                self.start_block(start, emit)?;
             }
             EventType::ContentBlockDelta => {
                 let index = event.index.ok_or_else(|| protocol("`content_block_delta` has no index"))?;
                 let delta = event.delta.ok_or_else(|| protocol("`content_block_delta` holds no delta"))?;
-                self.append_block_delta(index, delta, data, show)?;
+                self.append_block_delta(index, delta, data, emit)?;
             }
             EventType::ContentBlockStop => {
                 let block = event.index.and_then(|index| self.blocks.get_mut(index));
@@ -204,21 +204,21 @@ impl MessageAccumulator {
     fn start_block(
         &mut self,
         start: Box<RawValue>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let index = self.blocks.len();
         if index == MAX_BLOCKS {
             return Err(StreamError::TooMany { what: "content blocks", limit: MAX_BLOCKS });
         }
-        let (block, beginning) = PartialBlock::start(start)
+        let (block, initial_content) = PartialBlock::start(start)
             .map_err(|reason| protocol(format!("content block {index}: {reason}")))?;
         self.blocks.push(block);
-        match beginning {
+        match initial_content {
             InitialContent::Empty => {}
-            InitialContent::Text(text) => self.show(ModelEvent::TextDelta { index, text }, show),
-            InitialContent::Thinking(text) => self.show(ModelEvent::ThinkingDelta { index, text }, show),
-            InitialContent::ToolUse(name) => self.show(ModelEvent::ToolUseStarted { index, name }, show),
-            InitialContent::Other => self.mark_shown(show),
+            InitialContent::Text(text) => self.emit(ModelEvent::TextDelta { index, text }, emit),
+            InitialContent::Thinking(text) => self.emit(ModelEvent::ThinkingDelta { index, text }, emit),
+            InitialContent::ToolUse(name) => self.emit(ModelEvent::ToolUseStarted { index, name }, emit),
+            InitialContent::Other => self.mark_output_shown(emit),
         }
         Ok(())
     }
@@ -228,10 +228,10 @@ impl MessageAccumulator {
         index: usize,
         delta: Delta,
         data: &str,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         if matches!(delta.kind, DeltaType::Compaction | DeltaType::Unknown) {
-            return self.append_unknown_delta(index, delta.kind, data, show);
+            return self.append_unknown_delta(index, delta.kind, data, emit);
         }
         match delta.kind {
             DeltaType::Text | DeltaType::Thinking | DeltaType::InputJson => {
@@ -242,7 +242,7 @@ impl MessageAccumulator {
                     partial_json: text(delta.partial_json),
                     thinking: text(delta.thinking),
                 };
-                self.append_delta(index, piece, show)?;
+                self.append_delta(index, piece, emit)?;
             }
             DeltaType::Signature => {
                 let block = self.block(index)?;
@@ -267,7 +267,7 @@ impl MessageAccumulator {
         &mut self,
         index: usize,
         delta: FastDeltaBody<'_>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<bool, StreamError> {
         let block = self.block(index)?;
         let event = match delta.kind {
@@ -291,7 +291,7 @@ impl MessageAccumulator {
             _ => return Ok(false),
         };
         if let Some(event) = event {
-            self.show(event, show);
+            self.emit(event, emit);
         }
         Ok(true)
     }
@@ -301,7 +301,7 @@ impl MessageAccumulator {
         index: usize,
         kind: DeltaType,
         data: &str,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         #[derive(Deserialize)]
         struct OtherDelta {
@@ -312,7 +312,7 @@ impl MessageAccumulator {
         let merge = if kind == DeltaType::Compaction { Merge::Replace } else { Merge::Append };
         self.count_additions(other.delta.len().max(1))?;
         self.block(index)?.add_other(merge, other.delta);
-        self.mark_shown(show);
+        self.mark_output_shown(emit);
         Ok(())
     }
 
@@ -330,16 +330,16 @@ impl MessageAccumulator {
         Ok(())
     }
 
-    fn show(&mut self, event: ModelEvent, show: &mut dyn FnMut(ModelEvent)) {
-        self.mark_shown(show);
-        show(event);
+    fn emit(&mut self, event: ModelEvent, emit: &mut dyn FnMut(ModelEvent)) {
+        self.mark_output_shown(emit);
+        emit(event);
     }
 
     /// Emits `Started` before the first output.
-    fn mark_shown(&mut self, show: &mut dyn FnMut(ModelEvent)) {
+    fn mark_output_shown(&mut self, emit: &mut dyn FnMut(ModelEvent)) {
         if self.shown == OutputShown::Nothing {
             self.shown = OutputShown::Something;
-            show(ModelEvent::Started);
+            emit(ModelEvent::Started);
         }
     }
 
@@ -367,8 +367,8 @@ impl MessageAccumulator {
 impl Decoder for MessageAccumulator {
     type Answer = ApiResponse;
 
-    fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
-        self.push_event(event, show)
+    fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+        self.push_event(event, emit)
     }
 
     fn shown(&self) -> OutputShown {

@@ -59,7 +59,7 @@ async fn streams_break_after_the_piece_that_is_said() {
         blocks().cut_after_pieces(0),
         blocks().cut_after_pieces(2),
         blocks().cut_after_pieces(5),
-        blocks().broken_after_pieces(4, overloaded),
+        blocks().error_after_pieces(4, overloaded),
         blocks().with_unfinished_input(1),
     ];
     let fake = start(FakeMessages::builder().faults(faults)).await;
@@ -121,8 +121,8 @@ turns:
 #[tokio::test]
 async fn bodies_travel_in_pieces_of_any_size_and_are_cut_at_any_byte() {
     let faults = [
-        words().in_pieces_of(7),
-        words().in_pieces_of(7).cut_after_bytes(30),
+        words().with_chunk_size(7),
+        words().with_chunk_size(7).cut_after_bytes(30),
         Reply::html(502),
         Reply::empty(),
     ];
@@ -182,7 +182,7 @@ impl Clock for Leaping {
 async fn drips_and_delays_take_the_time_that_is_said() {
     let clock = Leaping::new();
     let second = Duration::from_secs(1);
-    let turns = [words().delayed(5 * second).dripping(2 * second)];
+    let turns = [words().delayed(5 * second).with_chunk_interval(2 * second)];
     let fake = start(FakeMessages::builder().clock(Arc::new(clock.clone())).turns(turns)).await;
     let answered = post(&fake, &streamed([user("Hi")])).await;
     let events = u32::try_from(answered.events().len()).unwrap();
@@ -191,7 +191,7 @@ async fn drips_and_delays_take_the_time_that_is_said() {
 
 #[tokio::test]
 async fn a_fake_that_stops_ends_what_never_ends_and_one_that_is_dropped_is_gone() {
-    for reply in [Reply::silence(), Reply::endless_text(), words().hanging_after_bytes(10)] {
+    for reply in [Reply::silence(), Reply::endless_text(), words().stall_after_bytes(10)] {
         let fake = start(FakeMessages::builder().turns([reply])).await;
         let address = fake.base_url().strip_prefix("http://").unwrap().to_owned();
         let connection = open(&fake, &streamed([user("Hi")])).await;

@@ -110,7 +110,7 @@ async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
     let is_final =
         fault(ApiErrorKind::Overloaded).with_header("x-should-retry", "false").with_request_id("req_7");
     let breaks = Reply::blocks(vec![Block::text("abcd")])
-        .broken_after_pieces(2, Refusal::new(ApiErrorKind::Overloaded, "Overloaded"));
+        .error_after_pieces(2, Refusal::new(ApiErrorKind::Overloaded, "Overloaded"));
     let result = json!([{"type": "tool_result", "tool_use_id": "a", "content": "x"}]);
     let overloaded = fake(vec![fault(ApiErrorKind::RateLimit), fault(ApiErrorKind::Overloaded)]).await;
     let failing = fake(vec![fault(ApiErrorKind::Api), fault(ApiErrorKind::RateLimit)]).await;

@@ -163,7 +163,7 @@ impl FakeAnswer {
 
 impl WireAnswer for FakeAnswer {
     /// Native parts of this API are sent unchanged.
-    fn of_response(response: Response, pieces: usize) -> Self {
+    fn from_response(response: Response, pieces: usize) -> Self {
         let native = response.native.as_ref().filter(|native| native.origin.api == ModelApi::Gemini);
         let mut parts: Vec<Value> = match native {
             Some(native) => {
@@ -191,7 +191,7 @@ impl WireAnswer for FakeAnswer {
         }
     }
 
-    fn of_beginning(shown: Vec<ModelEvent>) -> (Self, usize) {
+    fn from_partial(shown: Vec<ModelEvent>) -> (Self, usize) {
         let part = |event: &ModelEvent| match event {
             ModelEvent::TextDelta { text, .. } => Some(json!({"text": text})),
             ModelEvent::ThinkingDelta { text, .. } => Some(json!({"text": text, "thought": true})),
@@ -204,7 +204,7 @@ impl WireAnswer for FakeAnswer {
 
     fn split_into(&mut self, pieces: usize) {
         if let Some(response) = self.response.take() {
-            *self = Self::of_response(response, pieces);
+            *self = Self::from_response(response, pieces);
         }
     }
 }

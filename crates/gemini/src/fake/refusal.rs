@@ -75,7 +75,7 @@ impl Refusal {
 }
 
 impl WireError for Refusal {
-    fn of_kind(kind: ApiErrorKind, message: String) -> Self {
+    fn from_kind(kind: ApiErrorKind, message: String) -> Self {
         Self::new(kind, message)
     }
 

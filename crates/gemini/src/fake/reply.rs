@@ -46,7 +46,7 @@ impl Reply {
 
     /// Ends the streamed answer with an error after this many pieces.
     #[must_use]
-    pub fn broken_after_pieces(mut self, after: usize, error: Refusal) -> Self {
+    pub fn error_after_pieces(mut self, after: usize, error: Refusal) -> Self {
         self.0.end_with(Ending::Broken { after, error });
         self
     }

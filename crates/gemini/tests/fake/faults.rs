@@ -53,7 +53,7 @@ async fn errors_that_stay_are_told_at_once() {
 
 #[tokio::test]
 async fn an_error_within_an_answer_has_the_words_of_the_service() {
-    let broken = four().broken_after_pieces(2, refusal(ApiErrorKind::Overloaded));
+    let broken = four().error_after_pieces(2, refusal(ApiErrorKind::Overloaded));
     let fake = start(FakeGemini::builder().faults([broken])).await;
     let (shown, outcome) =
         drain(conjure_conversation::Model::stream(&client(&fake), request(&[user("Hi")]))).await;
@@ -102,7 +102,7 @@ async fn what_is_no_stream_is_told() {
 async fn a_stream_may_come_in_any_pieces() {
     let text = "Grüße aus 東京 \u{1F980}";
     for size in [1, 7, 100] {
-        let reply = Reply::blocks(vec![Block::text(text)]).in_pieces_of(size);
+        let reply = Reply::blocks(vec![Block::text(text)]).with_chunk_size(size);
         let fake = start(FakeGemini::builder().turns([reply])).await;
         assert_eq!(answer(&ask(&client(&fake), &[user("Hi")]).await.unwrap()).text(), text);
     }
@@ -110,7 +110,7 @@ async fn a_stream_may_come_in_any_pieces() {
 
 #[tokio::test]
 async fn a_service_that_does_not_go_on_is_left() {
-    for fault in [Reply::silence(), four().hanging_after_bytes(300)] {
+    for fault in [Reply::silence(), four().stall_after_bytes(300)] {
         let fake = start(FakeGemini::builder().faults([fault])).await;
         let error =
             ask(&impatient_client(&fake, Duration::from_millis(100)), &[user("Hi")]).await.unwrap_err();

@@ -72,7 +72,7 @@ async fn the_sdk_reads_streams_as_we_do() {
                 call("b", "view", &json!({})),
             ]),
             Reply::parts([json!({"text": "I "})], "MAX_TOKENS"),
-            Reply::blocks(vec![Block::text("in pieces")]).in_pieces_of(3),
+            Reply::blocks(vec![Block::text("in pieces")]).with_chunk_size(3),
         ]
     };
     let count = replies().len();
@@ -105,7 +105,7 @@ async fn the_sdk_reports_refusals_and_errors_as_it_does_with_the_service() {
                 Reply::parts([], "SAFETY"),
                 Reply::error(refusal(ApiErrorKind::RateLimit)),
                 Reply::blocks(vec![Block::text("abcd")])
-                    .broken_after_pieces(2, refusal(ApiErrorKind::Overloaded)),
+                    .error_after_pieces(2, refusal(ApiErrorKind::Overloaded)),
             ]),
         )
         .await;

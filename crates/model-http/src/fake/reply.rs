@@ -14,15 +14,15 @@ const PIECES: usize = 4;
 /// An answer of the model as one service writes it.
 pub trait WireAnswer: Clone + fmt::Debug + Send + Sync + 'static {
     /// Creates the answer of this response, with each text in at most `pieces` pieces.
-    fn of_response(response: Response, pieces: usize) -> Self;
+    fn from_response(response: Response, pieces: usize) -> Self;
 
     /// Creates the answer of a script, which showed these events.
-    fn of_turn(response: Response, _shown: Vec<ModelEvent>) -> Self {
-        Self::of_response(response, PIECES)
+    fn from_turn(response: Response, _events: Vec<ModelEvent>) -> Self {
+        Self::from_response(response, PIECES)
     }
 
     /// Creates an answer that a script ends after these events. Also returns the number of pieces to send.
-    fn of_beginning(shown: Vec<ModelEvent>) -> (Self, usize);
+    fn from_partial(events: Vec<ModelEvent>) -> (Self, usize);
 
     /// Splits each text into at most `pieces` pieces.
     fn split_into(&mut self, pieces: usize);
@@ -31,7 +31,7 @@ pub trait WireAnswer: Clone + fmt::Debug + Send + Sync + 'static {
 /// An error as one service writes it.
 pub trait WireError: Clone + fmt::Debug + Send + Sync + 'static {
     /// Creates an error of this type.
-    fn of_kind(kind: ApiErrorKind, message: String) -> Self;
+    fn from_kind(kind: ApiErrorKind, message: String) -> Self;
 
     /// The HTTP status.
     fn http_status(&self) -> u16;
@@ -87,7 +87,7 @@ pub enum ReplyBody<A, E> {
     /// Some bytes, then others that are repeated for ever.
     Endless {
         /// The first bytes.
-        beginning: Bytes,
+        prefix: Bytes,
         /// The bytes that are repeated.
         repeated: Bytes,
     },
@@ -187,12 +187,12 @@ impl<A: WireAnswer, E: WireError> FakeReply<A, E> {
     #[must_use]
     pub fn response(response: Response) -> Self {
         let request_id = response.request_id.clone();
-        Self { request_id, ..Self::answer(A::of_response(response, PIECES)) }
+        Self { request_id, ..Self::answer(A::from_response(response, PIECES)) }
     }
 
     /// The reply when no turn is left: an error that clients do not retry.
     pub(super) fn no_reply_left(reason: String) -> Self {
-        let error = ReplyBody::Error(E::of_kind(ApiErrorKind::InvalidRequest, reason));
+        let error = ReplyBody::Error(E::from_kind(ApiErrorKind::InvalidRequest, reason));
         let headers = vec![("x-should-retry".to_owned(), "false".to_owned())];
         Self { headers, ..Self::new(error) }
     }

@@ -60,9 +60,9 @@ macro_rules! reply_methods {
 
             /// Creates a stream that begins with some bytes and repeats others for ever.
             #[must_use]
-            pub fn endless(beginning: impl Into<bytes::Bytes>, repeated: impl Into<bytes::Bytes>) -> Self {
-                let (beginning, repeated) = (beginning.into(), repeated.into());
-                Self($crate::fake::FakeReply::new($crate::fake::ReplyBody::Endless { beginning, repeated }))
+            pub fn endless(prefix: impl Into<bytes::Bytes>, repeated: impl Into<bytes::Bytes>) -> Self {
+                let (prefix, repeated) = (prefix.into(), repeated.into());
+                Self($crate::fake::FakeReply::new($crate::fake::ReplyBody::Endless { prefix, repeated }))
             }
 
             /// Creates a reply that never responds and keeps the connection open.
@@ -102,14 +102,14 @@ macro_rules! reply_methods {
 
             /// Sends the body in chunks of this many bytes, which may end within events and within characters.
             #[must_use]
-            pub const fn in_pieces_of(mut self, bytes: usize) -> Self {
+            pub const fn with_chunk_size(mut self, bytes: usize) -> Self {
                 self.0.timing.piece = Some(bytes);
                 self
             }
 
             /// Waits this long between two chunks.
             #[must_use]
-            pub const fn dripping(mut self, every: std::time::Duration) -> Self {
+            pub const fn with_chunk_interval(mut self, every: std::time::Duration) -> Self {
                 self.0.timing.every = every;
                 self
             }
@@ -123,7 +123,7 @@ macro_rules! reply_methods {
 
             /// Stops after this many bytes of the body and keeps the connection open.
             #[must_use]
-            pub const fn hanging_after_bytes(mut self, after: usize) -> Self {
+            pub const fn stall_after_bytes(mut self, after: usize) -> Self {
                 self.0.timing.end = $crate::fake::BodyEnd::Hang { after };
                 self
             }

@@ -44,20 +44,20 @@ pub struct ReplyRouter<A, E> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HistoryPosition {
     session: Digest,
-    place: usize,
+    index: usize,
 }
 
 impl HistoryPosition {
-    /// The position of a session with this model after `place` answers, or after `place` blocks of answers.
+    /// The position of a session with this model after `index` answers, or after `index` blocks of answers.
     #[must_use]
-    pub fn new(model: &str, session: &str, place: usize) -> Self {
-        Self { session: Digest::of_bytes(format!("{model}\n{session}").as_bytes()), place }
+    pub fn new(model: &str, session: &str, index: usize) -> Self {
+        Self { session: Digest::of_bytes(format!("{model}\n{session}").as_bytes()), index }
     }
 
     /// The position that is `more` answers or blocks later.
     #[must_use]
     pub const fn after(self, more: usize) -> Self {
-        Self { place: self.place.saturating_add(more), ..self }
+        Self { index: self.index.saturating_add(more), ..self }
     }
 }
 
@@ -100,62 +100,62 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
         &self,
         model: &str,
         request: Request,
-        here: HistoryPosition,
+        position: HistoryPosition,
         answers: usize,
         next: impl FnOnce(&A) -> HistoryPosition,
     ) -> FakeReply<A, E> {
         if let Some(fault) = self.take_fault() {
             return fault;
         }
-        let turn = self.turn_at(here).unwrap_or(answers);
-        let reply = self.play(model, turn, request).await;
-        self.record(reply.complete_answer().map_or(here, next), turn.saturating_add(1));
+        let turn = self.turn_at(position).unwrap_or(answers);
+        let reply = self.reply_for_turn(model, turn, request).await;
+        self.record(reply.complete_answer().map_or(position, next), turn.saturating_add(1));
         reply
     }
 
     /// The reply for one turn of this model's source.
-    pub async fn play(&self, model: &str, turn: usize, request: Request) -> FakeReply<A, E> {
+    pub async fn reply_for_turn(&self, model: &str, turn: usize, request: Request) -> FakeReply<A, E> {
         match self.sources.by_model.get(model).or(self.sources.default.as_ref()) {
             None => {
-                let reason = "the fake was given nothing to say; give it a script or turns";
+                let reason = "the fake has no replies for this model; configure a script or turns";
                 FakeReply::no_reply_left(reason.to_owned())
             }
-            Some(ReplySource::Script(script)) => self.play_script(script, turn, request).await,
+            Some(ReplySource::Script(script)) => self.reply_from_script(script, turn, request).await,
             Some(ReplySource::Turns(turns)) => turns.get(turn).cloned().unwrap_or_else(|| {
-                let (count, asked) = (turns.len(), turn + 1);
-                FakeReply::no_reply_left(format!("there are {count} turns, and number {asked} was asked for"))
+                let (count, number) = (turns.len(), turn + 1);
+                FakeReply::no_reply_left(format!("the fake has {count} turns, but turn {number} was requested"))
             }),
         }
     }
 
-    async fn play_script(&self, script: &Arc<Script>, turn: usize, request: Request) -> FakeReply<A, E> {
+    async fn reply_from_script(&self, script: &Arc<Script>, turn: usize, request: Request) -> FakeReply<A, E> {
         let model =
             ScriptedModel::new(Arc::clone(script)).starting_at(turn).with_clock(Arc::clone(&self.clock));
-        let mut events = model.stream(request);
-        let (mut shown, mut has_begun) = (Vec::new(), false);
-        while let Some(event) = events.next().await {
+        let mut stream = model.stream(request);
+        let (mut events, mut has_started) = (Vec::new(), false);
+        while let Some(event) = stream.next().await {
             match event {
-                Ok(ModelEvent::Started) => has_begun = true,
+                Ok(ModelEvent::Started) => has_started = true,
                 Ok(ModelEvent::Finished(response)) => {
                     let request_id = response.request_id.clone();
-                    return FakeReply { request_id, ..FakeReply::answer(A::of_turn(*response, shown)) };
+                    return FakeReply { request_id, ..FakeReply::answer(A::from_turn(*response, events)) };
                 }
-                Ok(event) => shown.push(event),
-                Err(error) if has_begun => return broken(shown, Some(error)),
+                Ok(event) => events.push(event),
+                Err(error) if has_started => return partial_reply(events, Some(error)),
                 Err(error) => return failed(error),
             }
         }
-        broken(shown, None)
+        partial_reply(events, None)
     }
 }
 
 /// A reply that stops after these events, with an error of the service or without an end.
-fn broken<A: WireAnswer, E: WireError>(shown: Vec<ModelEvent>, error: Option<ModelError>) -> FakeReply<A, E> {
-    let (answer, after) = A::of_beginning(shown);
+fn partial_reply<A: WireAnswer, E: WireError>(events: Vec<ModelEvent>, error: Option<ModelError>) -> FakeReply<A, E> {
+    let (answer, after) = A::from_partial(events);
     let request_id = error.as_ref().and_then(|error| error.request_id.clone());
     let ending = match error {
         Some(ModelError { kind: ModelErrorKind::Api(kind), message, .. }) => {
-            Ending::Broken { after, error: E::of_kind(kind, message) }
+            Ending::Broken { after, error: E::from_kind(kind, message) }
         }
         _ => Ending::Cut { after },
     };
@@ -166,7 +166,7 @@ fn broken<A: WireAnswer, E: WireError>(shown: Vec<ModelEvent>, error: Option<Mod
 fn failed<A: WireAnswer, E: WireError>(error: ModelError) -> FakeReply<A, E> {
     let reply = match error.kind {
         ModelErrorKind::Api(kind) => {
-            let failure = E::of_kind(kind, error.message);
+            let failure = E::from_kind(kind, error.message);
             let (failure, headers) = match error.retry_after {
                 Some(wait) => failure.with_wait(wait),
                 None => (failure, Vec::new()),

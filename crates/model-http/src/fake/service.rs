@@ -188,8 +188,8 @@ impl<S: FakeService> FakeState<S> {
             ReplyBody::Raw { status, content_type, body } => {
                 (*status, content_type.as_deref(), BodyChunks::once(vec![body.clone()]))
             }
-            ReplyBody::Endless { beginning, repeated } => {
-                let chunks = BodyChunks { pieces: vec![beginning.clone()], repeated: Some(repeated.clone()) };
+            ReplyBody::Endless { prefix, repeated } => {
+                let chunks = BodyChunks { pieces: vec![prefix.clone()], repeated: Some(repeated.clone()) };
                 (200, Some(S::EVENTS), chunks)
             }
         };

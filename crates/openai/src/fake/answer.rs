@@ -30,14 +30,14 @@ impl FakeAnswer {
 }
 
 impl WireAnswer for FakeAnswer {
-    fn of_response(response: Response, pieces: usize) -> Self {
+    fn from_response(response: Response, pieces: usize) -> Self {
         Self { response, pieces, tells_usage: true }
     }
 
     /// A text of four pieces. Two of them are sent, after the event that begins the answer.
-    fn of_beginning(_shown: Vec<ModelEvent>) -> (Self, usize) {
+    fn from_partial(_shown: Vec<ModelEvent>) -> (Self, usize) {
         let begun = response_of(vec![conjure_conversation::Block::text("It began")]);
-        (Self::of_response(begun, 4), 3)
+        (Self::from_response(begun, 4), 3)
     }
 
     fn split_into(&mut self, pieces: usize) {

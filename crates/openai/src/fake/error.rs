@@ -71,7 +71,7 @@ impl FakeError {
 }
 
 impl WireError for FakeError {
-    fn of_kind(kind: ApiErrorKind, message: String) -> Self {
+    fn from_kind(kind: ApiErrorKind, message: String) -> Self {
         Self::new(&kind, message)
     }
 

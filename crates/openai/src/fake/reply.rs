@@ -30,7 +30,7 @@ impl Reply {
 
     /// Ends the streamed answer with an error after this many events.
     #[must_use]
-    pub fn broken_after_events(mut self, after: usize, error: FakeError) -> Self {
+    pub fn error_after_events(mut self, after: usize, error: FakeError) -> Self {
         self.0.end_with(Ending::Broken { after, error });
         self
     }

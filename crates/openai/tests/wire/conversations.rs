@@ -132,7 +132,7 @@ async fn any_piece_of_the_network_gives_the_same_answer() {
     let reply = || Reply::blocks(vec![Block::text("Grüße aus 東京 \u{1F980}")]).with_pieces(3);
     let fake = start(
         FakeOpenAi::builder()
-            .faults((1..9).flat_map(|size| [reply().in_pieces_of(size), reply().in_pieces_of(size)])),
+            .faults((1..9).flat_map(|size| [reply().with_chunk_size(size), reply().with_chunk_size(size)])),
     )
     .await;
     for _ in 1..9 {

@@ -97,11 +97,11 @@ async fn json_that_is_no_answer_is_no_empty_answer() {
 
 #[tokio::test]
 async fn errors_in_the_stream_are_repeated_only_before_output() {
-    let early = four().broken_after_events(1, error(&ApiErrorKind::Api));
+    let early = four().error_after_events(1, error(&ApiErrorKind::Api));
     for (failed, asked) in outcomes(early).await {
         assert_eq!((failed, asked), (None, 2));
     }
-    let late = four().broken_after_events(6, error(&ApiErrorKind::Api));
+    let late = four().error_after_events(6, error(&ApiErrorKind::Api));
     for (failed, asked) in outcomes(late).await {
         let failed = failed.unwrap();
         assert_eq!((&failed.kind, asked), (&ModelErrorKind::Api(ApiErrorKind::Api), 1));

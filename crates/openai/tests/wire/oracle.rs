@@ -216,7 +216,7 @@ async fn the_sdk_retries_and_reports_as_it_does_with_the_service() {
         Reply::error(FakeError::new(&kind, "so it is")).with_header("retry-after-ms", "1")
     };
     let broken = Reply::blocks(vec![Block::text("abcd")])
-        .broken_after_events(4, FakeError::new(&ApiErrorKind::Api, "it broke"));
+        .error_after_events(4, FakeError::new(&ApiErrorKind::Api, "it broke"));
     let fake = start(FakeOpenAi::builder().faults([
         fault(ApiErrorKind::RateLimit),
         fault(ApiErrorKind::Overloaded),

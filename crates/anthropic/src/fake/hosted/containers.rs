@@ -76,7 +76,7 @@ impl RequestedContainer {
         }
         let mut loaded = Vec::new();
         for (place, (kind, id, version)) in self.skills.iter().enumerate() {
-            let skill = store.skill(id).filter(|skill| skill.maker.name() == kind);
+            let skill = store.skill(id).filter(|skill| skill.owner.name() == kind);
             let found = skill.and_then(|skill| match version.as_str() {
                 "latest" => skill.versions.last(),
                 wanted => skill.versions.iter().find(|known| known.is(wanted)),

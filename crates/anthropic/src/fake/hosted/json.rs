@@ -12,12 +12,12 @@ pub(super) fn skill(skill: &Skill, profile: ApiProfile) -> Value {
         ApiProfile::Beta => json!({
             "id": skill.id, "type": "skill", "created_at": created, "updated_at": updated,
             "display_title": skill.title, "latest_version": newest.map(|version| &version.number),
-            "source": skill.maker.name(),
+            "source": skill.owner.name(),
         }),
         ApiProfile::Current => json!({
             "id": skill.id, "type": "skill", "created_at": created, "updated_at": updated,
             "display_name": skill.title, "latest_version_id": newest.map(|version| &version.id),
-            "source": {"type": skill.maker.name()},
+            "source": {"type": skill.owner.name()},
         }),
     }
 }

@@ -64,7 +64,7 @@ fn field(head: &str, content: Bytes) -> Result<Field, &'static str> {
         match name.to_ascii_lowercase().as_str() {
             "content-disposition" => {
                 let parameters = value.strip_prefix("form-data; ").ok_or("a part is not of a form")?;
-                for (name, value) in parameters_of(parameters)? {
+                for (name, value) in parse_parameters(parameters)? {
                     match name {
                         "name" => field.name = value,
                         "filename" => field.file_name = Some(value),
@@ -80,7 +80,7 @@ fn field(head: &str, content: Bytes) -> Result<Field, &'static str> {
 }
 
 /// Parses `name="…"; filename="…"`, and resolves the escapes in the quotes.
-fn parameters_of(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
+fn parse_parameters(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
     let mut parameters = Vec::new();
     let mut rest = text;
     loop {
@@ -141,12 +141,12 @@ mod tests {
             content in prop::collection::vec(prop_oneof![Just(b'-'), Just(b'\r'), Just(b'\n'), Just(b'x'), any::<u8>()], 0..80),
             cut in 0_usize..200,
         ) {
-            let whole = body(&[("Content-Disposition: form-data; name=\"a\"", &content)]);
+            let complete = body(&[("Content-Disposition: form-data; name=\"a\"", &content)]);
             let holds_end = content.windows(7).any(|window| window == b"\r\n--xyz");
             if !holds_end {
-                prop_assert_eq!(&parse(TYPE, &whole).unwrap()[0].content[..], &content[..]);
+                prop_assert_eq!(&parse(TYPE, &complete).unwrap()[0].content[..], &content[..]);
             }
-            let _ = parse(TYPE, &whole.slice(..cut.min(whole.len())));
+            let _ = parse(TYPE, &complete.slice(..cut.min(complete.len())));
             let _ = parse(TYPE, &Bytes::from(content));
         }
     }

@@ -106,7 +106,7 @@ impl HostedRequest<'_> {
     fn own<'s>(&self, store: &'s mut Store, id: &str) -> Result<&'s mut Skill, Refusal> {
         let skill = store.skills.iter_mut().find(|skill| skill.id == id);
         let skill = skill.ok_or_else(|| not_found(&format!("skill: {id}")))?;
-        match skill.maker {
+        match skill.owner {
             SkillOwner::Custom => Ok(skill),
             SkillOwner::Anthropic => {
                 Err(Refusal::new(ApiErrorKind::Permission, "this skill cannot be changed"))
@@ -121,7 +121,7 @@ impl HostedRequest<'_> {
         let version = store.version((uploaded.name.clone(), uploaded.description), uploaded.files, self.now);
         let skill = Skill {
             id,
-            maker: SkillOwner::Custom,
+            owner: SkillOwner::Custom,
             title: uploaded.title.unwrap_or_else(|| uploaded.name.clone()),
             name: uploaded.name,
             created: self.now,
@@ -171,11 +171,11 @@ impl HostedRequest<'_> {
             .skills
             .iter()
             .rev()
-            .filter(|skill| source.as_deref().is_none_or(|source| source == skill.maker.name()))
+            .filter(|skill| source.as_deref().is_none_or(|source| source == skill.owner.name()))
             .map(|skill| (skill.id.as_str(), json::skill(skill, self.profile)))
             .collect();
-        let most = if self.profile == ApiProfile::Beta { 100 } else { 1000 };
-        self.page(&listed, most)
+        let max = if self.profile == ApiProfile::Beta { 100 } else { 1000 };
+        self.page(&listed, max)
     }
 
     fn list_versions(&self, store: &Store, id: &str) -> Result<Reply, Refusal> {
@@ -222,8 +222,8 @@ impl HostedRequest<'_> {
     }
 
     /// One page of these items. A page token names the first item on its page.
-    fn page(&self, listed: &[(&str, Value)], most: usize) -> Result<Reply, Refusal> {
-        let limit = self.limit(most)?;
+    fn page(&self, listed: &[(&str, Value)], max: usize) -> Result<Reply, Refusal> {
+        let limit = self.limit(max)?;
         let start = match self.field("page") {
             None => 0,
             Some(token) => {
@@ -238,10 +238,10 @@ impl HostedRequest<'_> {
         Ok(record(&json!({"data": data, "has_more": next.is_some(), "next_page": next})))
     }
 
-    fn limit(&self, most: usize) -> Result<usize, Refusal> {
+    fn limit(&self, max: usize) -> Result<usize, Refusal> {
         let Some(text) = self.field("limit") else { return Ok(PAGE) };
-        let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
-        limit.ok_or_else(|| Refusal::invalid(format!("limit: Input should be between 1 and {most}")))
+        let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
+        limit.ok_or_else(|| Refusal::invalid(format!("limit: Input should be between 1 and {max}")))
     }
 
     fn create_file(&self, store: &mut Store) -> Result<Reply, Refusal> {
@@ -264,7 +264,7 @@ impl HostedRequest<'_> {
         let skill = self.skill(store, id)?;
         let found = skill.versions.iter().find(|known| known.is(version));
         let found = found.ok_or_else(|| not_found(&format!("version: {version}")))?;
-        if skill.maker == SkillOwner::Anthropic {
+        if skill.owner == SkillOwner::Anthropic {
             return Err(Refusal::new(ApiErrorKind::Permission, "this skill cannot be downloaded"));
         }
         let files = found.files.iter().map(|(name, content)| (name.as_str(), &content[..]));

@@ -31,7 +31,7 @@ impl SkillOwner {
 #[derive(Debug, Clone)]
 pub(super) struct Skill {
     pub(super) id: String,
-    pub(super) maker: SkillOwner,
+    pub(super) owner: SkillOwner,
     pub(super) title: String,
     pub(super) name: String,
     pub(super) created: Timestamp,
@@ -85,7 +85,7 @@ impl Store {
     pub(in crate::fake) fn new() -> Self {
         let built_in = BUILT_IN.iter().map(|(id, title)| Skill {
             id: (*id).to_owned(),
-            maker: SkillOwner::Anthropic,
+            owner: SkillOwner::Anthropic,
             title: (*title).to_owned(),
             name: (*id).to_owned(),
             created: BUILT_IN_AT,

@@ -7,9 +7,9 @@ use super::multipart_parser::{Field, parse};
 use crate::fake::refusal::Refusal;
 
 /// The largest total size of a skill's files, in bytes.
-const LARGEST_SKILL: usize = 30_000_000;
+const MAX_SKILL_BYTES: usize = 30_000_000;
 /// The longest title, in characters.
-const LONGEST_TITLE: usize = 255;
+const MAX_TITLE_CHARS: usize = 255;
 
 /// An uploaded skill.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Re
         if Some(field.name.as_str()) == title {
             let text = String::from_utf8(field.content.to_vec());
             let text = text.map_err(|_| Refusal::invalid(format!("{}: not UTF-8", field.name)))?;
-            if text.chars().count() > LONGEST_TITLE {
-                let most = format!("{}: String should have at most {LONGEST_TITLE} characters", field.name);
-                return Err(Refusal::invalid(most));
+            if text.chars().count() > MAX_TITLE_CHARS {
+                let message = format!("{}: String should have at most {MAX_TITLE_CHARS} characters", field.name);
+                return Err(Refusal::invalid(message));
             }
             uploaded.title = Some(text);
         } else if field.name == "files[]" {
@@ -43,13 +43,13 @@ pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Re
             return Err(Refusal::invalid(format!("{}: Extra inputs are not permitted", field.name)));
         }
     }
-    if uploaded.files.iter().map(|(_, content)| content.len()).sum::<usize>() > LARGEST_SKILL {
+    if uploaded.files.iter().map(|(_, content)| content.len()).sum::<usize>() > MAX_SKILL_BYTES {
         return Err(Refusal::too_large());
     }
     let top = |name: &str| name.split_once('/').map(|(top, _)| top.to_owned());
     let folder = uploaded.files.first().and_then(|(name, _)| top(name)).unwrap_or_default();
-    let is_beneath = |(name, _): &(String, Bytes)| top(name).as_deref() == Some(folder.as_str());
-    if folder.is_empty() || !uploaded.files.iter().all(is_beneath) {
+    let is_in_folder = |(name, _): &(String, Bytes)| top(name).as_deref() == Some(folder.as_str());
+    if folder.is_empty() || !uploaded.files.iter().all(is_in_folder) {
         return Err(Refusal::invalid("files: All files must be in the same top-level directory"));
     }
     let main = format!("{folder}/SKILL.md");

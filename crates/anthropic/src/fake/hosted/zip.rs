@@ -4,16 +4,16 @@
 pub(super) fn archive<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Vec<u8> {
     let (mut archive, mut directory, mut count) = (Vec::new(), Vec::new(), 0_u16);
     for (path, content) in files {
-        let at = u32_of(archive.len());
+        let at = to_u32(archive.len());
         let mut entry = Vec::new();
         // Version, flags (names are UTF-8), method (stored), time and date (the first day of DOS). The sizes follow below.
-        for short in [20_u16, 0x0800, 0, 0, 0x21] {
-            entry.extend_from_slice(&short.to_le_bytes());
+        for field in [20_u16, 0x0800, 0, 0, 0x21] {
+            entry.extend_from_slice(&field.to_le_bytes());
         }
-        for long in [crc32(content), u32_of(content.len()), u32_of(content.len())] {
-            entry.extend_from_slice(&long.to_le_bytes());
+        for field in [crc32(content), to_u32(content.len()), to_u32(content.len())] {
+            entry.extend_from_slice(&field.to_le_bytes());
         }
-        entry.extend_from_slice(&u16_of(path.len()).to_le_bytes());
+        entry.extend_from_slice(&to_u16(path.len()).to_le_bytes());
         entry.extend_from_slice(&0_u16.to_le_bytes());
         archive.extend_from_slice(b"PK\x03\x04");
         archive.extend_from_slice(&entry);
@@ -27,7 +27,7 @@ pub(super) fn archive<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) 
         directory.extend_from_slice(path.as_bytes());
         count = count.saturating_add(1);
     }
-    let (at, size) = (u32_of(archive.len()), u32_of(directory.len()));
+    let (at, size) = (to_u32(archive.len()), to_u32(directory.len()));
     archive.extend_from_slice(&directory);
     archive.extend_from_slice(b"PK\x05\x06\0\0\0\0");
     archive.extend_from_slice(&count.to_le_bytes());
@@ -38,11 +38,11 @@ pub(super) fn archive<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) 
     archive
 }
 
-fn u32_of(size: usize) -> u32 {
+fn to_u32(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-fn u16_of(size: usize) -> u16 {
+fn to_u16(size: usize) -> u16 {
     u16::try_from(size).unwrap_or(u16::MAX)
 }
 

@@ -16,7 +16,7 @@ pub(super) struct LocalSkills {
     /// The skills, sorted by name.
     pub(super) skills: Vec<LocalSkill>,
     /// Diagnostics about skipped or repaired skills.
-    pub(super) notes: Vec<Diagnostic>,
+    pub(super) warnings: Vec<Diagnostic>,
 }
 
 /// One skill of the directory.
@@ -24,7 +24,7 @@ pub(super) struct LocalSkills {
 pub(super) struct LocalSkill {
     /// Its name; for an invalid skill, the directory's name.
     pub(super) name: String,
-    pub(super) place: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) content: Result<UploadCandidate, SkillFailure>,
 }
 
@@ -46,16 +46,16 @@ pub(super) fn scan(folder: &Path, limits: &HostedLimits) -> Result<LocalSkills, 
         return Err(SyncError::Folder { reason: missing.message().to_owned() });
     }
     let found: Vec<LocalSkill> = skills.iter().map(|skill| examine(skill, limits)).collect();
-    let (refused, notes): (Vec<Diagnostic>, Vec<Diagnostic>) =
+    let (refused, warnings): (Vec<Diagnostic>, Vec<Diagnostic>) =
         diagnostics.into_iter().partition(Diagnostic::is_error);
     let mut skills = found;
     for diagnostic in refused {
-        let place = diagnostic.path().to_owned();
+        let path = diagnostic.path().to_owned();
         let reason = match diagnostic.position() {
             Some(at) => format!("line {}, column {}: {}", at.line, at.column, diagnostic.message()),
             None => diagnostic.message().to_owned(),
         };
-        match skills.iter_mut().find(|skill| skill.place == place) {
+        match skills.iter_mut().find(|skill| skill.path == path) {
             // The same skill has another problem.
             Some(LocalSkill { content: Err(SkillFailure::Invalid { reason: all }), .. }) => {
                 all.push_str("; ");
@@ -64,30 +64,30 @@ pub(super) fn scan(folder: &Path, limits: &HostedLimits) -> Result<LocalSkills, 
             Some(_) => {}
             None => {
                 let content = Err(SkillFailure::Invalid { reason });
-                skills.push(LocalSkill { name: name_of(&place), place, content });
+                skills.push(LocalSkill { name: directory_name(&path), path, content });
             }
         }
     }
-    skills.sort_by(|a, b| (&a.name, &a.place).cmp(&(&b.name, &b.place)));
+    skills.sort_by(|a, b| (&a.name, &a.path).cmp(&(&b.name, &b.path)));
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    Ok(LocalSkills { folder: folder.to_string_lossy().into_owned(), skills, notes })
+    Ok(LocalSkills { folder: folder.to_string_lossy().into_owned(), skills, warnings })
 }
 
 /// Checks a skill strictly. The service refuses some skills that discovery accepts with a warning.
 fn examine(skill: &Skill, limits: &HostedLimits) -> LocalSkill {
-    let place = skill.package().unwrap_or_else(|| skill.location()).to_owned();
+    let path = skill.package().unwrap_or_else(|| skill.location()).to_owned();
     let opened = SkillBundle::open(skill.package().unwrap_or_else(|| skill.root_dir()), limits);
-    let ready = opened.and_then(|bundle| {
+    let candidate = opened.and_then(|bundle| {
         let digest = bundle.digest()?;
         Ok(UploadCandidate { bundle, digest })
     });
-    let content = ready.map_err(|error| SkillFailure::Invalid { reason: error.to_string() });
-    LocalSkill { name: skill.name().to_string(), place, content }
+    let content = candidate.map_err(|error| SkillFailure::Invalid { reason: error.to_string() });
+    LocalSkill { name: skill.name().to_string(), path, content }
 }
 
 /// The name that a skill at this path should have: that of its directory or package.
-fn name_of(place: &Path) -> String {
-    let is_main = place.file_name().is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
-    let folder = if is_main { place.parent().unwrap_or(place) } else { place };
+fn directory_name(path: &Path) -> String {
+    let is_main = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
+    let folder = if is_main { path.parent().unwrap_or(path) } else { path };
     folder.file_stem().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }

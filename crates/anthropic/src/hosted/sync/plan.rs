@@ -16,7 +16,7 @@ pub(super) enum Decision {
     Unchanged { skill: SkillId, version: VersionId },
     /// The service's version is not in the index. Another client uploaded it, or a push uploaded it and did not record it. Its files must
     /// be compared.
-    Compare { skill: SkillId, version: VersionId, taken: Match },
+    Compare { skill: SkillId, version: VersionId, matched_by: Match },
     /// The service has several skills with this title.
     Ambiguous { skills: Vec<SkillId> },
 }
@@ -46,7 +46,7 @@ pub(super) fn decide(
             }
             Some(latest) if known.version.as_ref() != Some(latest) => {
                 let (skill, version) = (record.id.clone(), latest.clone());
-                Decision::Compare { skill, version, taken: Match::Remembered(known.digest) }
+                Decision::Compare { skill, version, matched_by: Match::Remembered(known.digest) }
             }
             // Its files are known to differ, or it has no version.
             _ => Decision::Update { skill: record.id.clone() },
@@ -55,14 +55,14 @@ pub(super) fn decide(
     let has_title = |record: &&SkillMetadata| {
         record.source == SkillSource::Custom && record.title.as_deref() == Some(name)
     };
-    let of_title: Vec<&SkillMetadata> = listed.iter().filter(has_title).collect();
-    match of_title.as_slice() {
+    let with_same_title: Vec<&SkillMetadata> = listed.iter().filter(has_title).collect();
+    match with_same_title.as_slice() {
         [] => Decision::Create,
         [only] => match &only.latest {
             None => Decision::Update { skill: only.id.clone() },
             Some(latest) => {
                 let (skill, version) = (only.id.clone(), latest.clone());
-                Decision::Compare { skill, version, taken: Match::Title }
+                Decision::Compare { skill, version, matched_by: Match::Title }
             }
         },
         several => Decision::Ambiguous { skills: several.iter().map(|record| record.id.clone()).collect() },
@@ -99,8 +99,8 @@ mod tests {
         assert_eq!(&decided, expected, "{remembered:?} {listed:?}");
     }
 
-    fn compare(id: &str, version: &str, taken: Match) -> Decision {
-        Decision::Compare { skill: id.into(), version: version.into(), taken }
+    fn compare(id: &str, version: &str, matched_by: Match) -> Decision {
+        Decision::Compare { skill: id.into(), version: version.into(), matched_by }
     }
 
     #[test]

@@ -20,16 +20,16 @@ pub struct SyncPlan {
     pub notes: Vec<Diagnostic>,
     pub(super) folder: String,
     /// Index entries of skills that the service no longer has.
-    pub(super) gone: Vec<SkillId>,
+    pub(super) missing_remotely: Vec<SkillId>,
 }
 
 /// The plan for one skill.
 #[derive(Debug)]
 pub struct PlannedSkill {
     pub(super) name: String,
-    pub(super) place: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) step: Result<PlannedAction, SkillFailure>,
-    pub(super) ready: Option<UploadCandidate>,
+    pub(super) candidate: Option<UploadCandidate>,
 }
 
 /// The planned action for a skill.
@@ -79,7 +79,7 @@ pub struct SyncReport {
 #[derive(Debug)]
 pub struct SyncedSkill {
     pub(super) name: String,
-    pub(super) place: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) result: Result<PushResult, SkillFailure>,
 }
 
@@ -142,8 +142,8 @@ impl PlannedSkill {
 
     /// The path of its `SKILL.md` or package.
     #[must_use]
-    pub fn place(&self) -> &Path {
-        &self.place
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The planned action.
@@ -164,8 +164,8 @@ impl SyncedSkill {
 
     /// The path of its `SKILL.md` or package.
     #[must_use]
-    pub fn place(&self) -> &Path {
-        &self.place
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The result of pushing a skill.

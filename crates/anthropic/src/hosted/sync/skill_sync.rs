@@ -119,8 +119,8 @@ impl SkillSync {
 
     /// Sets a callback for the events of a push. It must not block.
     #[must_use]
-    pub fn on_event(mut self, tell: impl Fn(&SyncEvent<'_>) + Send + Sync + 'static) -> Self {
-        self.on_event = Arc::new(tell);
+    pub fn on_event(mut self, callback: impl Fn(&SyncEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.on_event = Arc::new(callback);
         self
     }
 
@@ -130,8 +130,8 @@ impl SkillSync {
     /// [`SyncError`].
     pub async fn plan(&self, folder: impl Into<PathBuf>) -> Result<SyncPlan, SyncError> {
         let (index, account) = (self.upload_index.clone(), self.account.clone());
-        let memory = run_blocking(move || index.read(&account)).await?;
-        self.make_plan(folder.into(), &memory).await
+        let index_entries = run_blocking(move || index.read(&account)).await?;
+        self.make_plan(folder.into(), &index_entries).await
     }
 
     /// Pushes the skills of this directory, which may also be a skill itself. A failed skill does not stop the others. Dropping the future
@@ -143,28 +143,28 @@ impl SkillSync {
         let mut locked = self.lock_index().await?;
         let plan = self.make_plan(folder.into(), &locked.uploaded()).await?;
         (self.on_event)(&SyncEvent::Planned(&plan));
-        let SyncPlan { skills, absent, notes, folder, gone } = plan;
-        let mut not_remembered = None;
-        for id in gone {
-            (locked, not_remembered) =
-                update_index(locked, not_remembered, move |locked| locked.forget(&id)).await?;
+        let SyncPlan { skills, absent, notes, folder, missing_remotely } = plan;
+        let mut index_error = None;
+        for id in missing_remotely {
+            (locked, index_error) =
+                update_index(locked, index_error, move |locked| locked.forget(&id)).await?;
         }
-        let mut done = Vec::with_capacity(skills.len());
-        let mut under_way =
+        let mut finished = Vec::with_capacity(skills.len());
+        let mut uploads =
             stream::iter(skills).map(|skill| self.push_one(skill)).buffer_unordered(self.concurrency.get());
-        while let Some((skill, digest)) = under_way.next().await {
+        while let Some((skill, digest)) = uploads.next().await {
             if let (Ok(pushed), Some(digest)) = (&skill.result, digest) {
                 let (name, folder) = (skill.name.clone(), folder.clone());
                 let (id, version) = (pushed.skill().clone(), pushed.version().cloned());
                 let entry = UploadedSkill { id, version, digest, folder };
-                let put_down = move |locked: &mut LockedIndex| locked.remember(&name, entry);
-                (locked, not_remembered) = update_index(locked, not_remembered, put_down).await?;
+                let record = move |locked: &mut LockedIndex| locked.remember(&name, entry);
+                (locked, index_error) = update_index(locked, index_error, record).await?;
             }
             (self.on_event)(&SyncEvent::Finished(&skill));
-            done.push(skill);
+            finished.push(skill);
         }
-        done.sort_by(|a, b| (&a.name, &a.place).cmp(&(&b.name, &b.place)));
-        Ok(SyncReport { skills: done, absent, notes, record_error: not_remembered })
+        finished.sort_by(|a, b| (&a.name, &a.path).cmp(&(&b.name, &b.path)));
+        Ok(SyncReport { skills: finished, absent, notes, record_error: index_error })
     }
 
     /// Deletes a skill with all its versions at the service, and its index entry. After a failure, the next call deletes the rest.
@@ -174,11 +174,11 @@ impl SkillSync {
     pub async fn delete(&self, skill: &SkillId) -> Result<Deleted, SyncError> {
         let mut locked = self.lock_index().await?;
         let deleted = self.delete_one(skill).await;
-        let is_gone = match &deleted {
+        let is_absent = match &deleted {
             Ok(_) => true,
             Err(error) => error.kind() == HostedErrorKind::NotFound,
         };
-        if is_gone {
+        if is_absent {
             let id = skill.clone();
             run_blocking(move || locked.forget(&id)).await?;
         }
@@ -208,8 +208,8 @@ impl SkillSync {
     /// [`SyncError`], if the index cannot be read.
     pub async fn uploaded_skills(&self) -> Result<BTreeMap<String, SkillId>, SyncError> {
         let (index, account) = (self.upload_index.clone(), self.account.clone());
-        let memory = run_blocking(move || index.read(&account)).await?;
-        Ok(memory.into_iter().map(|(name, known)| (name, known.id)).collect())
+        let index_entries = run_blocking(move || index.read(&account)).await?;
+        Ok(index_entries.into_iter().map(|(name, known)| (name, known.id)).collect())
     }
 
     /// Removes index entries. The skills stay at the service; a push finds them by title.
@@ -234,62 +234,62 @@ impl SkillSync {
     }
 
     /// Plans a push. It compares the files of versions that are not in the index.
-    async fn make_plan(&self, folder: PathBuf, memory: &UploadedSkills) -> Result<SyncPlan, SyncError> {
+    async fn make_plan(&self, folder: PathBuf, index_entries: &UploadedSkills) -> Result<SyncPlan, SyncError> {
         let limits = *self.skills.limits();
         let local = run_blocking(move || local_skills::scan(&folder, &limits)).await?;
         let listed: Vec<SkillMetadata> = self.skills.list(Some(SkillSource::Custom)).try_collect().await?;
         let LocalSkills { folder, skills, notes } = local;
-        let here: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
-        let (left, gone): (Vec<_>, Vec<_>) = absent(&folder, &here, memory)
+        let local_names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+        let (present, missing_remotely): (Vec<_>, Vec<_>) = absent(&folder, &local_names, index_entries)
             .partition(|(_, known)| listed.iter().any(|record| record.id == known.id));
-        let absent = left
+        let absent = present
             .into_iter()
             .map(|(name, known)| MissingLocally { name: name.clone(), skill: known.id.clone() })
             .collect();
-        let gone = gone.into_iter().map(|(_, known)| known.id.clone()).collect();
+        let missing_remotely = missing_remotely.into_iter().map(|(_, known)| known.id.clone()).collect();
         let skills = stream::iter(skills)
-            .map(|skill| self.plan_one(skill, memory, &listed))
+            .map(|skill| self.plan_one(skill, index_entries, &listed))
             .buffered(self.concurrency.get());
-        Ok(SyncPlan { skills: skills.collect().await, absent, notes, folder, gone })
+        Ok(SyncPlan { skills: skills.collect().await, absent, notes, folder, missing_remotely })
     }
 
     async fn plan_one(
         &self,
         skill: LocalSkill,
-        memory: &UploadedSkills,
+        index_entries: &UploadedSkills,
         listed: &[SkillMetadata],
     ) -> PlannedSkill {
-        let LocalSkill { name, place, content } = skill;
-        let (step, ready) = match content {
+        let LocalSkill { name, path, content } = skill;
+        let (step, candidate) = match content {
             Err(failure) => (Err(failure), None),
-            Ok(ready) => {
-                let decision = decide(&name, ready.digest, memory.get(&name), listed);
-                (self.plan_action(&name, &ready, decision).await, Some(ready))
+            Ok(candidate) => {
+                let decision = decide(&name, candidate.digest, index_entries.get(&name), listed);
+                (self.plan_action(&name, &candidate, decision).await, Some(candidate))
             }
         };
-        PlannedSkill { name, place, step, ready }
+        PlannedSkill { name, path, step, candidate }
     }
 
     async fn plan_action(
         &self,
         name: &str,
-        ready: &UploadCandidate,
+        candidate: &UploadCandidate,
         decision: Decision,
     ) -> Result<PlannedAction, SkillFailure> {
-        let (skill, version, taken) = match decision {
+        let (skill, version, matched_by) = match decision {
             Decision::Create => return Ok(PlannedAction::Create),
             Decision::Update { skill } => return Ok(PlannedAction::Update { skill }),
             Decision::Unchanged { skill, version } => return Ok(PlannedAction::Keep { skill, version }),
             Decision::Ambiguous { skills } => return Err(SkillFailure::Ambiguous { skills }),
-            Decision::Compare { skill, version, taken } => (skill, version, taken),
+            Decision::Compare { skill, version, matched_by } => (skill, version, matched_by),
         };
-        if taken == Match::Title && self.skills.version(&skill, &version).await?.name != name {
+        if matched_by == Match::Title && self.skills.version(&skill, &version).await?.name != name {
             // Another skill with the same title.
             return Ok(PlannedAction::Create);
         }
-        Ok(match (self.compare(&skill, &version, ready.digest).await?, taken) {
+        Ok(match (self.compare(&skill, &version, candidate.digest).await?, matched_by) {
             (Comparison::Same, _) => PlannedAction::Keep { skill, version },
-            (Comparison::Unknown, Match::Remembered(digest)) if digest == ready.digest => {
+            (Comparison::Unknown, Match::Remembered(digest)) if digest == candidate.digest => {
                 PlannedAction::Keep { skill, version }
             }
             _ => PlannedAction::Update { skill },
@@ -322,8 +322,8 @@ impl SkillSync {
                 };
             }
         };
-        let digested = tokio::task::spawn_blocking(move || digest_of_archive(archive, &limits)).await;
-        Ok(match digested {
+        let remote_digest = tokio::task::spawn_blocking(move || digest_of_archive(archive, &limits)).await;
+        Ok(match remote_digest {
             Ok(Ok(known)) if known == digest => Comparison::Same,
             Ok(Ok(_)) => Comparison::Different,
             _ => Comparison::Unknown,
@@ -332,29 +332,29 @@ impl SkillSync {
 
     /// Carries out the planned action. It also returns the digest of the pushed files.
     async fn push_one(&self, planned: PlannedSkill) -> (SyncedSkill, Option<Digest>) {
-        let PlannedSkill { name, place, step, ready } = planned;
-        let digest = ready.as_ref().map(|ready| ready.digest);
-        let result = match (step, ready) {
+        let PlannedSkill { name, path, step, candidate } = planned;
+        let digest = candidate.as_ref().map(|candidate| candidate.digest);
+        let result = match (step, candidate) {
             (Err(failure), _) => Err(failure),
             (Ok(PlannedAction::Keep { skill, version }), _) => Ok(PushResult::Unchanged { skill, version }),
-            (Ok(step), Some(ready)) => self.upload(&name, &ready, step).await.map_err(SkillFailure::from),
+            (Ok(step), Some(candidate)) => self.upload(&name, &candidate, step).await.map_err(SkillFailure::from),
             // The plan never has an upload without a candidate.
             (Ok(_), None) => Err(SkillFailure::Invalid { reason: "it was not read".to_owned() }),
         };
-        (SyncedSkill { name, place, result }, digest)
+        (SyncedSkill { name, path, result }, digest)
     }
 
     async fn upload(
         &self,
         name: &str,
-        ready: &UploadCandidate,
+        candidate: &UploadCandidate,
         step: PlannedAction,
     ) -> Result<PushResult, HostedError> {
-        let bundle = &ready.bundle;
+        let bundle = &candidate.bundle;
         (self.on_event)(&SyncEvent::Started { name, bytes: bundle.total_bytes() });
-        let (tell, of) = (Arc::clone(&self.on_event), name.to_owned());
+        let (callback, of) = (Arc::clone(&self.on_event), name.to_owned());
         let upload =
-            Upload::new().on_progress(move |progress| tell(&SyncEvent::Uploaded { name: &of, progress }));
+            Upload::new().on_progress(move |progress| callback(&SyncEvent::Uploaded { name: &of, progress }));
         match step {
             PlannedAction::Keep { skill, version } => Ok(PushResult::Unchanged { skill, version }),
             PlannedAction::Update { skill } => {

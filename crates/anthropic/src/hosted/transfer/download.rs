@@ -28,7 +28,7 @@ pub struct Download {
     /// The size that the download must have at its end, if known.
     size: Option<u64>,
     limit: u64,
-    is_over: bool,
+    is_finished: bool,
 }
 
 impl Download {
@@ -49,7 +49,7 @@ impl Download {
             received: 0,
             size,
             limit: limits.download_bytes,
-            is_over: false,
+            is_finished: false,
         }
     }
 
@@ -68,9 +68,9 @@ impl Download {
     /// The content type.
     #[must_use]
     pub fn media_type(&self) -> Option<&str> {
-        let of_record = self.record.as_ref().map(|record| record.media_type.as_str());
-        let of_head = || self.response.headers().get(CONTENT_TYPE)?.to_str().ok();
-        of_record.filter(|media_type| !media_type.is_empty()).or_else(of_head)
+        let from_metadata = self.record.as_ref().map(|record| record.media_type.as_str());
+        let from_header = || self.response.headers().get(CONTENT_TYPE)?.to_str().ok();
+        from_metadata.filter(|media_type| !media_type.is_empty()).or_else(from_header)
     }
 
     /// The size in bytes, if known in advance.
@@ -85,11 +85,11 @@ impl Download {
     /// [`HostedErrorKind::Cut`] if the download ends too early. [`HostedErrorKind::OverLimit`] if it is too large. Nothing follows an
     /// error.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HostedError> {
-        if self.is_over {
+        if self.is_finished {
             return Ok(None);
         }
         let next = self.read().await;
-        self.is_over = !matches!(next, Ok(Some(_)));
+        self.is_finished = !matches!(next, Ok(Some(_)));
         next.map_err(|error| error.with_request_id(self.request_id.clone()))
     }
 
@@ -102,7 +102,7 @@ impl Download {
                         let message = format!("the download took longer than {:?}", self.transfer);
                         HostedError::new(HostedErrorKind::Timeout, message)
                     }
-                    _ => HostedError::of_failure(failure),
+                    _ => HostedError::from_attempt(failure),
                 }
             });
         let Some(chunk) = chunk? else {

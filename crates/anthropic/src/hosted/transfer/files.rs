@@ -81,8 +81,8 @@ impl FileUpload {
 
     /// Sets a callback that is called for each piece that was passed to the connection. It must not block.
     #[must_use]
-    pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.on_progress = Some(Arc::new(tell));
+    pub fn on_progress(mut self, callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.on_progress = Some(Arc::new(callback));
         self
     }
 }
@@ -137,7 +137,7 @@ impl Files {
             let message = format!("`{name}` has {size} bytes, above the limit of {limit}; upload less of it");
             return Err(HostedError::new(HostedErrorKind::OverLimit, message));
         }
-        let media_type = media_type.unwrap_or_else(|| media_type::of_name(&name).to_owned());
+        let media_type = media_type.unwrap_or_else(|| media_type::media_type_for_name(&name).to_owned());
         if media_type.bytes().any(|byte| !(byte == b' ' || byte.is_ascii_graphic())) {
             let message = "the content type holds characters that no header can carry";
             return Err(HostedError::new(HostedErrorKind::Unreadable, message));
@@ -167,8 +167,8 @@ impl Files {
         limit: Option<u32>,
         at: Option<&PageToken>,
     ) -> Result<Page<FileMetadata>, HostedError> {
-        let ask = ApiRequest::get(Api::Files, vec!["files"]).with_query(paging(limit, at));
-        self.shared.record(ask, &self.limits, parse).await
+        let request = ApiRequest::get(Api::Files, vec!["files"]).with_query(paging(limit, at));
+        self.shared.record(request, &self.limits, parse).await
     }
 
     /// The metadata of a file.
@@ -204,8 +204,8 @@ impl Files {
     /// # Errors
     /// [`HostedError`].
     pub async fn delete(&self, file: &FileId) -> Result<(), HostedError> {
-        let ask = ApiRequest::new(Api::Files, Method::DELETE, vec!["files", file.as_str()]);
-        self.shared.delete(ask, &self.limits).await
+        let request = ApiRequest::new(Api::Files, Method::DELETE, vec!["files", file.as_str()]);
+        self.shared.delete(request, &self.limits).await
     }
 }
 

@@ -80,27 +80,27 @@ const TYPES: [(&str, &str); 69] = [
 ];
 
 /// The content type of a file of this name.
-pub(crate) fn of_name(name: &str) -> &'static str {
+pub(crate) fn media_type_for_name(name: &str) -> &'static str {
     let name = name.rsplit('/').next().unwrap_or(name);
-    let Some((stem, ending)) = split(name) else { return BYTES };
-    let ending = ending.to_ascii_lowercase();
-    if ending == "tgz" {
+    let Some((stem, extension)) = split_extension(name) else { return BYTES };
+    let extension = extension.to_ascii_lowercase();
+    if extension == "tgz" {
         return "application/x-tar";
     }
-    if ENCODINGS.contains(&ending.as_str()) {
-        return split(stem).map_or(BYTES, |(_, ending)| of_ending(&ending.to_ascii_lowercase()));
+    if ENCODINGS.contains(&extension.as_str()) {
+        return split_extension(stem).map_or(BYTES, |(_, extension)| media_type_for_extension(&extension.to_ascii_lowercase()));
     }
-    of_ending(&ending)
+    media_type_for_extension(&extension)
 }
 
 /// Splits a name at its last dot. A dot at the start does not begin an extension.
-fn split(name: &str) -> Option<(&str, &str)> {
+fn split_extension(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.trim_start_matches('.').is_empty())
 }
 
-fn of_ending(ending: &str) -> &'static str {
-    match TYPES.binary_search_by_key(&ending, |(known, _)| known) {
-        Ok(place) => TYPES[place].1,
+fn media_type_for_extension(extension: &str) -> &'static str {
+    match TYPES.binary_search_by_key(&extension, |(known, _)| known) {
+        Ok(index) => TYPES[index].1,
         Err(_) => BYTES,
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_types() {
+    fn media_types_follow_from_extensions() {
         assert!(TYPES.windows(2).all(|pair| pair[0].0 < pair[1].0), "they are searched by halves");
         for (name, expected) in [
             ("my-skill/SKILL.md", "text/markdown"),
@@ -128,7 +128,7 @@ mod tests {
             ("r\u{e9}port.XLSX", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
             ("", BYTES),
         ] {
-            assert_eq!(of_name(name), expected, "{name}");
+            assert_eq!(media_type_for_name(name), expected, "{name}");
         }
     }
 }

@@ -60,7 +60,7 @@ struct Part {
 pub(crate) enum Content {
     Bytes(Bytes),
     /// A file of a skill, by its path in the skill.
-    OfSkill(Arc<Skill>, PathBuf),
+    SkillFile(Arc<Skill>, PathBuf),
     /// An open file, read from its start.
     File(Arc<File>, PathBuf),
 }
@@ -70,7 +70,7 @@ pub(crate) enum Content {
 pub(crate) struct FormState {
     sent: AtomicU64,
     /// Why a source could not be read to its end.
-    broken: Mutex<Option<String>>,
+    read_error: Mutex<Option<String>>,
     on_progress: Option<OnProgress>,
 }
 
@@ -147,8 +147,8 @@ impl Form {
     }
 
     /// Why the body failed, if it did.
-    pub(crate) fn broken(&self) -> Option<String> {
-        lock(&self.state.broken).clone()
+    pub(crate) fn read_error(&self) -> Option<String> {
+        lock(&self.state.read_error).clone()
     }
 }
 
@@ -235,15 +235,15 @@ impl FormBody {
         self.left = self.left.saturating_sub(piece.len() as u64);
         let sent = self.total - self.left;
         self.state.sent.store(sent, Ordering::Relaxed);
-        if let Some(tell) = &self.state.on_progress {
-            tell(Progress { sent, total: self.total });
+        if let Some(callback) = &self.state.on_progress {
+            callback(Progress { sent, total: self.total });
         }
         piece
     }
 
     fn fail(&mut self, error: io::Error) -> io::Error {
         self.queue.clear();
-        *lock(&self.state.broken) = Some(error.to_string());
+        *lock(&self.state.read_error) = Some(error.to_string());
         error
     }
 }
@@ -255,7 +255,7 @@ fn read(source: Content, at: u64, size: u64) -> io::Result<Vec<Piece>> {
     };
     match source {
         Content::Bytes(bytes) => Ok(vec![Piece::Bytes(bytes)]),
-        Content::OfSkill(skill, path) => {
+        Content::SkillFile(skill, path) => {
             let content = skill.read_resource_up_to(&path, size).map_err(io::Error::other)?;
             if content.len() as u64 != size {
                 return Err(changed(&path));

@@ -71,7 +71,7 @@ async fn a_large_file_comes_in_pieces_and_progress_is_told() {
     let told = told.lock().unwrap();
     assert!(told.windows(2).all(|pair| pair[0].sent < pair[1].sent));
     assert_eq!(told.last(), Some(&Progress { sent: body.len() as u64, total: body.len() as u64 }));
-    assert_eq!((form.sent(), form.broken()), (body.len() as u64, None));
+    assert_eq!((form.sent(), form.read_error()), (body.len() as u64, None));
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_file_that_shrinks_meanwhile_breaks_the_body() {
     let form = Form::new(None).file("file", "a.txt", "text/plain", open(&path), 9);
     let error = sent(&form).await.unwrap_err().to_string();
     assert!(error.contains("a.txt") && error.contains("has changed while"), "{error}");
-    assert_eq!(form.broken(), Some(error));
+    assert_eq!(form.read_error(), Some(error));
     // One that grows is sent as it was announced.
     let form = Form::new(None).file("file", "a.txt", "text/plain", open(&path), 3);
     let body = sent(&form).await.unwrap().concat();
