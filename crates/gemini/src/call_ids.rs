@@ -19,10 +19,10 @@ impl CallIds {
     }
 
     /// The id of the call at this position among the calls of the answer. `response` is the service's id of the answer, if it has one.
-    pub(crate) fn id(&self, response: Option<&str>, place: usize) -> String {
+    pub(crate) fn id(&self, response: Option<&str>, index: usize) -> String {
         let response = response.unwrap_or_default();
-        let of = format!("gemini call\0{response}\0{}\0{}\0{place}", self.turn.number(), self.call);
-        format!("call_{}", &Digest::of_bytes(of.as_bytes()).to_hex()[..DIGEST_DIGITS])
+        let hash_input = format!("gemini call\0{response}\0{}\0{}\0{index}", self.turn.number(), self.call);
+        format!("call_{}", &Digest::of_bytes(hash_input.as_bytes()).to_hex()[..DIGEST_DIGITS])
     }
 }
 

@@ -20,7 +20,7 @@ pub const KEY_HEADER: KeyHeader = KeyHeader::Named("x-goog-api-key");
 /// The method of a streamed answer.
 const STREAM: &str = "streamGenerateContent";
 /// The method of an unstreamed answer.
-const WHOLE: &str = "generateContent";
+const GENERATE: &str = "generateContent";
 
 /// One model, with its options, under one key. Cheap to clone.
 ///
@@ -78,7 +78,7 @@ impl Gemini {
     /// [`ModelError`].
     pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
         let wire = self.0.wire(request);
-        let call = self.0.call(request, &wire, self.0.url(WHOLE));
+        let call = self.0.call(request, &wire, self.0.url(GENERATE));
         self.0.client.create(wire, call).await
     }
 }

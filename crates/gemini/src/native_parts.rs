@@ -38,7 +38,7 @@ pub(crate) struct PlainText<'a> {
 /// A part without data.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PartWithoutData {
+pub(crate) struct EmptyPart {
     #[expect(dead_code, reason = "the one member that such a part may have")]
     #[serde(default)]
     thought: Option<bool>,

@@ -48,8 +48,8 @@ pub(crate) fn request_body(
     field(&mut body, "contents", "[");
     let token = continuation_token(request.messages.last().map(AsRef::as_ref), origin);
     // The token stands for the last message, so that message is not sent.
-    let said = request.messages.len() - usize::from(token.is_some());
-    let media = write_contents(&mut body, &request.messages[..said], origin);
+    let history_len = request.messages.len() - usize::from(token.is_some());
+    let media = write_contents(&mut body, &request.messages[..history_len], origin);
     body.push(']');
     if let Some(token) = token {
         field(&mut body, "continuationToken", token);

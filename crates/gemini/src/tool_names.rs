@@ -14,7 +14,7 @@ pub(crate) const MAX_NAME: usize = 128;
 /// The prefix of mapped names. A valid name with this prefix is mapped too, so that no two names collide.
 const MAPPED: &str = "t:";
 /// How many characters of the name a mapped name keeps.
-const MAX_KEPT: usize = 80;
+const MAX_NAME_PREFIX: usize = 80;
 /// The number of hexadecimal digits of the digest in a mapped name.
 const DIGEST_DIGITS: usize = 16;
 
@@ -46,10 +46,10 @@ pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
     if is_wire_name(name) && !name.starts_with(MAPPED) {
         return Cow::Borrowed(name);
     }
-    let kept = name.chars().take(MAX_KEPT);
-    let kept: String = kept.map(|c| if is_name_char(c) { c } else { '_' }).collect();
+    let prefix = name.chars().take(MAX_NAME_PREFIX);
+    let prefix: String = prefix.map(|c| if is_name_char(c) { c } else { '_' }).collect();
     let digest = Digest::of_bytes(name.as_bytes()).to_hex();
-    Cow::Owned(format!("{MAPPED}{kept}:{}", &digest[..DIGEST_DIGITS]))
+    Cow::Owned(format!("{MAPPED}{prefix}:{}", &digest[..DIGEST_DIGITS]))
 }
 
 /// Whether the service accepts this name.

@@ -27,11 +27,11 @@ pub(crate) fn service_error(object: &Value, status: Option<u16>) -> Option<Servi
         Value::Null => object,
         error => error,
     };
-    let text_of = |name: &str| match &error[name] {
+    let field_text = |name: &str| match &error[name] {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         _ => None,
     };
-    let mut message = error.as_str().map(str::to_owned).or_else(|| text_of("message"));
+    let mut message = error.as_str().map(str::to_owned).or_else(|| field_text("message"));
     if message.is_none() && !object["error"].is_object() {
         message = match &error["detail"] {
             Value::Null => return None,
@@ -41,7 +41,7 @@ pub(crate) fn service_error(object: &Value, status: Option<u16>) -> Option<Servi
     }
     let number = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     let status = status.filter(|status| *status >= 400).or(number.filter(|code| (400..600).contains(code)));
-    let (code, kind) = (text_of("code"), text_of("type"));
+    let (code, kind) = (field_text("code"), field_text("type"));
     let (api_kind, retry) = classify(code.as_deref(), kind.as_deref(), status);
     let mut message = message.unwrap_or_else(|| "it gave no message".to_owned());
     // A gateway puts the message of the provider behind it only here.

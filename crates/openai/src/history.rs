@@ -137,16 +137,16 @@ fn result_parts(block: &Block, is_error: bool) -> Vec<UserPart> {
 fn media_part(kind: &str, json: &str) -> UserPart {
     let block: Value = serde_json::from_str(json).unwrap_or_default();
     let source = &block["source"];
-    let text_of = |name: &str| source[name].as_str().unwrap_or_default();
-    let data_url = || format!("data:{};base64,{}", text_of("media_type"), text_of("data"));
-    match (kind, text_of("type")) {
+    let source_text = |name: &str| source[name].as_str().unwrap_or_default();
+    let data_url = || format!("data:{};base64,{}", source_text("media_type"), source_text("data"));
+    match (kind, source_text("type")) {
         ("image", "base64") => UserPart::Image { url: data_url() },
-        ("image", "url") => UserPart::Image { url: text_of("url").to_owned() },
+        ("image", "url") => UserPart::Image { url: source_text("url").to_owned() },
         ("document", "base64") => UserPart::File {
             name: block["title"].as_str().unwrap_or("document.pdf").to_owned(),
             data: data_url(),
         },
-        ("document", "text") => UserPart::Text(text_of("data").to_owned()),
+        ("document", "text") => UserPart::Text(source_text("data").to_owned()),
         _ => UserPart::Text(format!("[left out: this service does not take a block of the type `{kind}`]")),
     }
 }

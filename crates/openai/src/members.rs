@@ -19,7 +19,7 @@ impl<'a> Members<'a> {
 
     /// The text of a member that is a string.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        text_of(self.get(name)?)
+        string_value(self.get(name)?)
     }
 
     /// The members of a member that is an object.
@@ -39,7 +39,7 @@ impl<'a> Members<'a> {
 
 /// The text of a raw value, if it is a string. A server that splits a text at any place can escape half a character. Such a half becomes
 /// U+FFFD.
-pub(crate) fn text_of(raw: &RawValue) -> Option<String> {
+pub(crate) fn string_value(raw: &RawValue) -> Option<String> {
     if !raw.get().starts_with('"') {
         return None;
     }
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for LossyText {
 }
 
 /// The items of a raw value, if it is a list.
-pub(crate) fn items_of(raw: &RawValue) -> Vec<&RawValue> {
+pub(crate) fn array_items(raw: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn half_a_character_does_not_cost_the_text() {
-        let text = |json: &str| text_of(&RawValue::from_string(json.to_owned()).unwrap());
+        let text = |json: &str| string_value(&RawValue::from_string(json.to_owned()).unwrap());
         assert_eq!(text(r#""a\ud83e\udd80b""#).as_deref(), Some("a\u{1F980}b"));
         let half = text(r#""a\ud83eb""#).unwrap();
         assert!(half.starts_with('a') && half.ends_with('b') && half.contains('\u{FFFD}'), "{half}");
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(members.number("b"), Some(7));
         assert_eq!(members.text("c").as_deref(), Some("\u{e9}"));
         assert_eq!(members.object("o").unwrap().text("x").as_deref(), Some("y"));
-        assert_eq!(items_of(members.get("l").unwrap()).len(), 2);
+        assert_eq!(array_items(members.get("l").unwrap()).len(), 2);
         assert!(members.get("a").is_none() && members.get("z").is_none() && members.text("b").is_none());
         assert!(serde_json::from_str::<Members<'_>>("[]").is_err());
     }

@@ -18,7 +18,7 @@ pub(crate) struct Preview {
 pub(crate) struct ShownText {
     index: Option<usize>,
     /// The blank pieces at the start, which are not shown yet.
-    held_back: String,
+    pending_blank: String,
 }
 
 /// The kind of a text.
@@ -39,15 +39,15 @@ impl Preview {
         place: &mut ShownText,
         kind: TextKind,
         piece: &str,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) {
         if piece.is_empty() {
             return;
         }
-        let mut text = std::mem::take(&mut place.held_back);
+        let mut text = std::mem::take(&mut place.pending_blank);
         text.push_str(piece);
         if place.index.is_none() && text.trim().is_empty() {
-            place.held_back = text;
+            place.pending_blank = text;
             return;
         }
         let index = *place.index.get_or_insert_with(|| self.next_index());
@@ -56,29 +56,29 @@ impl Preview {
                 TextKind::Text => ModelEvent::TextDelta { index, text },
                 TextKind::Thinking => ModelEvent::ThinkingDelta { index, text },
             },
-            show,
+            emit,
         );
     }
 
     /// Shows that a call of this tool has begun. Returns its index.
-    pub(crate) fn call(&mut self, name: &str, show: &mut dyn FnMut(ModelEvent)) -> usize {
+    pub(crate) fn call(&mut self, name: &str, emit: &mut dyn FnMut(ModelEvent)) -> usize {
         let index = self.next_index();
-        self.emit(ModelEvent::ToolUseStarted { index, name: name.to_owned() }, show);
+        self.emit(ModelEvent::ToolUseStarted { index, name: name.to_owned() }, emit);
         index
     }
 
     /// Shows the next piece of a call's input.
-    pub(crate) fn input(&mut self, index: usize, piece: &str, show: &mut dyn FnMut(ModelEvent)) {
+    pub(crate) fn input(&mut self, index: usize, piece: &str, emit: &mut dyn FnMut(ModelEvent)) {
         if !piece.is_empty() {
-            self.emit(ModelEvent::ToolInputDelta { index, partial_json: piece.to_owned() }, show);
+            self.emit(ModelEvent::ToolInputDelta { index, partial_json: piece.to_owned() }, emit);
         }
     }
 
     /// Records output that has no event of its own.
-    pub(crate) fn other(&mut self, show: &mut dyn FnMut(ModelEvent)) {
+    pub(crate) fn other(&mut self, emit: &mut dyn FnMut(ModelEvent)) {
         if self.shown == OutputShown::Nothing {
             self.shown = OutputShown::Something;
-            show(ModelEvent::Started);
+            emit(ModelEvent::Started);
         }
     }
 
@@ -88,9 +88,9 @@ impl Preview {
         index
     }
 
-    fn emit(&mut self, event: ModelEvent, show: &mut dyn FnMut(ModelEvent)) {
-        self.other(show);
-        show(event);
+    fn emit(&mut self, event: ModelEvent, emit: &mut dyn FnMut(ModelEvent)) {
+        self.other(emit);
+        emit(event);
     }
 }
 

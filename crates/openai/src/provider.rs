@@ -15,9 +15,9 @@ const PROVIDERS: [(&str, &str); 9] = [
 
 /// The name of the service at this host.
 pub(crate) fn provider_name(host: &str) -> &'static str {
-    let is_of =
+    let is_subdomain =
         |domain: &str| host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    PROVIDERS.iter().find(|(domain, _)| is_of(domain)).map_or("openai", |(_, name)| name)
+    PROVIDERS.iter().find(|(domain, _)| is_subdomain(domain)).map_or("openai", |(_, name)| name)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) enum ResponseStart {
 }
 
 /// Reads the field `context_management`.
-pub(super) fn wanted(
+pub(super) fn compaction_request(
     body: &Map<String, Value>,
     betas: &[String],
 ) -> Result<Option<CompactionRequest>, Refusal> {
@@ -47,7 +47,7 @@ pub(super) fn wanted(
         Some(Value::Array(edits)) => edits.as_slice(),
         Some(_) => return Err(Refusal::invalid("context_management.edits: Input should be a valid list")),
     };
-    let mut wanted = None;
+    let mut compaction_request = None;
     for (place, edit) in edits.iter().enumerate() {
         let at = format!("context_management.edits.{place}");
         let kind = edit["type"].as_str().unwrap_or_default();
@@ -71,19 +71,19 @@ pub(super) fn wanted(
             _ => return Err(Refusal::invalid(format!("{at}.trigger: Input tag should be 'input_tokens'"))),
         };
         let pauses = edit["pause_after_compaction"].as_bool().unwrap_or_default();
-        wanted = Some(CompactionRequest { trigger, pauses });
+        compaction_request = Some(CompactionRequest { trigger, pauses });
     }
-    Ok(wanted)
+    Ok(compaction_request)
 }
 
 /// Decides how the response to these messages begins.
-pub(super) fn beginning(wanted: Option<CompactionRequest>, messages: &[Message]) -> ResponseStart {
-    let Some(CompactionRequest { trigger, pauses }) = wanted else { return ResponseStart::Plain };
+pub(super) fn response_start(compaction_request: Option<CompactionRequest>, messages: &[Message]) -> ResponseStart {
+    let Some(CompactionRequest { trigger, pauses }) = compaction_request else { return ResponseStart::Plain };
     let blocks: Vec<&Block> = messages.iter().flat_map(|message| &message.content).collect();
     let is_compaction =
         |block: &&Block| matches!(block.kind(), BlockKind::Other(kind) if kind == "compaction");
-    let since = blocks.iter().rposition(is_compaction).unwrap_or(0);
-    let bytes: u64 = blocks[since..].iter().map(|block| block.json().len() as u64).sum();
+    let start = blocks.iter().rposition(is_compaction).unwrap_or(0);
+    let bytes: u64 = blocks[start..].iter().map(|block| block.json().len() as u64).sum();
     let messages = messages.len();
     match bytes / BYTES_PER_TOKEN >= trigger {
         false => ResponseStart::Plain,
@@ -118,7 +118,7 @@ pub(super) fn paused(messages: usize) -> FakeResponse {
 }
 
 /// Puts the summary at the start of the response.
-pub(super) fn put_before(answer: &mut FakeResponse, messages: usize) {
+pub(super) fn prepend_summary(answer: &mut FakeResponse, messages: usize) {
     let Some(block) = block(messages) else { return };
     answer.response.content.insert(0, block);
     for delta in &mut answer.deltas {

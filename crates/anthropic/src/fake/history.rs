@@ -12,31 +12,31 @@ use super::refusal::Refusal;
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
-    places: Vec<Vec<(usize, usize)>>,
+    positions: Vec<Vec<(usize, usize)>>,
     /// The number of assistant messages in the request.
-    pub(super) results: usize,
+    pub(super) assistant_messages: usize,
 }
 
 impl History {
     /// Builds the history from these messages, whose form was checked before.
     pub(super) fn of(messages: &[Value]) -> Result<Self, Refusal> {
         let mut history = Self::default();
-        for (place, message) in messages.iter().enumerate() {
+        for (index, message) in messages.iter().enumerate() {
             let role = if message["role"] == "assistant" { Role::Assistant } else { Role::User };
-            history.results += usize::from(role == Role::Assistant);
+            history.assistant_messages += usize::from(role == Role::Assistant);
             let content = match &message["content"] {
                 Value::String(text) => vec![Block::text(text.as_str())],
-                content => blocks(place, content)?,
+                content => blocks(index, content)?,
             };
-            let places = (0..content.len()).map(|block| (place, block));
+            let positions = (0..content.len()).map(|block| (index, block));
             match history.messages.last_mut().filter(|last| last.role == role) {
                 Some(last) => {
                     last.content.extend(content);
-                    history.places.last_mut().into_iter().for_each(|of| of.extend(places.clone()));
+                    history.positions.last_mut().into_iter().for_each(|of| of.extend(positions.clone()));
                 }
                 None => {
                     history.messages.push(Message { role, content, native: None });
-                    history.places.push(places.collect());
+                    history.positions.push(positions.collect());
                 }
             }
         }
@@ -46,8 +46,8 @@ impl History {
 
     /// The number of blocks in the assistant's messages.
     pub(super) fn blocks(&self) -> usize {
-        let results = self.messages.iter().filter(|message| message.role == Role::Assistant);
-        results.map(|message| message.content.len()).sum()
+        let assistant_messages = self.messages.iter().filter(|message| message.role == Role::Assistant);
+        assistant_messages.map(|message| message.content.len()).sum()
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -90,13 +90,13 @@ impl History {
 
     /// The index of a message in the original request.
     fn message(&self, message: usize) -> usize {
-        self.places.get(message).and_then(|of| of.first()).map_or(message, |(place, _)| *place)
+        self.positions.get(message).and_then(|of| of.first()).map_or(message, |(index, _)| *index)
     }
 
     /// The path of a block: `messages.N.content.M`.
     fn block(&self, message: usize, block: usize) -> String {
-        let place = self.places.get(message).and_then(|of| of.get(block));
-        let (message, block) = place.copied().unwrap_or((message, block));
+        let index = self.positions.get(message).and_then(|of| of.get(block));
+        let (message, block) = index.copied().unwrap_or((message, block));
         format!("messages.{message}.content.{block}")
     }
 
@@ -109,11 +109,11 @@ impl History {
     }
 }
 
-fn blocks(place: usize, content: &Value) -> Result<Vec<Block>, Refusal> {
+fn blocks(index: usize, content: &Value) -> Result<Vec<Block>, Refusal> {
     let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let read = |(at, block): (usize, &Value)| {
         Block::from_json(block.to_string())
-            .map_err(|error| Refusal::invalid(format!("messages.{place}.content.{at}: {error}")))
+            .map_err(|error| Refusal::invalid(format!("messages.{index}.content.{at}: {error}")))
     };
     blocks.iter().enumerate().map(read).collect()
 }

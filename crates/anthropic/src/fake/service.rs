@@ -217,15 +217,15 @@ async fn next_reply(
         return fault;
     }
     let here = HistoryPosition::new(&checked.model, &checked.session, checked.blocks);
-    let turn = router.turn_at(here).unwrap_or(checked.answers);
-    if let ResponseStart::Paused { messages } = checked.beginning {
+    let turn = router.turn_at(here).unwrap_or(checked.assistant_messages);
+    if let ResponseStart::Paused { messages } = checked.response_start {
         // The turn follows when the client sends the request again.
         router.record(here.after(1), turn);
         return FakeReply::answer(compaction::paused(messages));
     }
     let mut reply = router.reply_for_turn(&checked.model, turn, checked.request.clone()).await;
-    if let (ResponseStart::Compacted { messages }, Some(answer)) = (&checked.beginning, reply.answer_mut()) {
-        compaction::put_before(answer, *messages);
+    if let (ResponseStart::Compacted { messages }, Some(answer)) = (&checked.response_start, reply.answer_mut()) {
+        compaction::prepend_summary(answer, *messages);
     }
     // An answer is recorded at the position after its blocks. A failure adds no blocks, so it is recorded at its own position.
     let added = reply.complete_answer().map_or(0, |answer| answer.response.content.len());

@@ -69,9 +69,9 @@ pub(super) struct ValidatedRequest {
     /// The number of the assistant's blocks in the history.
     pub(super) blocks: usize,
     /// The number of the assistant's messages in the history.
-    pub(super) answers: usize,
+    pub(super) assistant_messages: usize,
     /// Whether the service compacts the history first.
-    pub(super) beginning: ResponseStart,
+    pub(super) response_start: ResponseStart,
     /// The containers, skills and files that the request names.
     pub(super) container_request: RequestedContainer,
 }
@@ -115,7 +115,7 @@ pub(super) fn validate(
     let Some(messages) = body.get("messages") else { return invalid("messages: Field required") };
     let Value::Array(messages) = messages else { return invalid("messages: Input should be a valid list") };
     check_options(&body, max_tokens)?;
-    let wanted = compaction::wanted(&body, betas)?;
+    let compaction_request = compaction::compaction_request(&body, betas)?;
     let system = check_system(body.get("system"))?;
     let tools = check_tools(&body)?;
     for (place, message) in messages.iter().enumerate() {
@@ -139,12 +139,12 @@ pub(super) fn validate(
         is_streamed,
         session: user.map_or_else(first, str::to_owned),
         blocks: history.blocks(),
-        answers: history.answers,
-        beginning: compaction::beginning(wanted, &history.messages),
+        assistant_messages: history.assistant_messages,
+        response_start: compaction::response_start(compaction_request, &history.messages),
         container_request: RequestedContainer::of(&body),
         request: Request {
             turn: TurnId::FIRST,
-            call: u32::try_from(history.answers).unwrap_or(u32::MAX).saturating_add(1),
+            call: u32::try_from(history.assistant_messages).unwrap_or(u32::MAX).saturating_add(1),
             instructions: system,
             tools: tools.into(),
             messages: history.messages.into_iter().map(Into::into).collect(),
@@ -332,7 +332,7 @@ fn check_blocks(path: &str, blocks: &[Value], allowed: Option<&[&str]>) -> Check
 }
 
 fn check_block(at: &str, kind: &str, block: &Value) -> Check {
-    let need = |name: &str, is_valid: bool| {
+    let require = |name: &str, is_valid: bool| {
         if is_valid { Ok(()) } else { invalid(format!("{at}.{kind}.{name}: Field required")) }
     };
     if let Some(breakpoint) = block.get("cache_control").filter(|breakpoint| !breakpoint.is_null()) {
@@ -344,22 +344,22 @@ fn check_block(at: &str, kind: &str, block: &Value) -> Check {
         }
     }
     match kind {
-        "text" => need("text", block["text"].is_string()),
+        "text" => require("text", block["text"].is_string()),
         "image" => check_image(at, block),
-        "document" => need("source", block["source"].is_object()),
-        "container_upload" => need("file_id", block["file_id"].is_string()),
+        "document" => require("source", block["source"].is_object()),
+        "container_upload" => require("file_id", block["file_id"].is_string()),
         "thinking" => {
-            need("thinking", block["thinking"].is_string())?;
-            need("signature", block["signature"].is_string())?;
+            require("thinking", block["thinking"].is_string())?;
+            require("signature", block["signature"].is_string())?;
             match block["signature"].as_str() {
                 Some("") => invalid(format!("{at}: Invalid `signature` in `thinking` block")),
                 _ => Ok(()),
             }
         }
-        "redacted_thinking" => need("data", block["data"].is_string()),
+        "redacted_thinking" => require("data", block["data"].is_string()),
         "tool_use" | "server_tool_use" => {
-            need("id", block["id"].is_string())?;
-            need("name", block["name"].is_string())?;
+            require("id", block["id"].is_string())?;
+            require("name", block["name"].is_string())?;
             if !block["id"].as_str().is_some_and(is_name) {
                 return invalid(format!("{at}.{kind}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"));
             }
@@ -369,7 +369,7 @@ fn check_block(at: &str, kind: &str, block: &Value) -> Check {
             Ok(())
         }
         "tool_result" => {
-            need("tool_use_id", block["tool_use_id"].is_string())?;
+            require("tool_use_id", block["tool_use_id"].is_string())?;
             match &block["content"] {
                 Value::Null | Value::String(_) => Ok(()),
                 Value::Array(parts) => {
@@ -418,18 +418,18 @@ fn check_image(at: &str, block: &Value) -> Check {
 
 /// Counts the cache breakpoints on the body, tools, instructions and blocks, and on the parts of results.
 fn count_breakpoints(body: &Map<String, Value>) -> usize {
-    fn marked(value: &Value) -> usize {
+    fn has_breakpoint(value: &Value) -> usize {
         usize::from(value.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()))
     }
     fn list(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
     let own = usize::from(body.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()));
-    let stable = list(body.get("tools")).iter().chain(list(body.get("system"))).map(marked).sum::<usize>();
+    let stable = list(body.get("tools")).iter().chain(list(body.get("system"))).map(has_breakpoint).sum::<usize>();
     let blocks = list(body.get("messages")).iter().flat_map(|message| list(message.get("content")));
-    let of_block = |block: &Value| {
+    let count_in_block = |block: &Value| {
         let parts = list(block.get("content")).iter().chain(list(block["source"].get("content")));
-        marked(block) + parts.map(marked).sum::<usize>()
+        has_breakpoint(block) + parts.map(has_breakpoint).sum::<usize>()
     };
-    own + stable + blocks.map(of_block).sum::<usize>()
+    own + stable + blocks.map(count_in_block).sum::<usize>()
 }

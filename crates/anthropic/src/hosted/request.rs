@@ -308,9 +308,9 @@ impl ClientState {
             let now = self.http.transport().clock().timestamp();
             let wait = retry_after(response.headers(), now)
                 .unwrap_or_else(|| backoff(failed, self.http.jitter().next()));
-            permit.limited(wait, self.http.jitter().next());
+            permit.report_limit(wait, self.http.jitter().next());
         } else {
-            permit.answered();
+            permit.report_response();
         }
     }
 

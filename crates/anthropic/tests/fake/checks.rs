@@ -171,5 +171,5 @@ async fn what_the_service_refuses_is_refused_with_its_place() {
         user("x"),
     ]);
     // The second answer of one turn: what was said is good, and nothing is left to say.
-    assert!(post(&fake, &good).await.message().starts_with("there are 1 turns"));
+    assert!(post(&fake, &good).await.message().starts_with("the fake has 1 turns"));
 }

@@ -56,7 +56,7 @@ pub(super) struct AnswerNames<'a> {
 
 impl FakeAnswer {
     /// Creates an answer with these parts.
-    pub(super) const fn of_parts(parts: Vec<Value>, finish: Finish, usage: Usage) -> Self {
+    pub(super) const fn from_parts(parts: Vec<Value>, finish: Finish, usage: Usage) -> Self {
         Self { response: None, parts, finish, usage, id: None, model: None }
     }
 
@@ -191,15 +191,15 @@ impl WireAnswer for FakeAnswer {
         }
     }
 
-    fn from_partial(shown: Vec<ModelEvent>) -> (Self, usize) {
+    fn from_partial(events: Vec<ModelEvent>) -> (Self, usize) {
         let part = |event: &ModelEvent| match event {
             ModelEvent::TextDelta { text, .. } => Some(json!({"text": text})),
             ModelEvent::ThinkingDelta { text, .. } => Some(json!({"text": text, "thought": true})),
             // The service sends complete calls only, and this call is incomplete.
             _ => None,
         };
-        let parts = shown.iter().filter_map(part).collect();
-        (Self::of_parts(parts, Finish::Missing, Usage::default()), usize::MAX)
+        let parts = events.iter().filter_map(part).collect();
+        (Self::from_parts(parts, Finish::Missing, Usage::default()), usize::MAX)
     }
 
     fn split_into(&mut self, pieces: usize) {

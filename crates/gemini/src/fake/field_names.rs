@@ -31,10 +31,10 @@ pub(super) fn camel_case(value: Value) -> Value {
 }
 
 fn camel_case_name(name: &str) -> String {
-    let mut words = name.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |mut all, word| {
-        let mut letters = word.chars();
+    let mut segments = name.split('_');
+    let first = segments.next().unwrap_or_default().to_owned();
+    segments.fold(first, |mut all, segment| {
+        let mut letters = segment.chars();
         all.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
         all.push_str(letters.as_str());
         all

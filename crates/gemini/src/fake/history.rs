@@ -22,7 +22,7 @@ struct OpenCall {
     id: String,
     name: String,
     /// Whether the service gave the id.
-    is_given: bool,
+    has_own_id: bool,
 }
 
 impl History {
@@ -31,12 +31,12 @@ impl History {
         let mut history = Self::default();
         let mut open: Vec<OpenCall> = Vec::new();
         let mut calls = 0;
-        for (place, content) in contents.iter().enumerate() {
+        for (index, content) in contents.iter().enumerate() {
             let parts = content["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
             let is_user = content["role"] != "model";
-            check_signatures(place, parts)?;
+            check_signatures(index, parts)?;
             if is_user {
-                let results = answered(place, parts, std::mem::take(&mut open))?;
+                let results = match_results(index, parts, std::mem::take(&mut open))?;
                 let mut results = results.into_iter();
                 let blocks = parts.iter().filter_map(|part| match part.get("functionResponse") {
                     Some(response) => result_block(&results.next()?.id, response),
@@ -48,7 +48,7 @@ impl History {
             if !open.is_empty() {
                 return Err(no_results());
             }
-            let is_behind_user = place > 0 && contents[place - 1]["role"] != "model";
+            let follows_user = index > 0 && contents[index - 1]["role"] != "model";
             let mut blocks = Vec::new();
             for part in parts {
                 let Some(call) = part.get("functionCall") else {
@@ -57,15 +57,15 @@ impl History {
                 };
                 calls += 1;
                 // A call without an id gets the id that scripts give to their calls.
-                let given = call["id"].as_str().filter(|id| !id.is_empty());
-                let id = given.map_or_else(|| format!("toolu_script_{calls}"), str::to_owned);
+                let given_id = call["id"].as_str().filter(|id| !id.is_empty());
+                let id = given_id.map_or_else(|| format!("toolu_script_{calls}"), str::to_owned);
                 let name = call["name"].as_str().unwrap_or_default().to_owned();
                 let input = call.get("args").cloned().unwrap_or_else(|| json!({}));
                 let json = json!({"type": "tool_use", "id": id, "name": name, "input": input});
                 blocks.extend(Block::from_json(json.to_string()).ok());
-                open.push(OpenCall { id, name, is_given: given.is_some() });
+                open.push(OpenCall { id, name, has_own_id: given_id.is_some() });
             }
-            if !open.is_empty() && !is_behind_user {
+            if !open.is_empty() && !follows_user {
                 return Err(Refusal::invalid(
                     "Please ensure that function call turn comes immediately after a user turn or after a function \
                      response turn.",
@@ -99,7 +99,7 @@ fn no_results() -> Refusal {
 }
 
 /// Checks that these parts have the results of all open calls, in order. Returns those calls.
-fn answered(place: usize, parts: &[Value], open: Vec<OpenCall>) -> Result<Vec<OpenCall>, Refusal> {
+fn match_results(index: usize, parts: &[Value], open: Vec<OpenCall>) -> Result<Vec<OpenCall>, Refusal> {
     let results: Vec<&Value> = parts.iter().filter_map(|part| part.get("functionResponse")).collect();
     if open.is_empty() && !results.is_empty() {
         return Err(Refusal::invalid(
@@ -113,13 +113,13 @@ fn answered(place: usize, parts: &[Value], open: Vec<OpenCall>) -> Result<Vec<Op
         let (name, id) = (result["name"].as_str().unwrap_or_default(), result["id"].as_str());
         if name != call.name {
             return Err(Refusal::invalid(format!(
-                "contents[{place}]: the function response `{name}` stands where that of `{}` is due.",
+                "contents[{index}]: the function response `{name}` was given, but that of `{}` was expected.",
                 call.name
             )));
         }
-        if id != call.is_given.then_some(call.id.as_str()) {
+        if id != call.has_own_id.then_some(call.id.as_str()) {
             return Err(Refusal::invalid(format!(
-                "contents[{place}]: the id of the function response `{name}` is not that of its function call."
+                "contents[{index}]: the id of the function response `{name}` is not that of its function call."
             )));
         }
     }
@@ -127,7 +127,7 @@ fn answered(place: usize, parts: &[Value], open: Vec<OpenCall>) -> Result<Vec<Op
 }
 
 /// Checks that each signature is in its own part, and that the first call of a content has one.
-fn check_signatures(place: usize, parts: &[Value]) -> Result<(), Refusal> {
+fn check_signatures(index: usize, parts: &[Value]) -> Result<(), Refusal> {
     if parts.iter().any(|part| !signature::is_valid(part)) {
         return Err(Refusal::invalid("Corrupted thought signature."));
     }
@@ -139,7 +139,7 @@ fn check_signatures(place: usize, parts: &[Value]) -> Result<(), Refusal> {
     Err(Refusal::invalid(format!(
         "Function call is missing a thought_signature in functionCall parts. This is required for tools to work \
          correctly, and missing thought_signature may lead to degraded model performance. Additional data, function \
-         call `default_api:{name}` , position {place}. Please refer to \
+         call `default_api:{name}` , position {index}. Please refer to \
          https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
     )))
 }

@@ -20,14 +20,14 @@ impl Reply {
     pub fn parts(parts: impl IntoIterator<Item = Value>, finish_reason: impl Into<String>) -> Self {
         let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
         let finish = Finish::Reason(finish_reason.into());
-        Self(FakeReply::answer(FakeAnswer::of_parts(parts.into_iter().collect(), finish, usage)))
+        Self(FakeReply::answer(FakeAnswer::from_parts(parts.into_iter().collect(), finish, usage)))
     }
 
     /// Creates a reply without an answer, because the prompt is blocked for this reason.
     #[must_use]
     pub fn blocked(reason: impl Into<String>) -> Self {
         let usage = Usage { input_tokens: 10, ..Usage::default() };
-        Self(FakeReply::answer(FakeAnswer::of_parts(Vec::new(), Finish::Blocked(reason.into()), usage)))
+        Self(FakeReply::answer(FakeAnswer::from_parts(Vec::new(), Finish::Blocked(reason.into()), usage)))
     }
 
     /// Creates a streamed answer whose text never ends.

@@ -36,13 +36,13 @@ mod tests {
     #[test]
     fn a_signature_is_valid_in_its_own_part_only() {
         let call = |args: Value, sign: Value| json!({"functionCall": {"name": "a", "args": args}, "thoughtSignature": sign});
-        let own = Value::from(signature(&call(json!({"n": 1.50}), Value::Null)));
-        assert!(is_valid(&call(json!({"n": 1.5}), own.clone())));
-        assert!(!is_valid(&call(json!({"n": 2}), own.clone())));
-        assert!(!is_valid(&json!({"text": "", "thoughtSignature": own})));
+        let signed = Value::from(signature(&call(json!({"n": 1.50}), Value::Null)));
+        assert!(is_valid(&call(json!({"n": 1.5}), signed.clone())));
+        assert!(!is_valid(&call(json!({"n": 2}), signed.clone())));
+        assert!(!is_valid(&json!({"text": "", "thoughtSignature": signed})));
         assert!(is_valid(&call(json!({}), NO_SIGNATURE.into())));
         assert!(is_valid(&json!({"text": ""})));
         assert!(!is_valid(&call(json!({}), 3.into())));
-        assert_eq!(own.as_str().unwrap().len() % 4, 0);
+        assert_eq!(signed.as_str().unwrap().len() % 4, 0);
     }
 }

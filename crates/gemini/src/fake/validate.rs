@@ -119,8 +119,8 @@ pub(super) fn validate(body: &[u8]) -> Result<ValidatedBody, Refusal> {
         }
         Some(_) => return invalid("Invalid value at 'contents'"),
     };
-    for (place, content) in contents.iter().enumerate() {
-        check_content(place, content)?;
+    for (index, content) in contents.iter().enumerate() {
+        check_content(index, content)?;
     }
     Ok(ValidatedBody { instructions, tools, contents, token })
 }
@@ -160,11 +160,11 @@ fn instructions(system: Option<&Value>) -> Result<Vec<String>, Refusal> {
 
 fn declarations(tools: Option<&Value>) -> Result<Vec<ToolDefinition>, Refusal> {
     let (mut all, mut names) = (Vec::new(), HashSet::new());
-    for (tool_place, tool) in list(tools, "tools")?.iter().enumerate() {
+    for (tool_index, tool) in list(tools, "tools")?.iter().enumerate() {
         let tool = object(tool, "tools")?;
         let declarations = list(tool.get("functionDeclarations"), "function_declarations")?;
-        for (place, declaration) in declarations.iter().enumerate() {
-            let at = format!("tools[{tool_place}].function_declarations[{place}]");
+        for (index, declaration) in declarations.iter().enumerate() {
+            let at = format!("tools[{tool_index}].function_declarations[{index}]");
             let fields = object(declaration, &at)?;
             known_fields(fields, &DECLARATION_FIELDS, &at)?;
             let name = declaration["name"].as_str().unwrap_or_default();
@@ -220,8 +220,8 @@ fn check_tool_config(config: Option<&Value>, tools: &[ToolDefinition]) -> Check 
     }
 }
 
-fn check_content(place: usize, content: &Value) -> Check {
-    let at = format!("contents[{place}]");
+fn check_content(index: usize, content: &Value) -> Check {
+    let at = format!("contents[{index}]");
     let fields = object(content, &at)?;
     known_fields(fields, &["role", "parts"], &at)?;
     let is_user = match content["role"].as_str() {
@@ -233,8 +233,8 @@ fn check_content(place: usize, content: &Value) -> Check {
     if parts.is_empty() {
         return invalid(format!("* GenerateContentRequest.{at}.parts: contents.parts must not be empty.\n"));
     }
-    for (part_place, part) in parts.iter().enumerate() {
-        check_part(&format!("{at}.parts[{part_place}]"), part, is_user)?;
+    for (part_index, part) in parts.iter().enumerate() {
+        check_part(&format!("{at}.parts[{part_index}]"), part, is_user)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use conjure_model_http::{InputCompletion, StreamError, finish_input, is_object, 
 use serde_json::value::RawValue;
 
 use crate::call_ids::CallIds;
-use crate::native_parts::{FunctionCall, Part, PartWithoutData, PlainText, text_item, token_item};
+use crate::native_parts::{EmptyPart, FunctionCall, Part, PlainText, text_item, token_item};
 use crate::tool_names::ToolNames;
 
 /// The parts so far.
@@ -40,7 +40,7 @@ enum PartialBlock {
         text: String,
         is_thought: bool,
         /// How much of the text was shown. Blank text is held back, because its block may be left out.
-        shown: usize,
+        shown_len: usize,
     },
     Call {
         id: Option<String>,
@@ -79,25 +79,25 @@ impl AnswerParts {
         self.blocks.iter().map(size).sum()
     }
 
-    /// Adds a part and passes its previews to `show`.
+    /// Adds a part and passes its previews to `emit`.
     ///
     /// # Errors
     /// If it is not a part, or is a call that cannot be run.
     pub(crate) fn push(
         &mut self,
         raw: &RawValue,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         if let Ok(PlainText { text, thought }) = serde_json::from_str(raw.get()) {
             let is_thought = thought == Some(true);
             if !text.is_empty() {
                 self.add_plain_item(raw, &text, is_thought);
-                self.add_text(&text, is_thought, show);
+                self.add_text(&text, is_thought, emit);
             }
             return Ok(());
         }
         // The service would refuse such a part in a request, so it is dropped.
-        if raw.get() == "null" || serde_json::from_str::<PartWithoutData>(raw.get()).is_ok() {
+        if raw.get() == "null" || serde_json::from_str::<EmptyPart>(raw.get()).is_ok() {
             return Ok(());
         }
         let part: Part<'_> = serde_json::from_str(raw.get()).map_err(|error| {
@@ -105,15 +105,15 @@ impl AnswerParts {
         })?;
         self.items.push(PartialItem::Raw { raw: raw.to_owned(), is_open_text: None });
         if let Some(call) = part.function_call {
-            return self.add_call(call, show);
+            return self.add_call(call, emit);
         }
         match part.text.filter(|text| !text.is_empty()) {
-            Some(text) => self.add_text(&text, part.thought == Some(true), show),
+            Some(text) => self.add_text(&text, part.thought == Some(true), emit),
             None if raw.get().contains("\"thoughtSignature\"") => {}
             None => {
                 // A part that only the service reads: code that it ran, its own tools, a file.
                 self.is_text_over = true;
-                show(ModelEvent::Started);
+                emit(ModelEvent::Started);
             }
         }
         Ok(())
@@ -132,20 +132,20 @@ impl AnswerParts {
         }
     }
 
-    fn add_text(&mut self, added: &str, is_thought: bool, show: &mut dyn FnMut(ModelEvent)) {
+    fn add_text(&mut self, added: &str, is_thought: bool, emit: &mut dyn FnMut(ModelEvent)) {
         let is_same = |block: &PartialBlock| matches!(block, PartialBlock::Text { is_thought: same, .. } if *same == is_thought);
         if std::mem::take(&mut self.is_text_over) || !self.blocks.last().is_some_and(is_same) {
-            self.start_block(PartialBlock::Text { text: String::new(), is_thought, shown: 0 });
+            self.start_block(PartialBlock::Text { text: String::new(), is_thought, shown_len: 0 });
         }
         let index = self.blocks.len() - 1;
-        let Some(PartialBlock::Text { text, shown, .. }) = self.blocks.last_mut() else { return };
+        let Some(PartialBlock::Text { text, shown_len, .. }) = self.blocks.last_mut() else { return };
         text.push_str(added);
-        if *shown == 0 && text.trim_start().is_empty() {
+        if *shown_len == 0 && text.trim_start().is_empty() {
             return;
         }
-        let delta = text[*shown..].to_owned();
-        *shown = text.len();
-        show(match is_thought {
+        let delta = text[*shown_len..].to_owned();
+        *shown_len = text.len();
+        emit(match is_thought {
             true => ModelEvent::ThinkingDelta { index, text: delta },
             false => ModelEvent::TextDelta { index, text: delta },
         });
@@ -154,7 +154,7 @@ impl AnswerParts {
     fn add_call(
         &mut self,
         call: FunctionCall<'_>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         if call.partial_args.is_some() {
             let reason = "the arguments of a call come in pieces, which the request did not ask for";
@@ -177,8 +177,8 @@ impl AnswerParts {
         });
         self.is_text_over = true;
         let index = self.blocks.len() - 1;
-        show(ModelEvent::ToolUseStarted { index, name });
-        show(ModelEvent::ToolInputDelta { index, partial_json: args });
+        emit(ModelEvent::ToolUseStarted { index, name });
+        emit(ModelEvent::ToolInputDelta { index, partial_json: args });
         Ok(())
     }
 

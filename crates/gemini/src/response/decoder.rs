@@ -135,7 +135,7 @@ impl GeminiDecoder {
     pub(crate) fn push_json(
         &mut self,
         json: &str,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         // Some answers, mostly errors, come in a list of one element.
         if json.trim_start().starts_with('[') {
@@ -143,12 +143,12 @@ impl GeminiDecoder {
                 return Err(error.into());
             }
             let pieces: Vec<&RawValue> = serde_json::from_str(json).map_err(|error| unreadable(&error))?;
-            return pieces.into_iter().try_for_each(|piece| self.push_object(piece.get(), show));
+            return pieces.into_iter().try_for_each(|piece| self.push_object(piece.get(), emit));
         }
-        self.push_object(json, show)
+        self.push_object(json, emit)
     }
 
-    fn push_object(&mut self, json: &str, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+    fn push_object(&mut self, json: &str, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let piece: Piece<'_> = match serde_json::from_str(json) {
             Ok(piece) => piece,
             // If the piece reports an error, that error counts more than the invalid form of the rest.
@@ -165,7 +165,7 @@ impl GeminiDecoder {
             && self.usage != Some(usage)
         {
             self.usage = Some(usage);
-            show(ModelEvent::UsageReported(usage.tokens()));
+            emit(ModelEvent::UsageReported(usage.tokens()));
         }
         if let Some(PromptFeedback { block_reason: Some(reason), block_reason_message }) =
             piece.prompt_feedback
@@ -177,7 +177,7 @@ impl GeminiDecoder {
                 serde_json::from_str(candidate.get()).map_err(|error| unreadable(&error))?;
             // The service sends several candidates only if the request asks for them. The first one is the answer.
             if candidate.index.is_none_or(|index| index == 0) {
-                return self.push_candidate(candidate, show);
+                return self.push_candidate(candidate, emit);
             }
         }
         Ok(())
@@ -186,12 +186,12 @@ impl GeminiDecoder {
     fn push_candidate(
         &mut self,
         candidate: Candidate<'_>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
         let shown = &mut self.shown;
         for part in parts {
-            self.parts.push(part, &mut |event| show_output(shown, event, show))?;
+            self.parts.push(part, &mut |event| emit_output(shown, event, emit))?;
             if self.parts.count() > MAX_PARTS {
                 return Err(StreamError::TooMany { what: "parts", limit: MAX_PARTS });
             }
@@ -269,7 +269,7 @@ impl GeminiDecoder {
 impl Decoder for GeminiDecoder {
     type Answer = Response;
 
-    fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+    fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let data = event.data.trim();
         // The service sends no such end, but gateways add the end of another API.
         if data.is_empty() || data == "[DONE]" {
@@ -279,7 +279,7 @@ impl Decoder for GeminiDecoder {
             let error = read_error(None, data).or_else(|| read_members(None, data));
             return Err(error.unwrap_or_else(|| unnamed_error(data)).into());
         }
-        self.push_json(data, show)
+        self.push_json(data, emit)
     }
 
     fn shown(&self) -> OutputShown {
@@ -297,13 +297,13 @@ impl Decoder for GeminiDecoder {
 }
 
 /// Emits `Started` before the first output.
-fn show_output(shown: &mut OutputShown, event: ModelEvent, show: &mut dyn FnMut(ModelEvent)) {
+fn emit_output(shown: &mut OutputShown, event: ModelEvent, emit: &mut dyn FnMut(ModelEvent)) {
     if *shown == OutputShown::Nothing {
         *shown = OutputShown::Something;
-        show(ModelEvent::Started);
+        emit(ModelEvent::Started);
     }
     if event != ModelEvent::Started {
-        show(event);
+        emit(event);
     }
 }
 

@@ -121,7 +121,7 @@ async fn mistakes_are_refused_with_the_words_of_the_service() {
         ),
         (
             after_hi(vec![model(json!([call("a"), call("b")])), user(json!([result("b"), result("a")]))]),
-            "the function response `b` stands where that of `a` is due",
+            "the function response `b` was given, but that of `a` was expected",
         ),
         (
             contents(json!([model(json!([call("a")])), user(json!([result("a")]))])),

@@ -139,9 +139,9 @@ impl ErrorBuilder {
     }
 
     /// An error that came with a successful status. Its kind and its retry advice decide about a retry.
-    fn reported<W: Wire>(&self, wire: &W, call: &HttpCall, error: ServiceError, what: &str) -> AttemptError {
+    fn reported<W: Wire>(&self, wire: &W, call: &HttpCall, error: ServiceError, description: &str) -> AttemptError {
         let name = String::from(error.kind.clone());
-        let message = format!("{what} ({name}): {}", error.message);
+        let message = format!("{description} ({name}): {}", error.message);
         let kind = wire.error_kind(call, &error);
         if !matches!(kind, ModelErrorKind::Api(_)) {
             return AttemptError::new(kind, message, RetryDecision::GiveUp);
@@ -194,11 +194,11 @@ impl ErrorBuilder {
 
     /// The error of a successful status with an unexpected body. `api` is the name of the API.
     #[must_use]
-    pub fn unexpected_response(&self, what: &str, api: &str, body: &[u8]) -> AttemptError {
-        // `what` may quote the body, so it is cleaned too.
-        let what = self.clean(what, MAX_MESSAGE_CHARS);
+    pub fn unexpected_response(&self, description: &str, api: &str, body: &[u8]) -> AttemptError {
+        // `description` may quote the body, so it is cleaned too.
+        let description = self.clean(description, MAX_MESSAGE_CHARS);
         let excerpt = self.excerpt(body);
-        let message = format!("{what}; is the base URL that of {api}? It begins: {excerpt}");
+        let message = format!("{description}; is the base URL that of {api}? It begins: {excerpt}");
         AttemptError::new(ModelErrorKind::Protocol, message, RetryDecision::GiveUp)
     }
 

@@ -118,7 +118,7 @@ impl<W: Wire> ModelCall<W> {
                 let response = self.attempt(permit).await?;
                 if !is_event_stream(&response) {
                     let mut answer = self.read_unstreamed(response).await?;
-                    show_whole(W::response_mut(&mut answer), ready);
+                    push_response_events(W::response_mut(&mut answer), ready);
                     return Ok(Some(answer));
                 }
                 self.response = Some(ResponseStream::new(&self.client, &*self.wire, &self.call, response));
@@ -214,7 +214,7 @@ impl<W: Wire> ModelCall<W> {
             let transport = &self.client.transport;
             let body = transport.excerpt(&mut response, self.deadline).await;
             let mut failure =
-                self.no_answer(&response, &body, "the service did not answer with a stream of events");
+                self.missing_response(&response, &body, "the service did not answer with a stream of events");
             let request_id =
                 transport.errors().request_id(response.headers(), self.wire.request_id_headers());
             failure.error.request_id = failure.error.request_id.or(request_id);
@@ -229,7 +229,7 @@ impl<W: Wire> ModelCall<W> {
     }
 
     /// The error of a successful status without an answer: the error in the body, else that the body is unexpected.
-    fn no_answer(&self, response: &reqwest::Response, body: &[u8], what: &str) -> AttemptError {
+    fn missing_response(&self, response: &reqwest::Response, body: &[u8], what: &str) -> AttemptError {
         let errors = self.client.transport.errors();
         let status = response.status().as_u16();
         match errors.read_error(&*self.wire, status, response.headers(), body) {
@@ -244,9 +244,9 @@ impl<W: Wire> ModelCall<W> {
         limiter.admit(self.ticket, self.deadline).await.map_err(|refused| {
             let mut error = self.last_error.take().unwrap_or_else(|| not_admitted(refused.retry_after));
             // A `retry-after` above the gate's limit is still reported to the caller.
-            let asked = error.retry_after.filter(|asked| *asked > MAX_CLOSED);
+            let requested = error.retry_after.filter(|requested| *requested > MAX_CLOSED);
             error.retry_after =
-                asked.or_else(|| (!refused.retry_after.is_zero()).then_some(refused.retry_after));
+                requested.or_else(|| (!refused.retry_after.is_zero()).then_some(refused.retry_after));
             AttemptError { error, next: RetryDecision::GiveUp, effects: PossibleEffects::None }
         })
     }
@@ -275,9 +275,9 @@ impl<W: Wire> ModelCall<W> {
             let now = transport.clock().timestamp();
             let wait = retry_after(response.headers(), now)
                 .unwrap_or_else(|| backoff(self.failed_attempts, client.jitter.next()));
-            permit.limited(wait, client.jitter.next());
+            permit.report_limit(wait, client.jitter.next());
         } else {
-            permit.answered();
+            permit.report_response();
         }
         if !response.status().is_success() {
             let body = transport.excerpt(&mut response, self.deadline).await;
@@ -289,7 +289,7 @@ impl<W: Wire> ModelCall<W> {
                 && let Some(wait) = failure.error.retry_after
             {
                 // The body says how long to wait.
-                client.limiter.limited(wait, client.jitter.next());
+                client.limiter.report_limit(wait, client.jitter.next());
             }
             return Err(failure);
         }
@@ -301,7 +301,7 @@ impl<W: Wire> ModelCall<W> {
         let (limiter, jitter) = (&self.client.limiter, &self.client.jitter);
         let wait = failure.error.retry_after;
         let wait = wait.unwrap_or_else(|| backoff(self.failed_attempts, jitter.next()));
-        limiter.limited(wait, jitter.next());
+        limiter.report_limit(wait, jitter.next());
     }
 
     /// Schedules the next attempt, or returns the final error.
@@ -314,12 +314,12 @@ impl<W: Wire> ModelCall<W> {
             // The gate is closed even if this call gives up.
             self.close_gate(&failure);
         }
-        let AttemptError { mut error, next, effects: begun } = failure;
+        let AttemptError { mut error, next, effects: possible_effects } = failure;
         if let Some(reading) = reading {
             error.request_id = error.request_id.or_else(|| reading.request_id.clone());
         }
         let shown = reading.map_or(OutputShown::Nothing, ResponseStream::shown);
-        if self.call.effects == SideEffects::Possible && begun == PossibleEffects::Possible {
+        if self.call.effects == SideEffects::Possible && possible_effects == PossibleEffects::Possible {
             return Err(self.final_error(unknown_outcome(error, shown)));
         }
         let client = &self.client;
@@ -360,7 +360,7 @@ impl<W: Wire> ModelCall<W> {
 }
 
 /// Adds the previews of an answer that came in one body.
-fn show_whole(response: &Response, ready: &mut VecDeque<ModelEvent>) {
+fn push_response_events(response: &Response, ready: &mut VecDeque<ModelEvent>) {
     ready.push_back(ModelEvent::Started);
     for (index, block) in response.content.iter().enumerate() {
         match block.kind() {

@@ -33,23 +33,23 @@ impl HttpClient {
         let transport = self.transport();
         let deadline = transport.clock().deadline(timeout);
         let request = transport.request(Method::GET, transport.url(path.iter().copied()));
-        let late = |failure: AttemptError| match failure.error.kind {
+        let timeout_error = |failure: AttemptError| match failure.error.kind {
             ModelErrorKind::Timeout => ModelError::new(
                 ModelErrorKind::Timeout,
                 format!("the service did not answer within {timeout:?}"),
             ),
             _ => failure.error,
         };
-        let mut response = transport.head(request, timeout, deadline).await.map_err(late)?;
+        let mut response = transport.head(request, timeout, deadline).await.map_err(timeout_error)?;
         let status = response.status().as_u16();
         if !response.status().is_success() {
             let body = transport.excerpt(&mut response, deadline).await;
-            let words = error_words(&body).map(|words| transport.errors().clean(&words, 500));
-            let words = words.unwrap_or_else(|| transport.errors().excerpt(&body));
-            let message = format!("the service answered {status}: {words}");
+            let text = error_message(&body).map(|text| transport.errors().clean(&text, 500));
+            let text = text.unwrap_or_else(|| transport.errors().excerpt(&body));
+            let message = format!("the service answered {status}: {text}");
             return Err(ModelError::new(ModelErrorKind::Api(error_kind_of_status(status)), message));
         }
-        let body = transport.body(&mut response, deadline).await.map_err(late)?;
+        let body = transport.body(&mut response, deadline).await.map_err(timeout_error)?;
         parse_list(&body).ok_or_else(|| {
             let excerpt = transport.errors().excerpt(&body);
             let message = format!("the service did not answer with a list of models. It begins: {excerpt}");
@@ -59,11 +59,11 @@ impl HttpClient {
 }
 
 /// The message in an error body of any of the usual forms.
-fn error_words(body: &[u8]) -> Option<String> {
+fn error_message(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let body = body.get(0).unwrap_or(&body);
-    let words = [&body["error"]["message"], &body["error"], &body["message"]];
-    words.into_iter().find_map(|words| words.as_str()).map(str::to_owned)
+    let text = [&body["error"]["message"], &body["error"], &body["message"]];
+    text.into_iter().find_map(|text| text.as_str()).map(str::to_owned)
 }
 
 /// Parses the list in the form of any API; `None` if the body is not a list of models.
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_words_of_an_error_are_found() {
-        for (body, words) in [
+        for (body, text) in [
             (r#"{"error":{"message":"no key"}}"#, Some("no key")),
             (r#"[{"error":{"message":"no key"}}]"#, Some("no key")),
             (r#"{"error":"no key"}"#, Some("no key")),
@@ -147,7 +147,7 @@ mod tests {
             ("{}", None),
             ("<html>", None),
         ] {
-            assert_eq!(error_words(body.as_bytes()).as_deref(), words, "{body}");
+            assert_eq!(error_message(body.as_bytes()).as_deref(), text, "{body}");
         }
     }
 

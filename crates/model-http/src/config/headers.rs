@@ -81,7 +81,7 @@ impl HttpConfig {
 pub fn is_secret_header(name: &str, value: &str) -> bool {
     let name = name.trim().replace('-', "_");
     let is_authorization = name.to_ascii_lowercase().ends_with("authorization");
-    let has = |wanted: fn(&u8) -> bool| value.bytes().any(|byte| wanted(&byte));
+    let has = |predicate: fn(&u8) -> bool| value.bytes().any(|byte| predicate(&byte));
     let is_token = value.len() >= 20
         && has(u8::is_ascii_digit)
         && has(u8::is_ascii_alphabetic)

@@ -110,8 +110,8 @@ fn neither_debug_nor_redacted_texts_show_a_secret() {
     let text = format!("{config:?}");
     assert!(text.contains("example.com") && text.contains("x-auth") && !text.contains("canary"), "{text}");
     let redactor = config.redactor();
-    let told = redactor.redact("sk-canary-1234 canary-token-1 canary-key-2 2024-10-21").into_owned();
-    assert_eq!(told, "[REDACTED:EXAMPLE_API_KEY] [REDACTED:X-AUTH] [REDACTED:API_KEY] 2024-10-21");
+    let redacted = redactor.redact("sk-canary-1234 canary-token-1 canary-key-2 2024-10-21").into_owned();
+    assert_eq!(redacted, "[REDACTED:EXAMPLE_API_KEY] [REDACTED:X-AUTH] [REDACTED:API_KEY] 2024-10-21");
 }
 
 #[test]

@@ -8,13 +8,13 @@ const MONTHS: [&str; 12] =
 /// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that is still sent. A date before 1970 gives `None`.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let (_, date) = text.split_once(", ")?;
-    let mut words = date.split_ascii_whitespace();
-    let day: u64 = words.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
-    let month = words.next().and_then(|word| MONTHS.iter().position(|month| *month == word))? as u64 + 1;
-    let year: u64 = words.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
-    let mut time = words.next()?.split(':').map(|part| part.parse::<u64>().ok());
+    let mut fields = date.split_ascii_whitespace();
+    let day: u64 = fields.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let month = fields.next().and_then(|field| MONTHS.iter().position(|month| *month == field))? as u64 + 1;
+    let year: u64 = fields.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let mut time = fields.next()?.split(':').map(|part| part.parse::<u64>().ok());
     let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
-    if hour > 23 || minute > 59 || second > 60 || time.next().is_some() || words.next() != Some("GMT") {
+    if hour > 23 || minute > 59 || second > 60 || time.next().is_some() || fields.next() != Some("GMT") {
         return None;
     }
     // Let years begin in March, so that the leap day is the last day of the year.
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn dates_are_read_and_what_is_none_is_not() {
-        let show = |text| parse(text).map(|time| time.to_string());
+        let parsed = |text| parse(text).map(|time| time.to_string());
         for (text, expected) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some("1994-11-06T08:49:37.000Z")),
             ("Thu, 01 Jan 1970 00:00:00 GMT", Some("1970-01-01T00:00:00.000Z")),
@@ -45,7 +45,7 @@ mod tests {
             ("Sun, 06 Foo 1994 08:49:37 GMT", None),
             ("soon", None),
         ] {
-            assert_eq!(show(text).as_deref(), expected, "{text}");
+            assert_eq!(parsed(text).as_deref(), expected, "{text}");
         }
     }
 

@@ -9,7 +9,7 @@
 //! - If a probe has no response within [`PROBE_HOLD`], one more call is sent.
 //!
 //! The queue is in memory. Dropping a waiting or admitted call removes it from the queue. A call that is no longer polled does not block
-//! the others: the first call in the queue watches the time, and the others check a minute later ([`WATCH_LATER`]) whether it did.
+//! the others: the first call in the queue watches the time, and the others check a minute later ([`FALLBACK_DELAY`]) whether it did.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ pub const MAX_CLOSED: Duration = Duration::from_secs(600);
 const PROBE_HOLD: Duration = Duration::from_secs(10);
 
 /// How much later than the first in the queue the others check the time.
-const WATCH_LATER: Duration = Duration::from_secs(60);
+const FALLBACK_DELAY: Duration = Duration::from_secs(60);
 
 /// Why a call was not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,10 +70,10 @@ enum Gate {
     Closed {
         until: Deadline,
     },
-    /// At most `window` concurrent calls pass. If none has a response by `patience`, one more passes.
+    /// At most `window` concurrent calls pass. If none has a response by `timeout`, one more passes.
     Opening {
         window: u32,
-        patience: Deadline,
+        timeout: Deadline,
     },
 }
 
@@ -136,19 +136,19 @@ impl Limiter {
             state.waiting.insert(ticket, Waiting { waker: None, admitted: None });
             state.admit_waiting();
         }
-        let _place = QueueGuard { limiter: self, ticket };
+        let _guard = QueueGuard { limiter: self, ticket };
         let mut expired = self.clock.sleep_until(deadline);
         // When this call next checks the time.
         let mut watch: Option<(WaitUntil, BoxFuture<'static, ()>)> = None;
         poll_fn(|context| {
             loop {
-                let due = match self.look(ticket, context) {
+                let due = match self.check_admission(ticket, context) {
                     AdmissionCheck::Admitted(epoch) => return Poll::Ready(Ok(self.permit(epoch))),
                     AdmissionCheck::Waiting => break,
                     AdmissionCheck::Watching(due) => due,
                 };
                 if watch.as_ref().is_none_or(|(armed, _)| *armed != due) {
-                    let at = if due.is_first { due.until } else { self.later(due.until) };
+                    let at = if due.is_first { due.until } else { self.fallback_deadline(due.until) };
                     watch = Some((due, self.clock.sleep_until(at)));
                 }
                 let timer = watch.as_mut().map(|(_, timer)| timer.as_mut().poll(context));
@@ -156,14 +156,14 @@ impl Limiter {
                     break;
                 }
                 watch = None;
-                self.time_is_over(due.until);
+                self.on_deadline(due.until);
             }
             expired.as_mut().poll(context).map(|()| Err(NotAdmitted { retry_after: self.closed_for() }))
         })
         .await
     }
 
-    fn look(&self, ticket: QueueTicket, context: &Context<'_>) -> AdmissionCheck {
+    fn check_admission(&self, ticket: QueueTicket, context: &Context<'_>) -> AdmissionCheck {
         let mut state = self.lock();
         // Calls that are admitted and have not noticed yet are skipped.
         let first = state.waiting.iter().find(|(_, waiting)| waiting.admitted.is_none());
@@ -176,28 +176,28 @@ impl Limiter {
         }
         waiting.waker = Some(context.waker().clone());
         match gate {
-            Gate::Closed { until } | Gate::Opening { patience: until, .. } => {
+            Gate::Closed { until } | Gate::Opening { timeout: until, .. } => {
                 AdmissionCheck::Watching(WaitUntil { until, is_first })
             }
             Gate::Open => AdmissionCheck::Waiting,
         }
     }
 
-    /// Lets one more call pass, because the gate's closed time or its patience ended at `until`. It does nothing if the gate has another
+    /// Lets one more call pass, because the deadline `until` of the closed or opening gate passed. It does nothing if the gate has another
     /// deadline by now.
-    fn time_is_over(&self, until: Deadline) {
+    fn on_deadline(&self, until: Deadline) {
         let mut state = self.lock();
         let window = match state.gate {
             Gate::Closed { until: now } if now == until => 1,
-            Gate::Opening { window, patience } if patience == until => window.saturating_add(1),
+            Gate::Opening { window, timeout } if timeout == until => window.saturating_add(1),
             _ => return,
         };
-        state.gate = Gate::Opening { window, patience: self.patience() };
+        state.gate = Gate::Opening { window, timeout: self.timeout() };
         state.admit_waiting();
     }
 
     /// Closes the gate for `wait`, at most [`MAX_CLOSED`], plus up to a tenth of it by `random` (0 to 1).
-    pub fn limited(&self, wait: Duration, random: f64) {
+    pub fn report_limit(&self, wait: Duration, random: f64) {
         self.close(&mut self.lock(), wait, random);
     }
 
@@ -216,13 +216,13 @@ impl Limiter {
         state.admit_waiting();
     }
 
-    fn patience(&self) -> Deadline {
+    fn timeout(&self) -> Deadline {
         self.clock.deadline(PROBE_HOLD)
     }
 
     /// When to check whether the first in the queue acted at `until`.
-    fn later(&self, until: Deadline) -> Deadline {
-        self.clock.deadline(self.clock.remaining(until).saturating_add(WATCH_LATER))
+    fn fallback_deadline(&self, until: Deadline) -> Deadline {
+        self.clock.deadline(self.clock.remaining(until).saturating_add(FALLBACK_DELAY))
     }
 
     fn closed_for(&self) -> Duration {
@@ -266,8 +266,8 @@ impl State {
             Gate::Closed { .. } => 0,
         };
         let epoch = self.epoch;
-        let mut still = self.waiting.values_mut().filter(|waiting| waiting.admitted.is_none());
-        for waiting in still.by_ref().take(free as usize) {
+        let mut waiting_calls = self.waiting.values_mut().filter(|waiting| waiting.admitted.is_none());
+        for waiting in waiting_calls.by_ref().take(free as usize) {
             waiting.admitted = Some(epoch);
             self.in_flight = self.in_flight.saturating_add(1);
             if let Some(waker) = waiting.waker.take() {
@@ -275,7 +275,7 @@ impl State {
             }
         }
         // The first waiting call watches the time.
-        if let Some(waker) = still.next().and_then(|first| first.waker.take()) {
+        if let Some(waker) = waiting_calls.next().and_then(|first| first.waker.take()) {
             waker.wake();
         }
     }
@@ -316,7 +316,7 @@ pub struct Permit {
 
 impl Permit {
     /// Reports a response that is not a limit.
-    pub fn answered(mut self) {
+    pub fn report_response(mut self) {
         self.is_reported = true;
         let mut state = self.limiter.lock();
         state.call_finished(self.epoch);
@@ -328,16 +328,16 @@ impl Permit {
             state.gate = if is_caught_up {
                 Gate::Open
             } else {
-                Gate::Opening { window: window.saturating_add(1), patience: self.limiter.patience() }
+                Gate::Opening { window: window.saturating_add(1), timeout: self.limiter.timeout() }
             };
         }
         state.admit_waiting();
     }
 
     /// Reports a limit: no call is sent for `wait`, plus up to a tenth of it by `random` (0 to 1).
-    pub fn limited(mut self, wait: Duration, random: f64) {
+    pub fn report_limit(mut self, wait: Duration, random: f64) {
         self.is_reported = true;
-        self.limiter.limited(wait, random);
+        self.limiter.report_limit(wait, random);
     }
 }
 

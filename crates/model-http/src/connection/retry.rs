@@ -64,15 +64,15 @@ pub const fn is_limit(status: u16) -> bool {
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |text: &str| text.parse::<f64>().ok();
-    let asked = text("retry-after-ms").and_then(number).map(|millis| duration(millis / 1000.0));
-    let asked = asked.or_else(|| {
+    let wait = text("retry-after-ms").and_then(number).map(|millis| duration(millis / 1000.0));
+    let wait = wait.or_else(|| {
         let after = text("retry-after")?;
         match number(after) {
             Some(seconds) => Some(duration(seconds)),
             None => Some(http_date::parse(after)?.duration_since(now)),
         }
     })?;
-    (!asked.is_zero()).then(|| asked.min(MAX_RETRY_AFTER))
+    (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
 }
 
 /// Converts seconds; negative values and NaN give zero.
@@ -123,8 +123,8 @@ mod tests {
             (&[("retry-after", "tomorrow")], None),
             (&[], None),
         ] {
-            let wish = retry_after(&headers(pairs), now);
-            assert_eq!(wish, expected.map(Duration::from_millis), "{pairs:?}");
+            let actual = retry_after(&headers(pairs), now);
+            assert_eq!(actual, expected.map(Duration::from_millis), "{pairs:?}");
         }
     }
 

@@ -169,7 +169,7 @@ impl Transport {
         idle: Duration,
         deadline: Deadline,
     ) -> Result<Response, AttemptError> {
-        match self.within(idle, deadline, request.send()).await {
+        match self.with_timeout(idle, deadline, request.send()).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(self.errors.transport(&error)),
             Err(TimeoutKind::Idle) => Err(AttemptError::timeout(
@@ -281,7 +281,7 @@ impl Transport {
         let mut future = pin!(future);
         loop {
             let before = moved();
-            match self.within(idle, deadline, future.as_mut()).await {
+            match self.with_timeout(idle, deadline, future.as_mut()).await {
                 Err(TimeoutKind::Idle) if moved() != before => {}
                 other => return other,
             }
@@ -289,7 +289,7 @@ impl Transport {
     }
 
     /// Runs `future` until `idle` has passed or `deadline` is reached.
-    async fn within<F: Future>(
+    async fn with_timeout<F: Future>(
         &self,
         idle: Duration,
         deadline: Deadline,

@@ -74,28 +74,28 @@ struct PacedBody {
 /// chunk with the default timing is sent as a body of known length.
 pub(super) fn paced(
     pieces: BodyChunks,
-    pace: &BodyTiming,
+    timing: &BodyTiming,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
 ) -> Body {
-    if *pace == BodyTiming::default()
+    if *timing == BodyTiming::default()
         && pieces.repeated.is_none()
         && let [only] = pieces.pieces.as_slice()
     {
         return Full::new(only.clone()).map_err(|never: Infallible| match never {}).boxed_unsync();
     }
     let mut all: VecDeque<Bytes> = pieces.pieces.into();
-    if let Some(size) = pace.piece {
+    if let Some(size) = timing.piece {
         let joined: Bytes = all.iter().flat_map(|piece| piece.iter().copied()).collect::<Vec<u8>>().into();
         let starts = (0..joined.len()).step_by(size.max(1));
         all = starts.map(|at| joined.slice(at..joined.len().min(at.saturating_add(size.max(1))))).collect();
     }
-    if let BodyEnd::Cut { after } | BodyEnd::Hang { after } = pace.end {
+    if let BodyEnd::Cut { after } | BodyEnd::Hang { after } = timing.end {
         truncate(&mut all, after);
     }
-    let repeated = pieces.repeated.filter(|_| pace.end == BodyEnd::Complete);
+    let repeated = pieces.repeated.filter(|_| timing.end == BodyEnd::Complete);
     let delivery =
-        PacedBody { pieces: all, repeated, every: pace.every, end: pace.end, is_first: true, clock, stop };
+        PacedBody { pieces: all, repeated, every: timing.every, end: timing.end, is_first: true, clock, stop };
     let frames = stream::unfold(Some(delivery), |delivery| async {
         let mut delivery = delivery?;
         let next = delivery.next().await?;

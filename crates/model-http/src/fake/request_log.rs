@@ -107,8 +107,8 @@ impl RequestLog {
         let mut requests = lock(&self.requests);
         // Numbers are consecutive, so the first one determines the index of this one.
         let first = requests.front().map_or(0, RecordedRequest::number);
-        let place = number.checked_sub(first).and_then(|place| usize::try_from(place).ok());
-        if let Some(request) = place.and_then(|place| requests.get_mut(place)) {
+        let index = number.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+        if let Some(request) = index.and_then(|index| requests.get_mut(index)) {
             request.status = Some(status);
         }
     }

@@ -10,12 +10,12 @@ pub trait Decoder: Send {
     /// The complete response of this wire.
     type Answer: Send;
 
-    /// Processes the next event and passes its previews to `show`. It must emit [`ModelEvent::Started`] before the first output. The client
+    /// Processes the next event and passes its previews to `emit`. It must emit [`ModelEvent::Started`] before the first output. The client
     /// adds the cost to [`ModelEvent::UsageReported`].
     ///
     /// # Errors
     /// If the event violates the protocol or reports an error of the service. The stream has ended then.
-    fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError>;
+    fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError>;
 
     /// Whether output was shown or a tool was started.
     fn shown(&self) -> OutputShown;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 pub struct RawObject {
     fields: Vec<(String, String)>,
     /// The position of each field name. It is used from [`INDEXED`] fields on, because a hostile object may have a million names.
-    places: HashMap<String, usize>,
+    index_by_name: HashMap<String, usize>,
 }
 
 /// The number of fields from which names are looked up in the index.
@@ -22,7 +22,7 @@ impl RawObject {
     /// The raw JSON of the field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.place(name).map(|place| self.fields[place].1.as_str())
+        self.index_of(name).map(|index| self.fields[index].1.as_str())
     }
 
     /// The field, if it is a string.
@@ -33,25 +33,25 @@ impl RawObject {
 
     /// Sets a field to this JSON, in place or at the end.
     pub fn set(&mut self, name: &str, json: String) {
-        if let Some(place) = self.place(name) {
-            self.fields[place].1 = json;
+        if let Some(index) = self.index_of(name) {
+            self.fields[index].1 = json;
             return;
         }
         self.fields.push((name.to_owned(), json));
         if self.fields.len() == INDEXED {
             let names = self.fields.iter().map(|(name, _)| name.clone());
-            self.places = names.zip(0..).collect();
+            self.index_by_name = names.zip(0..).collect();
         } else if self.fields.len() > INDEXED {
-            self.places.insert(name.to_owned(), self.fields.len() - 1);
+            self.index_by_name.insert(name.to_owned(), self.fields.len() - 1);
         }
     }
 
     /// The position of the field.
-    fn place(&self, name: &str) -> Option<usize> {
+    fn index_of(&self, name: &str) -> Option<usize> {
         if self.fields.len() < INDEXED {
             return self.fields.iter().position(|(other, _)| other == name);
         }
-        self.places.get(name).copied()
+        self.index_by_name.get(name).copied()
     }
 
     /// How many fields there are.

@@ -166,15 +166,15 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     // The lowest high bit of the result marks the first byte of `word` that is zero.
     let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
     let (words, rest) = bytes.as_chunks::<8>();
-    for (place, word) in words.iter().enumerate() {
+    for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
         let found =
             zero_bytes(word ^ (ONES * u64::from(b'\n'))) | zero_bytes(word ^ (ONES * u64::from(b'\r')));
         if found != 0 {
-            return Some(place * 8 + (found.trailing_zeros() / 8) as usize);
+            return Some(index * 8 + (found.trailing_zeros() / 8) as usize);
         }
     }
-    rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|place| words.len() * 8 + place)
+    rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|index| words.len() * 8 + index)
 }
 
 #[cfg(test)]

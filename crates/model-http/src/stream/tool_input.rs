@@ -28,13 +28,13 @@ pub enum InputCompletion {
 #[must_use]
 pub fn finish_input(written: &str, end: InputCompletion) -> String {
     let trimmed = written.trim();
-    let kept = match end {
+    let object = match end {
         InputCompletion::Complete => is_object(trimmed).then(|| trimmed.to_owned()),
         InputCompletion::Cut if is_object(trimmed) => Some(trimmed.to_owned()),
         InputCompletion::Cut => close_partial_object(trimmed),
         InputCompletion::Unclosed => None,
     };
-    kept.unwrap_or_else(|| format!(r#"{{"{INVALID_JSON}":{}}}"#, quoted(written)))
+    object.unwrap_or_else(|| format!(r#"{{"{INVALID_JSON}":{}}}"#, quoted(written)))
 }
 
 /// Whether it is a JSON object within the parser's nesting limit.
@@ -50,37 +50,37 @@ fn close_partial_object(json: &str) -> Option<String> {
     // The text up to here is complete, except for the brackets in `open`.
     let mut safe = 0;
     let mut is_key = false;
-    let mut place = 0;
-    while let Some(byte) = bytes.get(place) {
+    let mut position = 0;
+    while let Some(byte) = bytes.get(position) {
         match byte {
             b'{' | b'[' => {
                 open.push(if *byte == b'{' { b'}' } else { b']' });
                 is_key = *byte == b'{';
-                place += 1;
-                safe = place;
+                position += 1;
+                safe = position;
             }
             b'}' | b']' => {
                 if open.pop() != Some(*byte) {
                     return None;
                 }
                 is_key = false;
-                place += 1;
-                safe = place;
+                position += 1;
+                safe = position;
             }
             b':' => {
                 is_key = false;
-                place += 1;
+                position += 1;
             }
             b',' => {
                 is_key = open.last() == Some(&b'}');
-                place += 1;
+                position += 1;
             }
-            b' ' | b'\t' | b'\n' | b'\r' => place += 1,
+            b' ' | b'\t' | b'\n' | b'\r' => position += 1,
             _ => {
-                let end = place + token_len(&bytes[place..]);
+                let end = position + token_len(&bytes[position..]);
                 let is_value =
-                    json.get(place..end).is_some_and(|token| serde_json::from_str::<Value>(token).is_ok());
-                place = end;
+                    json.get(position..end).is_some_and(|token| serde_json::from_str::<Value>(token).is_ok());
+                position = end;
                 if is_value && !is_key {
                     safe = end;
                 }
@@ -96,11 +96,11 @@ fn close_partial_object(json: &str) -> Option<String> {
 fn token_len(bytes: &[u8]) -> usize {
     if bytes.first() == Some(&b'"') {
         let mut escaped = false;
-        for (place, byte) in bytes.iter().enumerate().skip(1) {
+        for (position, byte) in bytes.iter().enumerate().skip(1) {
             match byte {
                 _ if escaped => escaped = false,
                 b'\\' => escaped = true,
-                b'"' => return place + 1,
+                b'"' => return position + 1,
                 _ => {}
             }
         }

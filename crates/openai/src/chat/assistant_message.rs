@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use super::list_item::{ListItem, continue_list};
 use crate::canonical::{are_complete_arguments, call_block, finish_arguments, thinking_block};
-use crate::members::{Members, items_of, text_of};
+use crate::members::{Members, array_items, string_value};
 use crate::preview::{Preview, ShownText, TextKind};
 use crate::tool_names::ToolNames;
 
@@ -70,9 +70,9 @@ struct Call {
     name: String,
     arguments: String,
     /// Unknown members of the call, as JSON.
-    others: Vec<(String, String)>,
+    other_fields: Vec<(String, String)>,
     /// Unknown members of its `function`, as JSON.
-    function_others: Vec<(String, String)>,
+    other_function_fields: Vec<(String, String)>,
     index: Option<usize>,
 }
 
@@ -124,24 +124,24 @@ impl AssistantMessage {
     pub(super) fn push(
         &mut self,
         delta: &Members<'_>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
-        self.push_thinking(delta, show);
+        self.push_thinking(delta, emit);
         for (name, raw) in delta.iter() {
             match name {
                 "role" => {}
                 "tool_calls" => {
-                    for call in items_of(raw) {
-                        self.push_call(call, show)?;
+                    for call in array_items(raw) {
+                        self.push_call(call, emit)?;
                     }
                 }
                 "content" => {
-                    self.push_content(raw, show);
+                    self.push_content(raw, emit);
                     self.merge(name, raw)?;
                 }
                 "refusal" => {
-                    if let Some(piece) = text_of(raw) {
-                        self.refusal.push(&piece, TextKind::Text, &mut self.preview, show);
+                    if let Some(piece) = string_value(raw) {
+                        self.refusal.push(&piece, TextKind::Text, &mut self.preview, emit);
                     }
                     self.merge(name, raw)?;
                 }
@@ -152,31 +152,31 @@ impl AssistantMessage {
     }
 
     /// Servers use different members for the reasoning, and some write it in two members.
-    fn push_thinking(&mut self, delta: &Members<'_>, show: &mut dyn FnMut(ModelEvent)) {
+    fn push_thinking(&mut self, delta: &Members<'_>, emit: &mut dyn FnMut(ModelEvent)) {
         let names = ["reasoning_content", "reasoning"];
         let piece = names.iter().find_map(|name| delta.text(name).filter(|piece| !piece.is_empty()));
         if let Some(piece) = piece {
-            self.thinking.push(&piece, TextKind::Thinking, &mut self.preview, show);
+            self.thinking.push(&piece, TextKind::Thinking, &mut self.preview, emit);
         }
     }
 
     /// The content is a text, or a list of typed parts.
-    fn push_content(&mut self, raw: &RawValue, show: &mut dyn FnMut(ModelEvent)) {
-        if let Some(piece) = text_of(raw) {
-            self.text.push(&piece, TextKind::Text, &mut self.preview, show);
+    fn push_content(&mut self, raw: &RawValue, emit: &mut dyn FnMut(ModelEvent)) {
+        if let Some(piece) = string_value(raw) {
+            self.text.push(&piece, TextKind::Text, &mut self.preview, emit);
             return;
         }
-        for part in items_of(raw) {
+        for part in array_items(raw) {
             let Ok(part) = serde_json::from_str::<Members<'_>>(part.get()) else { continue };
             if let Some(piece) = part.text("text") {
-                self.text.push(&piece, TextKind::Text, &mut self.preview, show);
+                self.text.push(&piece, TextKind::Text, &mut self.preview, emit);
             }
             let Some(thinking) = part.get("thinking") else { continue };
-            let inner = items_of(thinking);
+            let inner = array_items(thinking);
             let inner = inner.iter().filter_map(|part| serde_json::from_str::<Members<'_>>(part.get()).ok());
-            let piece = text_of(thinking)
+            let piece = string_value(thinking)
                 .unwrap_or_else(|| inner.filter_map(|part| part.text("text")).collect::<String>());
-            self.thinking.push(&piece, TextKind::Thinking, &mut self.preview, show);
+            self.thinking.push(&piece, TextKind::Thinking, &mut self.preview, emit);
         }
     }
 
@@ -197,7 +197,7 @@ impl AssistantMessage {
             return Ok(());
         }
         let is_list = raw.get().starts_with('[');
-        match (&mut *member, text_of(raw)) {
+        match (&mut *member, string_value(raw)) {
             (Member::Text(text), Some(piece)) => text.push_str(&piece),
             (Member::List(items), Some(piece)) => items.push(ListItem::text_part(&piece)),
             (_, Some(piece)) => *member = Member::Text(piece),
@@ -215,26 +215,26 @@ impl AssistantMessage {
         Ok(())
     }
 
-    fn push_call(&mut self, raw: &RawValue, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+    fn push_call(&mut self, raw: &RawValue, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let Ok(delta) = serde_json::from_str::<Members<'_>>(raw.get()) else {
             return Err(StreamError::protocol("a tool call is not an object"));
         };
         let function = delta.object("function").unwrap_or_default();
         let id = delta.text("id").filter(|id| !id.is_empty());
         let name = function.text("name").filter(|name| !name.is_empty());
-        let place = self.place_of_call(delta.number("index"), id.as_deref(), name.as_deref())?;
+        let place = self.find_or_add_call(delta.number("index"), id.as_deref(), name.as_deref())?;
         let call = &mut self.calls[place];
         if let Some(id) = id.filter(|_| call.id.is_empty()) {
             call.id = id;
         }
         for (name, raw) in delta.iter() {
             if !matches!(name, "index" | "id" | "type" | "function") && raw.get() != "null" {
-                set(&mut call.others, name, raw)?;
+                set(&mut call.other_fields, name, raw)?;
             }
         }
         for (name, raw) in function.iter() {
             if !matches!(name, "name" | "arguments") && raw.get() != "null" {
-                set(&mut call.function_others, name, raw)?;
+                set(&mut call.other_function_fields, name, raw)?;
             }
         }
         if let Some(name) = name.filter(|_| call.name.is_empty()) {
@@ -242,23 +242,23 @@ impl AssistantMessage {
         }
         // Some servers write the object itself, not its text.
         let piece = function.get("arguments");
-        let piece = piece.map(|raw| text_of(raw).unwrap_or_else(|| raw.get().to_owned())).unwrap_or_default();
+        let piece = piece.map(|raw| string_value(raw).unwrap_or_else(|| raw.get().to_owned())).unwrap_or_default();
         call.arguments.push_str(&piece);
         match call.index {
-            Some(index) => self.preview.input(index, &piece, show),
+            Some(index) => self.preview.input(index, &piece, emit),
             None if !call.name.is_empty() => {
-                let index = self.preview.call(self.names.own_name(&call.name), show);
+                let index = self.preview.call(self.names.own_name(&call.name), emit);
                 call.index = Some(index);
-                self.preview.input(index, &call.arguments, show);
+                self.preview.input(index, &call.arguments, emit);
             }
-            None => self.preview.other(show),
+            None => self.preview.other(emit),
         }
         Ok(())
     }
 
     /// Finds the call that a delta belongs to. Deltas with the same index belong to one call. Without an index, a new id or a new name
     /// begins a call. Some servers give all calls the same index, so another id with another name begins a call too.
-    fn place_of_call(
+    fn find_or_add_call(
         &mut self,
         index: Option<u64>,
         id: Option<&str>,
@@ -299,11 +299,11 @@ impl AssistantMessage {
             (&self.text, TextKind::Text),
             (&self.refusal, TextKind::Text),
         ];
-        for (shown, kind) in texts {
-            if let Some(index) = shown.place.index() {
+        for (block_text, kind) in texts {
+            if let Some(index) = block_text.place.index() {
                 let block = match kind {
-                    TextKind::Thinking => thinking_block(&shown.text),
-                    TextKind::Text => Ok(Block::text(shown.text.as_str())),
+                    TextKind::Thinking => thinking_block(&block_text.text),
+                    TextKind::Text => Ok(Block::text(block_text.text.as_str())),
                 };
                 blocks.push((index, block));
             }
@@ -327,10 +327,10 @@ impl AssistantMessage {
 
     /// Gives a new id to a call that has none, or that has the id of another call.
     fn name_calls(&mut self) {
-        let mut taken = std::collections::HashSet::new();
+        let mut used_ids = std::collections::HashSet::new();
         for (place, call) in self.calls.iter_mut().enumerate() {
             let mut number = place;
-            while call.id.is_empty() || !taken.insert(call.id.clone()) {
+            while call.id.is_empty() || !used_ids.insert(call.id.clone()) {
                 call.id = format!("call_{number}");
                 number += 1;
             }
@@ -375,15 +375,15 @@ impl AssistantMessage {
 }
 
 impl AnswerText {
-    fn push(&mut self, piece: &str, kind: TextKind, preview: &mut Preview, show: &mut dyn FnMut(ModelEvent)) {
+    fn push(&mut self, piece: &str, kind: TextKind, preview: &mut Preview, emit: &mut dyn FnMut(ModelEvent)) {
         self.text.push_str(piece);
-        preview.text(&mut self.place, kind, piece, show);
+        preview.text(&mut self.place, kind, piece, emit);
     }
 }
 
 impl Call {
     fn native_json(&self) -> String {
-        let others = |members: &[(String, String)]| {
+        let other_fields = |members: &[(String, String)]| {
             members.iter().map(|(name, raw)| format!(",{}:{raw}", quoted(name))).collect::<String>()
         };
         format!(
@@ -391,8 +391,8 @@ impl Call {
             quoted(&self.id),
             quoted(&self.name),
             quoted(&self.arguments),
-            others(&self.function_others),
-            others(&self.others)
+            other_fields(&self.other_function_fields),
+            other_fields(&self.other_fields)
         )
     }
 }

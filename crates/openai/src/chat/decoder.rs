@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::assistant_message::AssistantMessage;
 use crate::call_context::CallContext;
 use crate::error_body::{is_error_object, service_error};
-use crate::members::{Members, items_of};
+use crate::members::{Members, array_items};
 use crate::usage::chat_usage;
 
 /// Reads one streamed answer.
@@ -52,7 +52,7 @@ impl ChatDecoder {
     pub(super) fn push_object(
         &mut self,
         json: &str,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let chunk: Members<'_> = serde_json::from_str(json)
             .map_err(|error| StreamError::protocol(format!("a chunk is not a JSON object ({error})")))?;
@@ -62,13 +62,13 @@ impl ChatDecoder {
         }
         self.id = self.id.take().or_else(|| chunk.text("id").filter(|id| !id.is_empty()));
         self.model = self.model.take().or_else(|| chunk.text("model").filter(|model| !model.is_empty()));
-        for choice in chunk.get("choices").map(items_of).unwrap_or_default() {
+        for choice in chunk.get("choices").map(array_items).unwrap_or_default() {
             let Ok(choice) = serde_json::from_str::<Members<'_>>(choice.get()) else {
                 return Err(StreamError::protocol("a choice is not an object"));
             };
             // The request asks for one answer, so only the first choice counts.
             if choice.number("index").unwrap_or(0) == 0 {
-                self.push_choice(&choice, show)?;
+                self.push_choice(&choice, emit)?;
             }
         }
         // Groq has the usage elsewhere.
@@ -77,7 +77,7 @@ impl ChatDecoder {
             && self.usage != Some(usage)
         {
             self.usage = Some(usage);
-            show(ModelEvent::UsageReported(usage));
+            emit(ModelEvent::UsageReported(usage));
         }
         Ok(())
     }
@@ -85,10 +85,10 @@ impl ChatDecoder {
     fn push_choice(
         &mut self,
         choice: &Members<'_>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         if let Some(delta) = choice.object("delta").or_else(|| choice.object("message")) {
-            self.message.push(&delta, show)?;
+            self.message.push(&delta, emit)?;
         }
         if let Some(error) = choice.get("error") {
             self.refuse_error(&format!("{{\"error\":{}}}", error.get()))?;
@@ -146,7 +146,7 @@ impl ChatDecoder {
 impl Decoder for ChatDecoder {
     type Answer = Response;
 
-    fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+    fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let data = event.data.trim();
         if self.is_done || data.is_empty() || event.name == "keepalive" {
             return Ok(());
@@ -161,7 +161,7 @@ impl Decoder for ChatDecoder {
                 return Err(error.into());
             }
         }
-        self.push_object(data, show)
+        self.push_object(data, emit)
     }
 
     fn shown(&self) -> OutputShown {

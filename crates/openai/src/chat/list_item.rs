@@ -3,7 +3,7 @@
 use conjure_model_http::{RawObject, quoted};
 use serde_json::value::RawValue;
 
-use crate::members::items_of;
+use crate::members::array_items;
 
 /// An item of a list.
 #[derive(Debug)]
@@ -26,16 +26,16 @@ impl ListItem {
     }
 
     fn new(raw: &RawValue) -> Self {
-        let kept = || Self::Raw(raw.get().to_owned());
-        let Ok(fields) = serde_json::from_str::<RawObject>(raw.get()) else { return kept() };
+        let verbatim = || Self::Raw(raw.get().to_owned());
+        let Ok(fields) = serde_json::from_str::<RawObject>(raw.get()) else { return verbatim() };
         let name = match fields.text("type").as_deref() {
             Some("reasoning.text") => "text",
             Some("reasoning.summary") => "summary",
-            _ => return kept(),
+            _ => return verbatim(),
         };
         match fields.text(name) {
             Some(text) => Self::Growing { fields, name, text },
-            None => kept(),
+            None => verbatim(),
         }
     }
 
@@ -75,7 +75,7 @@ impl ListItem {
 /// Appends the items of a list. An item that continues the last one is joined with it, because OpenRouter writes `reasoning_details` in
 /// that way.
 pub(super) fn continue_list(items: &mut Vec<ListItem>, raw: &RawValue) {
-    for item in items_of(raw) {
+    for item in array_items(raw) {
         let item = ListItem::new(item);
         if !items.last_mut().is_some_and(|last| last.join(&item)) {
             items.push(item);

@@ -117,19 +117,19 @@ impl MessageWriter {
         let UserMessage { results, parts } = UserMessage::read(message, &std::mem::take(&mut self.calls));
         let mut media = Vec::new();
         for result in results {
-            let (texts, others): (Vec<UserPart>, Vec<UserPart>) =
+            let (texts, other_parts): (Vec<UserPart>, Vec<UserPart>) =
                 result.parts.into_iter().partition(|part| matches!(part, UserPart::Text(_)));
             let text = only_text(&texts).filter(|text| !text.trim().is_empty());
-            let without = if others.is_empty() { NO_TEXT } else { IN_NEXT_MESSAGE };
+            let without = if other_parts.is_empty() { NO_TEXT } else { IN_NEXT_MESSAGE };
             self.next();
             self.body.raw("{\"role\":\"tool\",\"tool_call_id\":");
             self.body.string(&result.call_id);
             self.body.raw(",\"content\":");
             self.body.string(text.as_deref().unwrap_or(without));
             self.body.raw("}");
-            if !others.is_empty() {
+            if !other_parts.is_empty() {
                 media.push(UserPart::Text(format!("From the result of the tool call {}:", result.call_id)));
-                media.extend(others);
+                media.extend(other_parts);
             }
         }
         let parts: Vec<UserPart> = media.into_iter().chain(parts).collect();

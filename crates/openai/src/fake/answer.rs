@@ -10,7 +10,7 @@ pub struct FakeAnswer {
     /// The number of pieces in which each text is streamed.
     pieces: usize,
     /// Whether the answer reports its usage.
-    pub(super) tells_usage: bool,
+    pub(super) reports_usage: bool,
 }
 
 /// The ids and times of one answer.
@@ -31,13 +31,13 @@ impl FakeAnswer {
 
 impl WireAnswer for FakeAnswer {
     fn from_response(response: Response, pieces: usize) -> Self {
-        Self { response, pieces, tells_usage: true }
+        Self { response, pieces, reports_usage: true }
     }
 
     /// A text of four pieces. Two of them are sent, after the event that begins the answer.
     fn from_partial(_shown: Vec<ModelEvent>) -> (Self, usize) {
-        let begun = response_of(vec![conjure_conversation::Block::text("It began")]);
-        (Self::from_response(begun, 4), 3)
+        let partial = response_of(vec![conjure_conversation::Block::text("It began")]);
+        (Self::from_response(partial, 4), 3)
     }
 
     fn split_into(&mut self, pieces: usize) {

@@ -51,7 +51,7 @@ pub(super) fn chunks(
         }
     }
     events.push(chunk(json!({}), finish_reason(&answer.response.stop_reason)));
-    if includes_usage && answer.tells_usage {
+    if includes_usage && answer.reports_usage {
         let mut last = head(answer, names, "chat.completion.chunk");
         last["choices"] = json!([]);
         last["usage"] = usage(&answer.response.usage);
@@ -95,7 +95,7 @@ pub(super) fn body(answer: &FakeAnswer, names: AnswerNames<'_>) -> Value {
     let mut body = head(answer, names, "chat.completion");
     body["choices"] = json!([{"index": 0, "message": message, "logprobs": null,
         "finish_reason": finish_reason(&answer.response.stop_reason)}]);
-    if answer.tells_usage {
+    if answer.reports_usage {
         body["usage"] = usage(&answer.response.usage);
     }
     body

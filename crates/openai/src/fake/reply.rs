@@ -16,7 +16,7 @@ impl Reply {
     #[must_use]
     pub fn without_usage(mut self) -> Self {
         if let Some(answer) = self.0.answer_mut() {
-            answer.tells_usage = false;
+            answer.reports_usage = false;
         }
         self
     }

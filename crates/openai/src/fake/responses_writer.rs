@@ -15,9 +15,9 @@ pub(super) fn events(
     names: AnswerNames<'_>,
 ) -> Vec<(String, String)> {
     let mut writer = Writer { events: Vec::new() };
-    let begun = response(answer, names, "in_progress", &[]);
-    writer.event("response.created", json!({"response": begun}));
-    writer.event("response.in_progress", json!({"response": begun}));
+    let initial = response(answer, names, "in_progress", &[]);
+    writer.event("response.created", json!({"response": initial}));
+    writer.event("response.in_progress", json!({"response": initial}));
     let items = items(answer, names);
     for (index, item) in items.iter().enumerate() {
         writer.item(index, item, answer);
@@ -25,8 +25,8 @@ pub(super) fn events(
     let (status, _) = status(&answer.response.stop_reason);
     match ending {
         Ending::Whole => {
-            let whole = response(answer, names, status, &items);
-            writer.event(&format!("response.{status}"), json!({"response": whole}));
+            let final_response = response(answer, names, status, &items);
+            writer.event(&format!("response.{status}"), json!({"response": final_response}));
         }
         Ending::Cut { after } => writer.events.truncate(*after),
         Ending::Broken { after, error } => {
@@ -59,7 +59,7 @@ fn response(answer: &FakeAnswer, names: AnswerNames<'_>, status_now: &str, outpu
     let is_over = status_now != "in_progress";
     let (_, reason) = status(&answer.response.stop_reason);
     let details = reason.filter(|_| is_over).map(|reason| json!({"reason": reason}));
-    let usage = (is_over && answer.tells_usage).then(|| usage(&answer.response.usage));
+    let usage = (is_over && answer.reports_usage).then(|| usage(&answer.response.usage));
     json!({
         "id": answer.response.id.clone().unwrap_or_else(|| format!("resp_fake{:06}", names.number)),
         "object": "response", "created_at": names.created, "status": status_now, "background": false,
@@ -129,17 +129,17 @@ impl Writer {
 
     /// The events of one item.
     fn item(&mut self, index: usize, item: &Value, answer: &FakeAnswer) {
-        let mut begun = item.clone();
-        begun["status"] = "in_progress".into();
+        let mut initial = item.clone();
+        initial["status"] = "in_progress".into();
         for (name, empty) in [("content", json!([])), ("summary", json!([])), ("arguments", json!(""))] {
             if item.get(name).is_some() {
-                begun[name] = empty;
+                initial[name] = empty;
             }
         }
         if item.get("encrypted_content").is_some() {
-            begun["encrypted_content"] = "incompl".into();
+            initial["encrypted_content"] = "incompl".into();
         }
-        self.event("response.output_item.added", json!({"output_index": index, "item": begun}));
+        self.event("response.output_item.added", json!({"output_index": index, "item": initial}));
         let place = json!({"item_id": item["id"], "output_index": index});
         match item["type"].as_str().unwrap_or_default() {
             "message" => self.message_part(&place, &item["content"][0], answer),
@@ -166,9 +166,9 @@ impl Writer {
             if is_refusal { ("response.refusal", "refusal") } else { ("response.output_text", "text") };
         let more = if is_refusal { json!({}) } else { json!({"logprobs": []}) };
         let text = part[member].as_str().unwrap_or_default();
-        let mut begun = part.clone();
-        begun[member] = "".into();
-        self.event("response.content_part.added", merged(&place, &json!({"part": begun})));
+        let mut initial = part.clone();
+        initial[member] = "".into();
+        self.event("response.content_part.added", merged(&place, &json!({"part": initial})));
         for piece in answer.split(text) {
             self.event(&format!("{event}.delta"), merged(&merged(&place, &json!({"delta": piece})), &more));
         }
@@ -179,8 +179,8 @@ impl Writer {
     fn summary_part(&mut self, place: &Value, part: &Value, answer: &FakeAnswer) {
         let place = merged(place, &json!({"summary_index": 0}));
         let text = part["text"].as_str().unwrap_or_default();
-        let begun = json!({"type": "summary_text", "text": ""});
-        self.event("response.reasoning_summary_part.added", merged(&place, &json!({"part": begun})));
+        let initial = json!({"type": "summary_text", "text": ""});
+        self.event("response.reasoning_summary_part.added", merged(&place, &json!({"part": initial})));
         for piece in answer.split(text) {
             self.event("response.reasoning_summary_text.delta", merged(&place, &json!({"delta": piece})));
         }

@@ -17,10 +17,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::output_item::finish_item;
-use super::streamed_item::{StreamedItem, whole_items};
+use super::streamed_item::{StreamedItem, complete_items};
 use crate::call_context::CallContext;
 use crate::error_body::service_error;
-use crate::members::{Members, items_of};
+use crate::members::{Members, array_items};
 use crate::preview::{Preview, TextKind};
 use crate::usage::responses_usage;
 
@@ -84,7 +84,7 @@ impl ResponsesDecoder {
     pub(super) fn end_with(
         &mut self,
         json: &str,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let response: Members<'_> = serde_json::from_str(json)
             .map_err(|error| StreamError::protocol(format!("the response is not a JSON object ({error})")))?;
@@ -96,17 +96,17 @@ impl ResponsesDecoder {
                 || ServiceError::new(ApiErrorKind::Api, "the answer failed, and no reason was given");
             return Err(service_error(&object, None).unwrap_or_else(failed).into());
         }
-        self.add_output(&response.get("output").map(items_of).unwrap_or_default())?;
+        self.add_output(&response.get("output").map(array_items).unwrap_or_default())?;
         if let Some(usage) = response.get("usage").and_then(|raw| responses_usage(raw.get())) {
             self.usage = Some(usage);
-            show(ModelEvent::UsageReported(usage));
+            emit(ModelEvent::UsageReported(usage));
         }
         self.end = Some(match status.as_str() {
             // llama.cpp reports this status for a cut answer too.
             "completed" if self.is_at_limit() => End::Incomplete(Some("max_output_tokens".to_owned())),
             "completed" => End::Completed,
             "incomplete" => {
-                End::Incomplete(response.object("incomplete_details").and_then(|why| why.text("reason")))
+                End::Incomplete(response.object("incomplete_details").and_then(|details| details.text("reason")))
             }
             other => End::Other(other.to_owned()),
         });
@@ -118,14 +118,14 @@ impl ResponsesDecoder {
         if output.is_empty() {
             return Ok(());
         }
-        if self.items.iter().any(|item| item.done.is_some()) {
+        if self.items.iter().any(|item| item.completed.is_some()) {
             for raw in output {
                 let id = serde_json::from_str::<Members<'_>>(raw.get()).ok().and_then(|item| item.text("id"));
                 let place = id.and_then(|id| self.by_key.get(&ItemKey::Id(id)).copied());
                 if let Some(item) =
-                    place.map(|place| &mut self.items[place]).filter(|item| item.done.is_none())
+                    place.map(|place| &mut self.items[place]).filter(|item| item.completed.is_none())
                 {
-                    item.done = Some((*raw).to_owned());
+                    item.completed = Some((*raw).to_owned());
                 }
             }
             return Ok(());
@@ -135,7 +135,7 @@ impl ResponsesDecoder {
         self.by_key.clear();
         for (place, raw) in output.iter().enumerate() {
             let item = self.item(None, Some(place as u64))?;
-            self.items[item].done = Some((*raw).to_owned());
+            self.items[item].completed = Some((*raw).to_owned());
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl ResponsesDecoder {
         &mut self,
         kind: &str,
         event: &Members<'_>,
-        show: &mut dyn FnMut(ModelEvent),
+        emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let index = event.number("output_index");
         let id = || event.text("item_id").filter(|id| !id.is_empty());
@@ -201,13 +201,13 @@ impl ResponsesDecoder {
                     (None, None) => self.unnamed_item(is_done)?,
                     _ => self.item(id, index)?,
                 };
-                self.start_preview(place, &item, show);
+                self.start_preview(place, &item, emit);
                 let place = &mut self.items[place];
-                let kept = if is_done { &mut place.done } else { &mut place.added };
-                *kept = Some(raw.to_owned());
+                let target = if is_done { &mut place.completed } else { &mut place.added };
+                *target = Some(raw.to_owned());
             }
             _ => {
-                if let Some((text, kind, part)) = shown_text(kind) {
+                if let Some((text, kind, part)) = text_stream(kind) {
                     let place = self.item(id(), index)?;
                     let part = (text, event.number(part).unwrap_or(0));
                     let texts = &mut self.items[place].texts;
@@ -218,13 +218,13 @@ impl ResponsesDecoder {
                     self.has_output |= kind == TextKind::Text && !piece.trim().is_empty();
                     let text = texts.entry(part).or_default();
                     text.text.push_str(&piece);
-                    self.preview.text(&mut text.place, kind, &piece, show);
+                    self.preview.text(&mut text.place, kind, &piece, emit);
                 } else if kind == "response.function_call_arguments.delta" {
                     let place = self.item(id(), index)?;
                     let piece = event.text("delta").unwrap_or_default();
                     self.items[place].arguments.push_str(&piece);
                     if let Some(call) = self.items[place].call {
-                        self.preview.input(call, &piece, show);
+                        self.preview.input(call, &piece, emit);
                     }
                 } else if kind == "response.function_call_arguments.done" {
                     let place = self.item(id(), index)?;
@@ -240,7 +240,7 @@ impl ResponsesDecoder {
     /// The position of an item without id and index. A finished item takes the first one that is not done and has no index. Any other is
     /// added.
     fn unnamed_item(&mut self, is_done: bool) -> Result<usize, StreamError> {
-        let open = self.items.iter().position(|item| item.done.is_none() && item.output_index.is_none());
+        let open = self.items.iter().position(|item| item.completed.is_none() && item.output_index.is_none());
         match open.filter(|_| is_done) {
             Some(place) => Ok(place),
             None if self.items.len() >= MAX_ITEMS => {
@@ -254,18 +254,18 @@ impl ResponsesDecoder {
     }
 
     /// Shows the beginning of a call. For other items, it only shows that there is output.
-    fn start_preview(&mut self, place: usize, item: &Members<'_>, show: &mut dyn FnMut(ModelEvent)) {
+    fn start_preview(&mut self, place: usize, item: &Members<'_>, emit: &mut dyn FnMut(ModelEvent)) {
         match item.text("type").unwrap_or_default().as_str() {
             "message" | "reasoning" => {}
             "function_call" => {
                 if self.items[place].call.is_none() {
                     let name = item.text("name").unwrap_or_default();
-                    let call = self.preview.call(self.context.names.own_name(&name), show);
+                    let call = self.preview.call(self.context.names.own_name(&name), emit);
                     self.items[place].call = Some(call);
                     self.has_output = true;
                 }
             }
-            _ => self.preview.other(show),
+            _ => self.preview.other(emit),
         }
     }
 
@@ -287,7 +287,7 @@ impl ResponsesDecoder {
 }
 
 /// The text that a delta event continues: its name in the item, its kind, and the member with the number of its part.
-fn shown_text(kind: &str) -> Option<(&'static str, TextKind, &'static str)> {
+fn text_stream(kind: &str) -> Option<(&'static str, TextKind, &'static str)> {
     Some(match kind {
         "response.output_text.delta" => ("text", TextKind::Text, "content_index"),
         "response.refusal.delta" => ("refusal", TextKind::Text, "content_index"),
@@ -300,7 +300,7 @@ fn shown_text(kind: &str) -> Option<(&'static str, TextKind, &'static str)> {
 impl Decoder for ResponsesDecoder {
     type Answer = Response;
 
-    fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+    fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let data = event.data.trim();
         if self.end.is_some() || data.is_empty() || data == "[DONE]" || event.name == "keepalive" {
             return Ok(());
@@ -320,14 +320,14 @@ impl Decoder for ResponsesDecoder {
                 let Some(response) = members.get("response") else {
                     return Err(StreamError::protocol(format!("`{kind}` holds no response")));
                 };
-                self.end_with(response.get(), show)
+                self.end_with(response.get(), emit)
             }
-            _ if kind.starts_with("response.") => self.push_event(&kind, &members, show),
+            _ if kind.starts_with("response.") => self.push_event(&kind, &members, emit),
             _ => {
                 let object: Value = serde_json::from_str(data).unwrap_or_default();
                 // llama.cpp leaves out the type of this event.
-                let is_bare = object["message"].is_string() && object["code"].is_number();
-                if kind != "error" && event.name != "error" && object["error"].is_null() && !is_bare {
+                let is_unwrapped = object["message"].is_string() && object["code"].is_number();
+                if kind != "error" && event.name != "error" && object["error"].is_null() && !is_unwrapped {
                     return Ok(());
                 }
                 let unnamed = || ServiceError::new(ApiErrorKind::Api, "it gave no message");
@@ -346,7 +346,7 @@ impl Decoder for ResponsesDecoder {
 
     fn finish(self) -> Result<Option<Response>, StreamError> {
         let Some(end) = self.end.clone() else { return Ok(None) };
-        let mut finished = whole_items(&self.items);
+        let mut finished = complete_items(&self.items);
         if finished.iter().all(|(index, ..)| index.is_some()) {
             finished.sort_by_key(|(index, ..)| *index);
         }

@@ -5,7 +5,7 @@ use conjure_model_http::{InputCompletion, RawObject, quoted};
 use serde_json::value::RawValue;
 
 use crate::canonical::{call_block, finish_arguments, thinking_block};
-use crate::members::{Members, items_of};
+use crate::members::{Members, array_items};
 use crate::tool_names::ToolNames;
 
 /// The name of a call that has none. No tool has this name, so the call gets an error result.
@@ -35,9 +35,9 @@ pub(super) fn finish_item(
     names: &ToolNames,
 ) -> Result<OutputItem, String> {
     let members: Members<'_> = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
-    let kept = || NativeItem::from_json(raw.get()).map_err(|error| error.to_string());
+    let verbatim = || NativeItem::from_json(raw.get()).map_err(|error| error.to_string());
     let mut item = OutputItem {
-        native: kept()?,
+        native: verbatim()?,
         blocks: Vec::new(),
         is_refusal: false,
         written: raw.get().len() as u64,
@@ -46,7 +46,7 @@ pub(super) fn finish_item(
         "reasoning" => {
             // Open models show their reasoning. Others show a summary of it.
             let text = ["summary", "content"].iter().find_map(|name| {
-                let texts = part_texts(&members, name, "text");
+                let texts = string_parts(&members, name, "text");
                 (!texts.is_empty()).then(|| texts.join("\n\n"))
             });
             if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
@@ -54,7 +54,7 @@ pub(super) fn finish_item(
             }
         }
         "message" => {
-            for part in members.get("content").map(items_of).unwrap_or_default() {
+            for part in members.get("content").map(array_items).unwrap_or_default() {
                 let Ok(part) = serde_json::from_str::<Members<'_>>(part.get()) else { continue };
                 let refusal = part.text("refusal");
                 item.is_refusal |= refusal.is_some();
@@ -70,7 +70,7 @@ pub(super) fn finish_item(
             let name = members.text("name").filter(|name| !name.is_empty());
             let name = name.unwrap_or_else(|| UNNAMED.to_owned());
             item.blocks.push(call_block(&id, names.own_name(&name), &arguments)?);
-            item.native = mended_call(raw, &members, &id, &name, &arguments)?;
+            item.native = repaired_call(raw, &members, &id, &name, &arguments)?;
         }
         _ => {}
     }
@@ -78,30 +78,30 @@ pub(super) fn finish_item(
 }
 
 /// The call in the form that the service gets back. It is the service's own JSON, unless its id, its name or valid arguments are missing.
-fn mended_call(
+fn repaired_call(
     raw: &RawValue,
     members: &Members<'_>,
     id: &str,
     name: &str,
     arguments: &str,
 ) -> Result<NativeItem, String> {
-    let mut mended: Option<RawObject> = None;
+    let mut repaired: Option<RawObject> = None;
     for (member, value) in [("call_id", id), ("name", name), ("arguments", arguments)] {
         if members.text(member).as_deref() != Some(value) {
-            let object = match mended.take() {
+            let object = match repaired.take() {
                 Some(object) => object,
                 None => serde_json::from_str(raw.get()).map_err(|error| error.to_string())?,
             };
-            mended.insert(object).set(member, quoted(value));
+            repaired.insert(object).set(member, quoted(value));
         }
     }
-    let json = mended.map_or_else(|| raw.get().to_owned(), |object| object.to_json());
+    let json = repaired.map_or_else(|| raw.get().to_owned(), |object| object.to_json());
     NativeItem::from_json(json).map_err(|error| error.to_string())
 }
 
 /// The texts of a list of parts.
-fn part_texts(members: &Members<'_>, list: &str, name: &str) -> Vec<String> {
-    let parts = members.get(list).map(items_of).unwrap_or_default();
+fn string_parts(members: &Members<'_>, list: &str, name: &str) -> Vec<String> {
+    let parts = members.get(list).map(array_items).unwrap_or_default();
     let parts = parts.iter().filter_map(|part| serde_json::from_str::<Members<'_>>(part.get()).ok());
     parts.filter_map(|part| part.text(name)).collect()
 }

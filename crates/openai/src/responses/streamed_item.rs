@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use conjure_model_http::{RawObject, quoted};
 use serde_json::value::RawValue;
 
-use crate::members::{Members, items_of};
+use crate::members::{Members, array_items};
 use crate::preview::ShownText;
 
 /// An item under construction.
@@ -19,7 +19,7 @@ pub(super) struct StreamedItem {
     /// The item as `output_item.added` announced it.
     pub(super) added: Option<Box<RawValue>>,
     /// The complete item, once it is done.
-    pub(super) done: Option<Box<RawValue>>,
+    pub(super) completed: Option<Box<RawValue>>,
     /// The texts from deltas, by their name and their position in the item.
     pub(super) texts: HashMap<(&'static str, u64), StreamedText>,
     /// The number of the call among the previewed blocks.
@@ -43,22 +43,22 @@ enum ItemOutput {
 }
 
 /// The complete items of an answer, each with its index and the arguments from deltas. An item that is not done is built from its deltas.
-pub(super) fn whole_items(items: &[StreamedItem]) -> Vec<(Option<u64>, Cow<'_, RawValue>, &str)> {
-    let is_all_done = items.iter().all(|item| item.done.is_some());
-    let done = items.iter().filter_map(|item| item.done.as_deref());
+pub(super) fn complete_items(items: &[StreamedItem]) -> Vec<(Option<u64>, Cow<'_, RawValue>, &str)> {
+    let are_all_completed = items.iter().all(|item| item.completed.is_some());
+    let completed = items.iter().filter_map(|item| item.completed.as_deref());
     // Some servers give one item several ids, so its deltas look like those of another item.
-    let done: HashSet<ItemOutput> =
-        if is_all_done { HashSet::new() } else { done.filter_map(output).collect() };
-    let whole = items.iter().filter_map(|item| {
-        let raw = match &item.done {
-            Some(done) => Cow::Borrowed(&**done),
+    let completed: HashSet<ItemOutput> =
+        if are_all_completed { HashSet::new() } else { completed.filter_map(output).collect() };
+    let complete = items.iter().filter_map(|item| {
+        let raw = match &item.completed {
+            Some(completed) => Cow::Borrowed(&**completed),
             None => {
-                Cow::Owned(item.build().filter(|built| output(built).is_none_or(|it| !done.contains(&it)))?)
+                Cow::Owned(item.build().filter(|built| output(built).is_none_or(|it| !completed.contains(&it)))?)
             }
         };
         Some((item.output_index, raw, item.arguments.as_str()))
     });
-    whole.collect()
+    complete.collect()
 }
 
 impl StreamedItem {
@@ -110,7 +110,7 @@ fn output(item: &RawValue) -> Option<ItemOutput> {
     let members: Members<'_> = serde_json::from_str(item.get()).ok()?;
     match members.text("type")?.as_str() {
         "message" => {
-            let parts = members.get("content").map(items_of).unwrap_or_default();
+            let parts = members.get("content").map(array_items).unwrap_or_default();
             let parts = parts.iter().filter_map(|part| serde_json::from_str::<Members<'_>>(part.get()).ok());
             let texts = parts.filter_map(|part| part.text("refusal").or_else(|| part.text("text")));
             Some(ItemOutput::Text(texts.collect()))

@@ -12,14 +12,14 @@ fn limiter() -> Arc<Limiter> {
     Arc::new(Limiter::new(Arc::new(SystemClock)))
 }
 
-fn late() -> Deadline {
+fn far_deadline() -> Deadline {
     SystemClock.deadline(1000 * SECOND)
 }
 
 fn admission(limiter: &Arc<Limiter>) -> Admission {
     let limiter = Arc::clone(limiter);
     let ticket = limiter.ticket();
-    async move { limiter.admit(ticket, late()).await }.boxed()
+    async move { limiter.admit(ticket, far_deadline()).await }.boxed()
 }
 
 /// Polls all that still wait, in order, and returns the places of those that were admitted.
@@ -34,14 +34,14 @@ fn poll_all(waiting: &mut [Option<Admission>]) -> Vec<(usize, Permit)> {
     admitted
 }
 
-fn places(admitted: &[(usize, Permit)]) -> Vec<usize> {
+fn indexes(admitted: &[(usize, Permit)]) -> Vec<usize> {
     admitted.iter().map(|(place, _)| *place).collect()
 }
 
 /// A limiter that was told to wait for a second, and so many waiting calls.
 async fn closed(count: usize) -> (Arc<Limiter>, Vec<Option<Admission>>) {
     let limiter = limiter();
-    admission(&limiter).await.unwrap().limited(SECOND, 0.0);
+    admission(&limiter).await.unwrap().report_limit(SECOND, 0.0);
     let mut waiting: Vec<Option<Admission>> = (0..count).map(|_| Some(admission(&limiter))).collect();
     assert!(poll_all(&mut waiting).is_empty(), "nobody passes while it is closed");
     (limiter, waiting)
@@ -69,8 +69,8 @@ async fn after_a_limit_one_probe_goes_first_then_more_and_more_in_order() {
         }
         assert!(poll_all(&mut waiting).is_empty(), "nobody else until there is an answer");
         rounds.push(admitted.len());
-        order.extend(places(&admitted));
-        admitted.into_iter().for_each(|(_, permit)| permit.answered());
+        order.extend(indexes(&admitted));
+        admitted.into_iter().for_each(|(_, permit)| permit.report_response());
     }
     assert_eq!(rounds, [1, 2, 4, 8, 5]);
     assert_eq!(order, (0..20).collect::<Vec<_>>());
@@ -83,7 +83,7 @@ async fn a_probe_that_is_limited_closes_the_gate_again() {
         tokio::time::advance(SECOND).await;
         let mut admitted = poll_all(&mut waiting);
         assert_eq!(admitted.len(), 1);
-        admitted.remove(0).1.limited(SECOND, 0.0);
+        admitted.remove(0).1.report_limit(SECOND, 0.0);
         assert!(poll_all(&mut waiting).is_empty());
     }
     assert!(waiting.iter().all(Option::is_none));
@@ -96,7 +96,7 @@ async fn a_probe_that_hangs_holds_the_others_up_for_so_long_only() {
     let mut hung = Vec::new();
     for place in 0..3 {
         let admitted = poll_all(&mut waiting);
-        assert_eq!(places(&admitted), [place], "one more each time");
+        assert_eq!(indexes(&admitted), [place], "one more each time");
         hung.extend(admitted);
         tokio::time::advance(PROBE_HOLD - Duration::from_millis(1)).await;
         assert!(poll_all(&mut waiting).is_empty(), "not before its time is over");
@@ -104,11 +104,11 @@ async fn a_probe_that_hangs_holds_the_others_up_for_so_long_only() {
     }
     // What hung answers at last: that opens the gate as any answer does.
     let admitted = poll_all(&mut waiting);
-    assert_eq!(places(&admitted), [3]);
-    hung.into_iter().chain(admitted).for_each(|(_, permit)| permit.answered());
+    assert_eq!(indexes(&admitted), [3]);
+    hung.into_iter().chain(admitted).for_each(|(_, permit)| permit.report_response());
     let admitted = poll_all(&mut waiting);
-    assert_eq!(places(&admitted), [4, 5]);
-    admitted.into_iter().for_each(|(_, permit)| permit.answered());
+    assert_eq!(indexes(&admitted), [4, 5]);
+    admitted.into_iter().for_each(|(_, permit)| permit.report_response());
     assert!(matches!(limiter.lock().gate, Gate::Open));
 }
 
@@ -116,9 +116,9 @@ async fn a_probe_that_hangs_holds_the_others_up_for_so_long_only() {
 async fn a_limit_in_the_midst_of_an_answer_closes_the_gate() {
     let limiter = limiter();
     let (streaming, sent) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
-    streaming.answered();
-    limiter.limited(SECOND, 0.0);
-    sent.answered();
+    streaming.report_response();
+    limiter.report_limit(SECOND, 0.0);
+    sent.report_response();
     let mut waiting = [Some(admission(&limiter)), Some(admission(&limiter))];
     assert!(poll_all(&mut waiting).is_empty());
     tokio::time::advance(SECOND).await;
@@ -128,7 +128,7 @@ async fn a_limit_in_the_midst_of_an_answer_closes_the_gate() {
 #[tokio::test(start_paused = true)]
 async fn jitter_only_lengthens_the_wait() {
     let limiter = limiter();
-    admission(&limiter).await.unwrap().limited(SECOND, 0.5);
+    admission(&limiter).await.unwrap().report_limit(SECOND, 0.5);
     let mut waiting = [Some(admission(&limiter))];
     poll_all(&mut waiting);
     tokio::time::advance(Duration::from_millis(1049)).await;
@@ -140,7 +140,7 @@ async fn jitter_only_lengthens_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_weeks_is_tried_after_ten_minutes() {
     let limiter = limiter();
-    admission(&limiter).await.unwrap().limited(Duration::from_secs(3_000_000), 0.0);
+    admission(&limiter).await.unwrap().report_limit(Duration::from_secs(3_000_000), 0.0);
     let mut waiting = [Some(admission(&limiter))];
     tokio::time::advance(599 * SECOND).await;
     assert!(poll_all(&mut waiting).is_empty());
@@ -152,8 +152,8 @@ async fn a_limit_of_weeks_is_tried_after_ten_minutes() {
 async fn a_later_limit_never_shortens_the_wait() {
     let limiter = limiter();
     let (a, b) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
-    a.limited(5 * SECOND, 0.0);
-    b.limited(SECOND, 0.0);
+    a.report_limit(5 * SECOND, 0.0);
+    b.report_limit(SECOND, 0.0);
     let mut waiting = [Some(admission(&limiter))];
     tokio::time::advance(4 * SECOND).await;
     assert!(poll_all(&mut waiting).is_empty());
@@ -164,9 +164,9 @@ async fn a_later_limit_never_shortens_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_from_before_the_limit_opens_nothing() {
     let limiter = limiter();
-    let (early, limited) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
-    limited.limited(SECOND, 0.0);
-    early.answered();
+    let (early, report_limit) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
+    report_limit.report_limit(SECOND, 0.0);
+    early.report_response();
     let mut waiting = [Some(admission(&limiter)), Some(admission(&limiter))];
     assert!(poll_all(&mut waiting).is_empty());
     tokio::time::advance(SECOND).await;
@@ -180,12 +180,12 @@ async fn dropping_the_first_the_admitted_or_the_probe_wedges_nobody() {
     poll_all(&mut waiting);
     tokio::time::advance(SECOND).await;
     let probe = poll_all(&mut waiting);
-    assert_eq!(places(&probe), [1]);
+    assert_eq!(indexes(&probe), [1]);
     drop(probe);
     // The next one was admitted by that; it is dropped before it has noticed.
     waiting[2] = None;
     let probe = poll_all(&mut waiting);
-    assert_eq!(places(&probe), [3]);
+    assert_eq!(indexes(&probe), [3]);
 }
 
 /// A host may hold a call without polling it, say while it waits for somebody slow: the other sessions of the key go on.
@@ -193,15 +193,15 @@ async fn dropping_the_first_the_admitted_or_the_probe_wedges_nobody() {
 async fn a_first_call_that_nobody_polls_holds_the_others_up_for_so_long_only() {
     let (_limiter, mut waiting) = closed(3).await;
     let mut others = waiting.split_off(1);
-    let opens = SystemClock.deadline(SECOND + WATCH_LATER + 2 * PROBE_HOLD);
+    let opens = SystemClock.deadline(SECOND + FALLBACK_DELAY + 2 * PROBE_HOLD);
     let mut permits = Vec::new();
     for other in others.drain(..).flatten() {
         permits.push(other.await.expect("it is admitted"));
     }
     assert_eq!(SystemClock.remaining(opens), Duration::ZERO);
     assert_eq!(SystemClock.deadline(Duration::ZERO), opens, "and not later");
-    permits.into_iter().for_each(Permit::answered);
-    assert_eq!(places(&poll_all(&mut waiting)), [0], "it has kept its place");
+    permits.into_iter().for_each(Permit::report_response);
+    assert_eq!(indexes(&poll_all(&mut waiting)), [0], "it has kept its place");
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +211,7 @@ async fn a_call_that_tries_again_keeps_its_place() {
     let mut younger = [Some(admission(&limiter))];
     poll_all(&mut younger);
     let again = Arc::clone(&limiter);
-    let mut older = [Some(async move { again.admit(old, late()).await }.boxed())];
+    let mut older = [Some(async move { again.admit(old, far_deadline()).await }.boxed())];
     poll_all(&mut older);
     tokio::time::advance(SECOND).await;
     assert_eq!(poll_all(&mut younger).len(), 0);
@@ -221,7 +221,7 @@ async fn a_call_that_tries_again_keeps_its_place() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_beyond_the_deadline() {
     let limiter = limiter();
-    admission(&limiter).await.unwrap().limited(10 * SECOND, 0.0);
+    admission(&limiter).await.unwrap().report_limit(10 * SECOND, 0.0);
     let soon = SystemClock.deadline(SECOND);
     let refused = limiter.admit(limiter.ticket(), soon).now_or_never().expect("it says so at once");
     assert_eq!(refused.unwrap_err(), NotAdmitted { retry_after: 10 * SECOND });
@@ -254,18 +254,18 @@ proptest! {
                     0 | 1 => waiting.push(Some(admission(&limiter))),
                     2 => permits.extend(poll_all(&mut waiting).into_iter().map(|(_, permit)| permit)),
                     3 if !waiting.is_empty() => *index.get_mut(&mut waiting) = None,
-                    4 if !permits.is_empty() => permits.swap_remove(index.index(permits.len())).answered(),
-                    5 if !permits.is_empty() => permits.swap_remove(index.index(permits.len())).limited(SECOND, 0.3),
+                    4 if !permits.is_empty() => permits.swap_remove(index.index(permits.len())).report_response(),
+                    5 if !permits.is_empty() => permits.swap_remove(index.index(permits.len())).report_limit(SECOND, 0.3),
                     6 if !permits.is_empty() => drop(permits.swap_remove(index.index(permits.len()))),
-                    7 => limiter.limited(SECOND / 2, 0.1),
+                    7 => limiter.report_limit(SECOND / 2, 0.1),
                     8 => tokio::time::advance(PROBE_HOLD).await,
                     _ => tokio::time::advance(SECOND / 3).await,
                 }
             }
-            permits.into_iter().for_each(Permit::answered);
+            permits.into_iter().for_each(Permit::report_response);
             for _ in 0..waiting.len() + 2 {
                 tokio::time::advance(2 * SECOND).await;
-                poll_all(&mut waiting).into_iter().for_each(|(_, permit)| permit.answered());
+                poll_all(&mut waiting).into_iter().for_each(|(_, permit)| permit.report_response());
             }
             assert!(waiting.iter().all(Option::is_none), "somebody still waits: {limiter:?}");
             let state = limiter.lock();
