@@ -109,10 +109,10 @@ impl Reloader {
                     budget.release(cache.unpacked_bytes());
                     *cache = ScopeCache::default();
                 }
-                ScopeAccess::Unreachable => cache.mark_unseen(&mut budget, &mut diagnostics),
+                ScopeAccess::Unreachable => cache.mark_unreachable(&mut budget, &mut diagnostics),
             }
             let with_skill = cache.skills.values();
-            let with_skill = with_skill.filter_map(|cached| Some((cached.last_good.clone()?, cached)));
+            let with_skill = with_skill.filter_map(|cached| Some((cached.last_valid.clone()?, cached)));
             let mut skills: Vec<_> = with_skill.collect();
             skills.sort_by(|(a, _), (b, _)| a.source().cmp(b.source()));
             let stale = skills.iter().filter(|(_, cached)| cached.is_stale_copy());
@@ -138,8 +138,8 @@ impl Reloader {
                 Some(_) => {}
             }
         }
-        let is_gone = |skill: &&Arc<Skill>| now.get(skill.name().as_str()).is_none();
-        let removed = before.iter().filter(is_gone).map(|skill| skill.name().clone()).collect();
+        let was_removed = |skill: &&Arc<Skill>| now.get(skill.name().as_str()).is_none();
+        let removed = before.iter().filter(was_removed).map(|skill| skill.name().clone()).collect();
         Reload { catalog: Arc::clone(now), added, changed, removed, broken, diagnostics }
     }
 }
@@ -160,7 +160,7 @@ struct CachedSkill {
     name: OsString,
     /// The fingerprint just before it was read. `None` when it is unknown.
     fingerprint: Option<SkillFingerprint>,
-    last_good: Option<Arc<Skill>>,
+    last_valid: Option<Arc<Skill>>,
     /// The findings if it could not be loaded; else empty.
     failure: Vec<Diagnostic>,
     visibility: Visibility,
@@ -182,13 +182,13 @@ impl CachedSkill {
 
     /// All findings besides those of the skill itself.
     fn findings(&self) -> impl Iterator<Item = Diagnostic> {
-        let stale = self.last_good.as_ref().filter(|_| self.is_stale_copy()).map(|skill| {
+        let stale = self.last_valid.as_ref().filter(|_| self.is_stale_copy()).map(|skill| {
             let message = match self.visibility {
                 Visibility::Visible => {
-                    format!("the last good version of skill `{}` stays loaded", skill.name())
+                    format!("the last valid version of skill `{}` stays loaded", skill.name())
                 }
                 Visibility::Unseen => format!(
-                    "it cannot be told whether skill `{}` is still there; its last good version stays loaded",
+                    "cannot determine whether skill `{}` still exists; its last valid version stays loaded",
                     skill.name()
                 ),
             };
@@ -200,12 +200,12 @@ impl CachedSkill {
 
     /// The same, marked as unseen. `None` when it is proven removed, or was never good.
     fn unseen(&self) -> Option<Self> {
-        let skill = self.last_good.as_ref()?;
+        let skill = self.last_valid.as_ref()?;
         (!is_removed(skill)).then(|| Self { visibility: Visibility::Unseen, ..self.clone() })
     }
 
     fn unpacked_bytes(&self) -> u64 {
-        self.last_good.as_ref().map_or(0, |skill| skill.unpacked_bytes())
+        self.last_valid.as_ref().map_or(0, |skill| skill.unpacked_bytes())
     }
 }
 
@@ -261,7 +261,7 @@ impl ScopeCache {
     }
 
     /// Records that the scope cannot be opened.
-    fn mark_unseen(&mut self, budget: &mut DiskBudget, diagnostics: &mut Vec<Diagnostic>) {
+    fn mark_unreachable(&mut self, budget: &mut DiskBudget, diagnostics: &mut Vec<Diagnostic>) {
         let before = self.unpacked_bytes();
         let stale = self.skills.drain().filter_map(|(path, cached)| Some((path, cached.unseen()?)));
         self.skills = stale.collect();
@@ -345,14 +345,14 @@ impl CachedSkill {
             Ok(skill) => Self {
                 name,
                 fingerprint,
-                last_good: Some(Arc::new(skill)),
+                last_valid: Some(Arc::new(skill)),
                 failure: Vec::new(),
                 visibility: Visibility::Visible,
             },
             Err(error) => Self {
                 name,
                 fingerprint,
-                last_good: before.and_then(|before| before.last_good),
+                last_valid: before.and_then(|before| before.last_valid),
                 failure: findings_at(error, path).collect(),
                 visibility: Visibility::Visible,
             },

@@ -93,29 +93,29 @@ impl<'a> SandboxProbe<'a> {
         let mut first = None;
         for arguments in otherwise.into_iter().chain([&["--version"][..], &["-V"][..]]) {
             let outcome = self.run([name].into_iter().chain(arguments.iter().copied())).await?;
-            let said = String::from_utf8_lossy(&outcome.stdout.head).into_owned();
+            let version_output = String::from_utf8_lossy(&outcome.stdout.head).into_owned();
             let is_answer =
-                matches!(outcome.end, CommandEnd::Exited(0)) && Version::in_output(&said).is_some();
+                matches!(outcome.end, CommandEnd::Exited(0)) && Version::in_output(&version_output).is_some();
             if is_answer {
-                return Ok(said);
+                return Ok(version_output);
             }
-            first.get_or_insert(said);
+            first.get_or_insert(version_output);
         }
         Ok(first.unwrap_or_default())
     }
 }
 
 impl Probe for SandboxProbe<'_> {
-    fn command<'a>(&'a self, name: &'a str, ask_version: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
+    fn command<'a>(&'a self, name: &'a str, version_query: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
         Box::pin(async move {
             if !self.script_succeeds(r#"command -v "$1" > /dev/null"#, name).await? {
                 return Ok(CommandProbe::NotFound);
             }
-            let said = match ask_version {
+            let version_output = match version_query {
                 VersionQuery::Yes => self.version(name).await?,
                 VersionQuery::No => String::new(),
             };
-            Ok(CommandProbe::Found { said })
+            Ok(CommandProbe::Found { version_output })
         })
     }
 

@@ -62,14 +62,14 @@ fn command(path: &Path, script: &str) {
 async fn commands_are_found_and_asked_in_their_own_way() {
     let bed = Bed::new("manifest_version: \"1.0\"\n").await;
     let probe = bed.probe();
-    for (name, said) in
+    for (name, output) in
         [("modern", "modern 2.10.0\n"), ("tmux", "tmux 3.3a\n"), ("terse", "terse 1.1\n"), ("mute", "")]
     {
         let found = probe.command(name, VersionQuery::Yes).await.unwrap();
-        assert_eq!(found, CommandProbe::Found { said: said.to_owned() }, "{name}");
+        assert_eq!(found, CommandProbe::Found { version_output: output.to_owned() }, "{name}");
     }
-    let unasked = CommandProbe::Found { said: String::new() };
-    assert_eq!(probe.command("modern", VersionQuery::No).await.unwrap(), unasked);
+    let not_queried = CommandProbe::Found { version_output: String::new() };
+    assert_eq!(probe.command("modern", VersionQuery::No).await.unwrap(), not_queried);
     for name in ["conjure-absent", "$(touch x)", "a b", "'"] {
         assert_eq!(probe.command(name, VersionQuery::Yes).await.unwrap(), CommandProbe::NotFound, "{name}");
     }

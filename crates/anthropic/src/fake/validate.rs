@@ -418,18 +418,18 @@ fn check_image(at: &str, block: &Value) -> Check {
 
 /// Counts the cache breakpoints on the body, tools, instructions and blocks, and on the parts of results.
 fn count_breakpoints(body: &Map<String, Value>) -> usize {
-    fn has_breakpoint(value: &Value) -> usize {
+    fn direct_breakpoints(value: &Value) -> usize {
         usize::from(value.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()))
     }
     fn list(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
     let own = usize::from(body.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()));
-    let stable = list(body.get("tools")).iter().chain(list(body.get("system"))).map(has_breakpoint).sum::<usize>();
+    let stable = list(body.get("tools")).iter().chain(list(body.get("system"))).map(direct_breakpoints).sum::<usize>();
     let blocks = list(body.get("messages")).iter().flat_map(|message| list(message.get("content")));
     let count_in_block = |block: &Value| {
         let parts = list(block.get("content")).iter().chain(list(block["source"].get("content")));
-        has_breakpoint(block) + parts.map(has_breakpoint).sum::<usize>()
+        direct_breakpoints(block) + parts.map(direct_breakpoints).sum::<usize>()
     };
     own + stable + blocks.map(count_in_block).sum::<usize>()
 }

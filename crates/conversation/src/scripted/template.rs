@@ -217,7 +217,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         let mut seen = std::collections::HashSet::new();
         while let Some((key, value)) = map.next_entry::<String, TemplateValue>()? {
             if !seen.insert(key.clone()) {
-                return Err(de::Error::custom(format!("the key `{key}` stands twice")));
+                return Err(de::Error::custom(format!("the key `{key}` is duplicated")));
             }
             fields.push((key, value));
         }

@@ -108,9 +108,9 @@ fn is_like(name: &str, like: &str) -> bool {
             }
             Some(c) if *c == '?' || *c == name[n] => (n, l) = (n + 1, l + 1),
             _ => {
-                let Some((taken, at)) = star else { return false };
-                star = Some((taken + 1, at));
-                (n, l) = (taken + 1, at + 1);
+                let Some((consumed, at)) = star else { return false };
+                star = Some((consumed + 1, at));
+                (n, l) = (consumed + 1, at + 1);
             }
         }
     }

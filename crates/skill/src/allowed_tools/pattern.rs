@@ -27,7 +27,7 @@ pub enum Pattern {
 
 impl Pattern {
     /// Parses the pattern of a shell command.
-    pub(super) fn of_command(text: &str) -> Result<Self, AllowRuleError> {
+    pub(super) fn parse_command(text: &str) -> Result<Self, AllowRuleError> {
         let prefix = match text {
             "*" => Some(""),
             _ => text.strip_suffix(":*").or_else(|| text.strip_suffix(" *")),
@@ -35,7 +35,7 @@ impl Pattern {
         let refused = |reason| Err(AllowRuleError::Pattern { reason });
         match prefix.map(str::trim) {
             Some(prefix) if prefix.contains(|c: char| !is_plain(c) || QUOTING.contains(&c)) => {
-                refused("before `:*` stand plain words, without quotes, wildcards or what joins commands")
+                refused("before `:*` only plain words are allowed, without quotes, wildcards or command separators")
             }
             Some(prefix) => Ok(Self::CommandPrefix(prefix.to_owned())),
             None if text.contains('*') => {
@@ -47,15 +47,15 @@ impl Pattern {
     }
 
     /// Parses the pattern of a file tool's path.
-    pub(super) fn of_path(text: &str) -> Result<Self, AllowRuleError> {
+    pub(super) fn parse_path(text: &str) -> Result<Self, AllowRuleError> {
         Glob::new(text).map(Self::Path)
     }
 
     /// Parses the pattern of an unknown tool: the literal text, if it has no special characters.
-    pub(super) fn of_other(text: &str) -> Result<Self, AllowRuleError> {
+    pub(super) fn parse_other(text: &str) -> Result<Self, AllowRuleError> {
         if text.contains(|c: char| c == '*' || c.is_control()) {
             let reason =
-                "what a wildcard means to this tool is not known; without one, the pattern is an exact text";
+                "wildcards are not supported for this tool; without one, the pattern is an exact text";
             return Err(AllowRuleError::Pattern { reason });
         }
         Ok(Self::Exact(text.to_owned()))

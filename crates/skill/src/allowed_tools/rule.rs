@@ -70,14 +70,14 @@ impl FromStr for AllowRule {
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(AllowRuleError::Tool);
         }
-        let ours = NAMES.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours);
-        let tool = ours.unwrap_or(name).to_owned();
+        let canonical = NAMES.iter().find(|(alias, _)| *alias == name).map(|(_, canonical)| *canonical);
+        let tool = canonical.unwrap_or(name).to_owned();
         let pattern = match pattern {
             None => None,
             Some("") => return Err(AllowRuleError::EmptyPattern),
-            Some(pattern) if tool == BASH => Some(Pattern::of_command(pattern)?),
-            Some(pattern) if FILE_TOOLS.contains(&&*tool) => Some(Pattern::of_path(pattern)?),
-            Some(pattern) => Some(Pattern::of_other(pattern)?),
+            Some(pattern) if tool == BASH => Some(Pattern::parse_command(pattern)?),
+            Some(pattern) if FILE_TOOLS.contains(&&*tool) => Some(Pattern::parse_path(pattern)?),
+            Some(pattern) => Some(Pattern::parse_other(pattern)?),
         };
         Ok(Self { tool, pattern })
     }

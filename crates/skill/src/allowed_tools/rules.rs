@@ -8,7 +8,7 @@ use crate::diagnostic::{Diagnostic, RuleId, Severity};
 const MAX_RULES: usize = 256;
 const MAX_RULE_CHARS: usize = 1024;
 /// The number of characters of a rule that a finding shows.
-const SHOWN_CHARS: usize = 64;
+const MAX_QUOTED_CHARS: usize = 64;
 
 /// The valid rules of an `allowed-tools` text, in its order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl AllowedTools {
                 Ok(rule) => rules.push(rule),
                 Err(error) => problem(format!(
                     "the rule `{}` of `allowed-tools` approves nothing: {error}",
-                    shown(word)
+                    quote(word)
                 )),
             }
         }
@@ -103,11 +103,11 @@ impl<'a> Iterator for Words<'a> {
 }
 
 /// The start of a rule, in one line, for messages.
-fn shown(word: &str) -> String {
-    let mut shown: String =
-        word.chars().take(SHOWN_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if word.chars().nth(SHOWN_CHARS).is_some() {
-        shown.push('…');
+fn quote(word: &str) -> String {
+    let mut quoted: String =
+        word.chars().take(MAX_QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if word.chars().nth(MAX_QUOTED_CHARS).is_some() {
+        quoted.push('…');
     }
-    shown
+    quoted
 }

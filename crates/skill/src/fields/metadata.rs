@@ -36,7 +36,7 @@ impl FromIterator<(String, String)> for Metadata {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
         let mut entries: Vec<_> = entries.into_iter().enumerate().collect();
         entries.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
-        entries.dedup_by(|(_, (later, _)), (_, (earlier, _))| later == earlier);
+        entries.dedup_by(|(_, (next, _)), (_, (earlier, _))| next == earlier);
         entries.sort_unstable_by_key(|(index, _)| *index);
         Self(entries.into_iter().map(|(_, entry)| entry).collect())
     }

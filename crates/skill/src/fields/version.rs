@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The maximum size of version output to parse.
-const MAX_SAID_BYTES: usize = 4096;
+const MAX_OUTPUT_BYTES: usize = 4096;
 /// The maximum number of components of a version, and the maximum length of its text in bytes.
 const MAX_NUMBERS: usize = 16;
 const MAX_BYTES: usize = 128;
@@ -34,7 +34,7 @@ enum Stage {
     Before(u8, u64),
     Release,
     /// After the release: a letter or word, and its number.
-    Behind(String, u64),
+    AfterRelease(String, u64),
 }
 
 /// The text is not a version.
@@ -53,23 +53,23 @@ impl Version {
     /// assert!(version.is_some_and(|version| version.to_string() == "2.39.5"));
     /// ```
     #[must_use]
-    pub fn in_output(said: &str) -> Option<Self> {
-        let mut end = said.len().min(MAX_SAID_BYTES);
-        while !said.is_char_boundary(end) {
+    pub fn in_output(output: &str) -> Option<Self> {
+        let mut end = output.len().min(MAX_OUTPUT_BYTES);
+        while !output.is_char_boundary(end) {
             end -= 1;
         }
-        let said = &said[..end];
+        let output = &output[..end];
         let dotted = |version: &Self| version.numbers.len() > 1;
-        let in_lines = |is_wanted: &dyn Fn(&Candidate) -> bool| {
-            said.lines().find_map(|line| candidates(line).into_iter().find(is_wanted))
+        let in_lines = |predicate: &dyn Fn(&Candidate) -> bool| {
+            output.lines().find_map(|line| candidates(line).into_iter().find(predicate))
         };
         // The first line with a version decides. Later lines describe libraries and licences.
-        let first = said.lines().find_map(|line| {
+        let first = output.lines().find_map(|line| {
             let found: Vec<_> = candidates(line).into_iter().filter(|found| dotted(&found.version)).collect();
             let outside = found.iter().find(|found| found.depth == 0);
             outside.or(found.first()).cloned()
         });
-        first.or_else(|| in_lines(&|found| found.stands_alone && found.depth == 0)).map(|found| found.version)
+        first.or_else(|| in_lines(&|found| found.is_separate_word && found.depth == 0)).map(|found| found.version)
     }
 
     /// Parses a version at the start of a text. Also returns its length.
@@ -105,7 +105,7 @@ struct Candidate {
     /// The number of enclosing parentheses.
     depth: usize,
     /// Whether it is separate: with space or the line's start or end on both sides.
-    stands_alone: bool,
+    is_separate_word: bool,
 }
 
 /// Returns all versions in a line, in order.
@@ -118,9 +118,9 @@ fn candidates(line: &str) -> Vec<Candidate> {
         let is_start = c.is_ascii_digit() && !matches!(before, Some('.' | '0'..='9'));
         if let Some((version, length)) = is_start.then(|| Version::prefix(&line[at..])).flatten() {
             let after = line[at + length..].chars().next();
-            let stands_alone =
+            let is_separate_word =
                 before.is_none_or(char::is_whitespace) && after.is_none_or(char::is_whitespace);
-            found.push(Candidate { version, depth, stands_alone });
+            found.push(Candidate { version, depth, is_separate_word });
             before = line[at..at + length].chars().next_back();
             at += length;
             continue;
@@ -177,7 +177,7 @@ impl Stage {
         if separator.is_none() && (is_patch || is_letter) && ends {
             let (number, length) = number.unwrap_or_default();
             end += length;
-            return (Self::Behind(word, number), end);
+            return (Self::AfterRelease(word, number), end);
         }
         release
     }
@@ -189,10 +189,10 @@ impl FromStr for Version {
     /// A leading `v` is skipped. An unknown suffix is kept in the text and ignored.
     fn from_str(text: &str) -> Result<Self, ParseVersionError> {
         let text = text.trim();
-        let said = text.strip_prefix('v').unwrap_or(text);
-        let bad = text.len() > MAX_BYTES || text.contains(|c: char| c.is_control());
-        let (version, length) = Self::prefix(said).filter(|_| !bad).ok_or(ParseVersionError)?;
-        let rest = &said[length..];
+        let unprefixed = text.strip_prefix('v').unwrap_or(text);
+        let is_invalid = text.len() > MAX_BYTES || text.contains(|c: char| c.is_control());
+        let (version, length) = Self::prefix(unprefixed).filter(|_| !is_invalid).ok_or(ParseVersionError)?;
+        let rest = &unprefixed[length..];
         if rest.is_empty() || rest.starts_with([' ', '-', '+', '~', '(']) {
             Ok(Self { text: text.to_owned(), ..version })
         } else {

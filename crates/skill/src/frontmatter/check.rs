@@ -143,13 +143,13 @@ impl FieldRules<'_, '_> {
     fn name(&mut self, node: Option<Node>, folder: ExpectedName<'_>) -> Option<SkillName> {
         let Some(node) = node else {
             let message = "Missing required field in frontmatter: name";
-            return self.name_of_folder(RuleId::NameMissing, message, START, folder);
+            return self.use_directory_name(RuleId::NameMissing, message, START, folder);
         };
         let mark = node.mark;
         let text = match node.as_text() {
             Some(text) if !name::strip(text).is_empty() => text,
             _ => {
-                return self.name_of_folder(RuleId::NameEmpty, &NameProblem::Empty.to_string(), mark, folder);
+                return self.use_directory_name(RuleId::NameEmpty, &NameProblem::Empty.to_string(), mark, folder);
             }
         };
         let read = match self.mode {
@@ -175,7 +175,7 @@ impl FieldRules<'_, '_> {
     }
 
     /// A lenient reader uses the folder's name if the file has none.
-    fn name_of_folder(
+    fn use_directory_name(
         &mut self,
         rule: RuleId,
         message: &str,
@@ -219,7 +219,7 @@ impl FieldRules<'_, '_> {
         }
         if let Some((found, _)) = classify_chars(stripped).find(|(_, deceives)| *deceives) {
             let message = format!(
-                "the description has characters that are not seen or turn others round, such as U+{:04X}; models are told it \
+                "the description has invisible characters or characters that change the text direction, such as U+{:04X}; models are told it \
                  without them",
                 u32::from(found)
             );

@@ -106,7 +106,7 @@ fn read(fence: &Fence<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) -> Result
         Ok(root) => return Ok(root),
         Err(error) => error,
     };
-    let place = position(error.mark, fence.line);
+    let mark = position(error.mark, fence.line);
     let repaired = match mode {
         Mode::Strict => None,
         Mode::Lenient => yaml::read_lenient(fence.yaml),
@@ -115,12 +115,12 @@ fn read(fence: &Fence<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) -> Result
         Some((root, repair)) => {
             let message = format!("{}; {}", error.message, repair.as_str());
             findings
-                .push(Diagnostic::new(RuleId::FrontmatterRepaired, Severity::Warning, message, "").at(place));
+                .push(Diagnostic::new(RuleId::FrontmatterRepaired, Severity::Warning, message, "").at(mark));
             Ok(root)
         }
         None => {
             let message = format!("Invalid YAML in frontmatter: {}", error.message);
-            Err(Diagnostic::new(RuleId::FrontmatterSyntax, Severity::Error, message, "").at(place))
+            Err(Diagnostic::new(RuleId::FrontmatterSyntax, Severity::Error, message, "").at(mark))
         }
     }
 }
@@ -149,7 +149,7 @@ pub fn raw_document(
         yaml::read_typed(fence.yaml, yaml::RepairMode::Yes).map_err(|error| unreadable(error.message))?;
     let fields = serde_json::to_value(root).map_err(|error| unreadable(error.to_string()))?;
     let serde_json::Value::Object(fields) = fields else {
-        return Err(unreadable("it is no mapping".to_owned()));
+        return Err(unreadable("it is not a mapping".to_owned()));
     };
     Ok((fields, name::strip(fence.body).to_owned()))
 }

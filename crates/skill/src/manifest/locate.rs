@@ -16,15 +16,15 @@ pub(super) enum PathStep {
 
 /// Formats a path for messages: `inputs.required[0].schema`.
 pub(super) fn display_path(path: &[PathStep]) -> String {
-    let mut shown = String::new();
+    let mut text = String::new();
     for step in path {
         let _ = match step {
-            PathStep::Key(key) if shown.is_empty() => write!(shown, "{key}"),
-            PathStep::Key(key) => write!(shown, ".{key}"),
-            PathStep::Item(index) => write!(shown, "[{index}]"),
+            PathStep::Key(key) if text.is_empty() => write!(text, "{key}"),
+            PathStep::Key(key) => write!(text, ".{key}"),
+            PathStep::Item(index) => write!(text, "[{index}]"),
         };
     }
-    shown
+    text
 }
 
 /// A line that is not empty.
@@ -53,9 +53,9 @@ pub(super) fn locate(text: &str, path: &[PathStep]) -> Mark {
 }
 
 fn line((number, text): (u32, &str)) -> Option<Line<'_>> {
-    let said = text.trim_start_matches(' ');
-    let is_said = !said.trim().is_empty() && !said.starts_with('#');
-    is_said.then(|| Line { number, indent: text.len() - said.len(), text: said })
+    let content = text.trim_start_matches(' ');
+    let has_content = !content.trim().is_empty() && !content.starts_with('#');
+    has_content.then(|| Line { number, indent: text.len() - content.len(), text: content })
 }
 
 /// Finds the line of a key, and the lines of its value.

@@ -75,7 +75,7 @@ enum PatternPart {
 #[non_exhaustive]
 pub enum OutputPatternError {
     /// A `{{` is not closed, or the braces are empty.
-    #[error("`{{{{` and `}}}}` stand around the name of an input")]
+    #[error("`{{{{` and `}}}}` must enclose the name of an input")]
     Braces,
     /// There is no input of this name.
     #[error("`{{{{{name}}}}}` names no input of this manifest")]

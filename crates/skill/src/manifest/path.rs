@@ -51,7 +51,7 @@ pub enum PathProblem {
     #[error("it begins with `~`, which means nothing here: write it relative to its base")]
     Home,
     /// Its `..` lead out of its base.
-    #[error("its `..` lead out of its base")]
+    #[error("its `..` lead outside its base")]
     LeadsOut,
     /// It has a control character.
     #[error("it has a control character")]

@@ -144,7 +144,7 @@ fn errors_are_reported_with_their_position() {
         "4:7: error[manifest-name]: `inputs.required[0].name`: an input's name is letters, digits, `_`, `-` and `.`; it has 1 \
          to 128 characters\n\
          5:7: error[manifest-value]: `inputs.required[1]`: `name` is missing\n\
-         8:9: error[manifest-schema]: `inputs.required[2].schema.type`: `text` is no type: write one of string, number, \
+         8:9: error[manifest-schema]: `inputs.required[2].schema.type`: `text` is not a type: write one of string, number, \
          integer, boolean, array, object",
     );
     check(
@@ -156,7 +156,7 @@ fn errors_are_reported_with_their_position() {
     );
     check(
         "execution:\n  timeout: 0\n  destructive: yes please\nsensitive: 1\nextra: x\n",
-        "6:1: warning[manifest-field]: `extra`: this field is not known, and not looked at; known here: manifest_version, \
+        "6:1: warning[manifest-field]: `extra`: this field is unknown and ignored; known here: manifest_version, \
          version, inputs, env, preconditions, outputs, execution, sensitive\n\
          4:3: error[manifest-value]: `execution.destructive`: expected `true` or `false`, found a value of kind string\n\
          3:3: error[manifest-value]: `execution.timeout`: expected a number of seconds, more than zero and at most those of \

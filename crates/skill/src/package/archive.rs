@@ -88,7 +88,7 @@ pub(crate) fn read_entries(
     }
     headers.sort_by_key(|header| header.offset);
     if let Some(beyond) = headers.iter().find(|header| header.offset >= end.directory.start as u64) {
-        return Err(truncated("the place where it begins").in_entry(beyond.shown_name()));
+        return Err(truncated("the place where it begins").in_entry(beyond.display_name()));
     }
     let ends = headers.iter().skip(1).map(|header| header.offset).chain([end.directory.start as u64]);
     let ends: Vec<u64> = ends.collect();
@@ -97,9 +97,9 @@ pub(crate) fn read_entries(
     }
     let mut members = Vec::with_capacity(headers.len());
     for (index, (header, end)) in headers.iter().zip(ends).enumerate() {
-        let next = headers.get(index + 1).map(|next| next.shown_name());
+        let next = headers.get(index + 1).map(|next| next.display_name());
         let member = header.locate(archive, end, next);
-        members.push(member.map_err(|problem| problem.in_entry(header.shown_name()))?);
+        members.push(member.map_err(|problem| problem.in_entry(header.display_name()))?);
     }
     Ok(members)
 }
@@ -165,9 +165,9 @@ impl EndRecord {
                 Ok(Self { entries: usize::from(entries[0]), directory: offset..end })
             }
             Some(end) if end < start => {
-                Err(inconsistent("bytes lie between its directory and its end record"))
+                Err(inconsistent("there are bytes between its directory and its end record"))
             }
-            _ => Err(inconsistent("its directory lies beyond its end record")),
+            _ => Err(inconsistent("its directory is after its end record")),
         }
     }
 }
@@ -247,7 +247,7 @@ impl<'a> CentralHeader<'a> {
     }
 
     /// The name for messages, without the final slash of a folder.
-    fn shown_name(&self) -> Box<str> {
+    fn display_name(&self) -> Box<str> {
         String::from_utf8_lossy(self.name.strip_suffix(b"/").unwrap_or(self.name)).into()
     }
 
@@ -264,15 +264,15 @@ impl<'a> CentralHeader<'a> {
             return Err(inconsistent("it is not compressed, and has two sizes"));
         }
         let range = usize::try_from(self.offset).ok().zip(usize::try_from(end).ok());
-        let within = range.and_then(|(start, end)| Some((archive.get(start..end)?, end)));
-        let (within, end) = within.ok_or_else(|| truncated("the place where it begins"))?;
+        let tail = range.and_then(|(start, end)| Some((archive.get(start..end)?, end)));
+        let (tail, end) = tail.ok_or_else(|| truncated("the place where it begins"))?;
         let overlap = || match &next {
             Some(other) => PackageProblem::Overlap { other: other.clone() },
             None => truncated("a part of its content"),
         };
-        let mut bytes = ByteReader(within);
+        let mut bytes = ByteReader(tail);
         self.check_local_header(&mut bytes).map_err(|fault| match fault {
-            LocalHeaderError::Short => overlap(),
+            LocalHeaderError::Truncated => overlap(),
             LocalHeaderError::Problem(problem) => problem,
         })?;
         let data_start = end - bytes.0.len();
@@ -331,20 +331,20 @@ impl<'a> CentralHeader<'a> {
     fn check_local_header(&self, bytes: &mut ByteReader<'_>) -> Result<(), LocalHeaderError> {
         const ALIKE: u16 = ENCRYPTED | HAS_DESCRIPTOR | PATCH | UTF8;
         let differs = |what| Err(LocalHeaderError::Problem(inconsistent(what)));
-        if bytes.u32().ok_or(LocalHeaderError::Short)? != LOCAL_HEADER {
-            return differs("its directory points to something that is no entry");
+        if bytes.u32().ok_or(LocalHeaderError::Truncated)? != LOCAL_HEADER {
+            return differs("its directory points to something that is not an entry");
         }
-        bytes.take(2).ok_or(LocalHeaderError::Short)?;
-        let flags = bytes.u16().ok_or(LocalHeaderError::Short)?;
-        let method = bytes.u16().ok_or(LocalHeaderError::Short)?;
-        bytes.take(4).ok_or(LocalHeaderError::Short)?;
-        let crc = bytes.u32().ok_or(LocalHeaderError::Short)?;
-        let compressed = bytes.u32().ok_or(LocalHeaderError::Short)?;
-        let size = bytes.u32().ok_or(LocalHeaderError::Short)?;
-        let name_bytes = bytes.u16().ok_or(LocalHeaderError::Short)?;
-        let extra_bytes = bytes.u16().ok_or(LocalHeaderError::Short)?;
-        let name = bytes.take(usize::from(name_bytes)).ok_or(LocalHeaderError::Short)?;
-        let extra = bytes.take(usize::from(extra_bytes)).ok_or(LocalHeaderError::Short)?;
+        bytes.take(2).ok_or(LocalHeaderError::Truncated)?;
+        let flags = bytes.u16().ok_or(LocalHeaderError::Truncated)?;
+        let method = bytes.u16().ok_or(LocalHeaderError::Truncated)?;
+        bytes.take(4).ok_or(LocalHeaderError::Truncated)?;
+        let crc = bytes.u32().ok_or(LocalHeaderError::Truncated)?;
+        let compressed = bytes.u32().ok_or(LocalHeaderError::Truncated)?;
+        let size = bytes.u32().ok_or(LocalHeaderError::Truncated)?;
+        let name_bytes = bytes.u16().ok_or(LocalHeaderError::Truncated)?;
+        let extra_bytes = bytes.u16().ok_or(LocalHeaderError::Truncated)?;
+        let name = bytes.take(usize::from(name_bytes)).ok_or(LocalHeaderError::Truncated)?;
+        let extra = bytes.take(usize::from(extra_bytes)).ok_or(LocalHeaderError::Truncated)?;
         if name != self.name {
             return differs("its name is another one in the directory");
         }
@@ -356,8 +356,8 @@ impl<'a> CentralHeader<'a> {
         }
         let extra = ExtraFields::read(extra, self.name).map_err(LocalHeaderError::Problem)?;
         let [size, compressed, _] = extra.widen([size, compressed, 0]).map_err(LocalHeaderError::Problem)?;
-        let later = self.flags & HAS_DESCRIPTOR != 0;
-        let agree = |local: u64, central: u64| local == central || (later && local == 0);
+        let has_descriptor = self.flags & HAS_DESCRIPTOR != 0;
+        let agree = |local: u64, central: u64| local == central || (has_descriptor && local == 0);
         if !agree(size, self.size) || !agree(compressed, self.compressed) {
             return differs("its size is another one in the directory");
         }
@@ -376,21 +376,21 @@ impl<'a> CentralHeader<'a> {
                 Err(inconsistent("bytes that belong to nothing follow it"))
             };
         }
-        let wrong = inconsistent("its sizes are other ones behind its content");
+        let mismatch = inconsistent("its sizes are other ones behind its content");
         let length = bytes.0.len();
         if matches!(length, 16 | 24) && bytes.u32() != Some(DESCRIPTOR) {
-            return Err(wrong);
+            return Err(mismatch);
         }
         let crc = bytes.u32();
         let (compressed, size) = match length {
             12 | 16 => (bytes.u32().map(u64::from), bytes.u32().map(u64::from)),
             20 | 24 => (bytes.u64(), bytes.u64()),
-            _ => return Err(wrong),
+            _ => return Err(mismatch),
         };
         if (crc, compressed, size) == (Some(self.crc), Some(self.compressed), Some(self.size)) {
             Ok(())
         } else {
-            Err(wrong)
+            Err(mismatch)
         }
     }
 }
@@ -398,7 +398,7 @@ impl<'a> CentralHeader<'a> {
 /// Why a local header is refused.
 enum LocalHeaderError {
     /// The next entry begins before this one ends.
-    Short,
+    Truncated,
     Problem(PackageProblem),
 }
 
@@ -410,13 +410,13 @@ struct ExtraFields<'a> {
 
 impl<'a> ExtraFields<'a> {
     fn read(extra: &'a [u8], name: &[u8]) -> Result<Self, PackageProblem> {
-        let broken = || inconsistent("its extra fields have other lengths than they say");
+        let invalid_fields = || inconsistent("its extra fields have other lengths than they say");
         let mut bytes = ByteReader(extra);
         let mut found = Self::default();
         while !bytes.0.is_empty() {
-            let id = bytes.u16().ok_or_else(broken)?;
-            let length = bytes.u16().ok_or_else(broken)?;
-            let data = bytes.take(usize::from(length)).ok_or_else(broken)?;
+            let id = bytes.u16().ok_or_else(invalid_fields)?;
+            let length = bytes.u16().ok_or_else(invalid_fields)?;
+            let data = bytes.take(usize::from(length)).ok_or_else(invalid_fields)?;
             match id {
                 EXTRA_ZIP64 if found.zip64.replace(ByteReader(data)).is_some() => {
                     return Err(inconsistent("it has two ZIP64 fields"));

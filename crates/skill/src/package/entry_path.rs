@@ -27,7 +27,7 @@ pub(crate) fn check(path: &str, limits: &PackageLimits) -> Result<(), PackagePro
         return refused("it is absolute");
     }
     if path.contains('\\') {
-        return refused("it has a backslash, which separates folders elsewhere");
+        return refused("it has a backslash, which separates folders on Windows");
     }
     if path.split('/').count() > limits.path_depth {
         let limit = limits.path_depth as u64;
@@ -54,16 +54,16 @@ fn check_segment(segment: &str) -> Result<(), PackageProblem> {
         return refused("it has a character that cannot be seen");
     }
     if segment.contains(':') {
-        return refused("it has a colon, which marks a drive or a stream elsewhere");
+        return refused("it has a colon, which marks a drive or a stream on Windows");
     }
     if segment.contains(['<', '>', '"', '|', '?', '*']) {
-        return refused("it has one of the characters `<>\"|?*`, which no name has elsewhere");
+        return refused("it has one of the characters `<>\"|?*`, which are not allowed in names on Windows");
     }
     if segment.ends_with(['.', ' ']) {
         return refused("a segment ends with a dot or a space, which some systems drop");
     }
     if is_device(segment) {
-        return refused("a segment is the name of a device elsewhere");
+        return refused("a segment is the name of a device on Windows");
     }
     Ok(())
 }
@@ -228,18 +228,18 @@ mod tests {
     #[test]
     fn no_character_has_another_key_than_its_cases_and_forms() {
         for c in '\u{80}'..=char::MAX {
-            let own = c.to_string();
+            let original = c.to_string();
             let forms = [
-                own.to_uppercase(),
-                own.to_lowercase(),
-                own.nfc().collect(),
-                own.nfd().collect(),
-                own.nfkc().collect(),
-                own.nfkd().collect(),
-                own.chars().default_case_fold().collect(),
+                original.to_uppercase(),
+                original.to_lowercase(),
+                original.nfc().collect(),
+                original.nfd().collect(),
+                original.nfkc().collect(),
+                original.nfkd().collect(),
+                original.chars().default_case_fold().collect(),
             ];
-            for form in forms.into_iter().filter(|form| *form != own) {
-                assert_eq!(collision_key(&own), collision_key(&form), "{c:?} and {form:?}");
+            for form in forms.into_iter().filter(|form| *form != original) {
+                assert_eq!(collision_key(&original), collision_key(&form), "{c:?} and {form:?}");
             }
         }
     }

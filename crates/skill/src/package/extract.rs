@@ -106,12 +106,12 @@ impl Package {
         let frontmatter = self.frontmatter(Mode::Lenient)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX).permissions(Permissions::from_mode(OWNER_ONLY));
-        let made = match parent {
+        let created = match parent {
             Some(parent) => builder.tempdir_in(parent),
             None => builder.tempdir(),
         };
         let failed = |source| SkillError::Write { path: self.path().to_owned(), source };
-        let private = made.map_err(failed)?;
+        let private = created.map_err(failed)?;
         let resolved = private.path().canonicalize().map_err(failed)?;
         let root = DirHandle::open(&resolved)?;
         let name = Path::new(frontmatter.name().as_str());

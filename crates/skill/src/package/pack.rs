@@ -101,7 +101,7 @@ pub fn pack_file(
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let parent = parent.canonicalize().map_err(failed)?;
     if parent.starts_with(plan.skill.root_dir()) {
-        let reason = "a package cannot lie in the skill that is packed: name another place".to_owned();
+        let reason = "the package cannot be inside the skill that is packed: choose another path".to_owned();
         return Err(SkillError::InvalidStructure { path: output, reason });
     }
     // Check it before anything is compressed.
@@ -122,7 +122,7 @@ pub fn pack_file(
 fn check_replaceable(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.is_file() => {
-            Err(io::Error::other("a link, a device or anything else that is no plain file is not replaced"))
+            Err(io::Error::other("only a regular file is replaced, not a link, a device or anything else"))
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -175,7 +175,7 @@ impl PackPlan {
     }
 
     fn write(self, target: &mut impl Write) -> Result<PackReport, SkillError> {
-        let Self { skill, root, limits, files, skipped: left_out } = self;
+        let Self { skill, root, limits, files, skipped: skipped } = self;
         let mut writer = ArchiveWriter::new(target);
         let mut total_bytes = 0_u64;
         for (entry, path) in &files {
@@ -212,7 +212,7 @@ impl PackPlan {
             });
         }
         let files = files.into_values().collect();
-        Ok(PackReport { skill, output: None, files, skipped: left_out, total_bytes, package_bytes })
+        Ok(PackReport { skill, output: None, files, skipped: skipped, total_bytes, package_bytes })
     }
 }
 

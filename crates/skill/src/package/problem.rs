@@ -146,7 +146,7 @@ pub enum PackageProblem {
         other: Box<str>,
     },
     /// It is outside the skill's folder.
-    #[error("lies outside of the skill's folder `{}`", display_name(folder))]
+    #[error("is outside the skill's folder `{}`", display_name(folder))]
     OutsideFolder {
         /// The skill's folder.
         folder: Box<str>,
@@ -208,9 +208,9 @@ impl From<PackageProblem> for PackageEntryError {
 /// Shortens a name from an untrusted source, and removes what could break the line of a message.
 pub(crate) fn display_name(name: &str) -> String {
     const MAX_CHARS: usize = 120;
-    let mut shown: String = name.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
+    let mut text: String = name.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
     if name.chars().nth(MAX_CHARS).is_some() {
-        shown.push('…');
+        text.push('…');
     }
-    shown
+    text
 }

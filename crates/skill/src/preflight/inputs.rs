@@ -54,19 +54,19 @@ impl Manifest {
     /// Returns the value of each input: the given value or the default. Given objects and lists also get the
     /// defaults of their properties.
     #[must_use]
-    pub fn resolve_inputs(&self, given: &Inputs) -> Inputs {
-        let value_of = |input: &Input| {
-            let mut value = given.get(input.name()).or_else(|| input.schema().default_value()).cloned()?;
+    pub fn resolve_inputs(&self, provided: &Inputs) -> Inputs {
+        let resolve = |input: &Input| {
+            let mut value = provided.get(input.name()).or_else(|| input.schema().default_value()).cloned()?;
             input.schema().fill_in(&mut value);
             Some((input.name().to_owned(), value))
         };
-        self.inputs().iter().filter_map(value_of).collect()
+        self.inputs().iter().filter_map(resolve).collect()
     }
 
     /// Returns the required inputs without default that were not given.
-    pub fn missing_inputs<'a>(&'a self, given: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
+    pub fn missing_inputs<'a>(&'a self, provided: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
         let is_missing = |input: &&Input| {
-            let has_value = given.contains_key(input.name()) || input.schema().default_value().is_some();
+            let has_value = provided.contains_key(input.name()) || input.schema().default_value().is_some();
             input.requirement() == Requirement::Required && !has_value
         };
         self.inputs().iter().filter(is_missing).map(|input| InputProblem::Missing {
@@ -76,10 +76,10 @@ impl Manifest {
     }
 
     /// Returns the given values that do not match their schemas.
-    pub fn mismatched_inputs<'a>(&'a self, given: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
+    pub fn mismatched_inputs<'a>(&'a self, provided: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
         self.inputs().iter().flat_map(|input| {
             let disclosure = if input.sensitive() { Disclosure::Withheld } else { Disclosure::Shown };
-            let mismatches = given.get(input.name()).map(|value| input.schema().check(value, disclosure));
+            let mismatches = provided.get(input.name()).map(|value| input.schema().check(value, disclosure));
             mismatches
                 .unwrap_or_default()
                 .into_iter()
@@ -88,8 +88,8 @@ impl Manifest {
     }
 
     /// Returns the given names that are no inputs.
-    pub fn unknown_inputs<'a>(&'a self, given: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
-        given.keys().filter(|name| self.input(name).is_none()).map(|name| InputProblem::Unknown {
+    pub fn unknown_inputs<'a>(&'a self, provided: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
+        provided.keys().filter(|name| self.input(name).is_none()).map(|name| InputProblem::Unknown {
             name: name.clone(),
             known: self.inputs().iter().map(|input| input.name().to_owned()).collect(),
         })

@@ -23,7 +23,7 @@ pub enum CommandProbe {
     /// It exists.
     Found {
         /// What it prints for its version. Empty when it was not queried or prints nothing.
-        said: String,
+        version_output: String,
     },
 }
 
@@ -41,7 +41,7 @@ pub enum Network {
 /// A view of the machine on which a skill would run.
 pub trait Probe: Send + Sync {
     /// Looks for a command in `PATH`, and queries its version if requested.
-    fn command<'a>(&'a self, name: &'a str, ask_version: VersionQuery) -> ProbeFuture<'a, CommandProbe>;
+    fn command<'a>(&'a self, name: &'a str, version_query: VersionQuery) -> ProbeFuture<'a, CommandProbe>;
 
     /// Whether a file or folder exists at a path beneath a base.
     fn file<'a>(&'a self, base: PathBase, path: &'a str) -> ProbeFuture<'a, bool>;

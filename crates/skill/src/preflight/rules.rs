@@ -9,7 +9,7 @@ use crate::manifest::{Manifest, RequiredCommand, Requirement};
 use crate::skill::Skill;
 
 /// The number of characters of a command's version output that a message shows.
-const SHOWN_CHARS: usize = 80;
+const MAX_QUOTED_CHARS: usize = 80;
 
 /// A skill with the inputs for it.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ impl<'a> Preflight<'a> {
             let subject = finding.path().to_string_lossy();
             report.add(finding.severity(), subject, finding.message());
         }
-        self.given_inputs(manifest, &mut report);
+        self.check_provided_inputs(manifest, &mut report);
         report.rule(PreflightRule::Preconditions);
         commands(manifest, probe, &mut report).await;
         files(manifest, probe, &mut report).await;
@@ -59,7 +59,7 @@ impl<'a> Preflight<'a> {
         report.finish(name, manifest.resolve_inputs(self.inputs))
     }
 
-    fn given_inputs(&self, manifest: &Manifest, report: &mut ReportBuilder) {
+    fn check_provided_inputs(&self, manifest: &Manifest, report: &mut ReportBuilder) {
         report.rule(PreflightRule::RequiredInputs);
         for problem in manifest.missing_inputs(self.inputs).chain(manifest.unknown_inputs(self.inputs)) {
             report.add(Severity::Error, problem.name(), problem.to_string());
@@ -89,13 +89,13 @@ impl<'a> Preflight<'a> {
 async fn commands(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBuilder) {
     for need in manifest.commands() {
         let name = need.command();
-        let ask = if need.has_bounds() { VersionQuery::Yes } else { VersionQuery::No };
-        let problem = match probe.command(name, ask).await {
+        let query = if need.has_bounds() { VersionQuery::Yes } else { VersionQuery::No };
+        let problem = match probe.command(name, query).await {
             Ok(CommandProbe::NotFound) => {
                 Some(format!("the command `{name}` is not in the path: install it"))
             }
-            Ok(CommandProbe::Found { said }) => version_problem(need, &said),
-            Err(error) => Some(format!("whether the command `{name}` is there is not known: {error}")),
+            Ok(CommandProbe::Found { version_output }) => version_problem(need, &version_output),
+            Err(error) => Some(format!("cannot determine whether the command `{name}` exists: {error}")),
         };
         if let Some(problem) = problem {
             report.add(Severity::Error, name, problem);
@@ -104,16 +104,16 @@ async fn commands(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBui
 }
 
 /// Checks the version that a command prints.
-fn version_problem(need: &RequiredCommand, said: &str) -> Option<String> {
+fn version_problem(need: &RequiredCommand, version_output: &str) -> Option<String> {
     if !need.has_bounds() {
         return None;
     }
     let name = need.command();
-    let Some(version) = Version::in_output(said) else {
-        let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
+    let Some(version) = Version::in_output(version_output) else {
+        let line = version_output.lines().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
         let shown: String =
-            line.chars().take(SHOWN_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
-        return Some(format!("which version the command `{name}` has cannot be told; it says: {shown}"));
+            line.chars().take(MAX_QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        return Some(format!("cannot determine the version of the command `{name}`; it prints: {shown}"));
     };
     let too_old = need.min_version().filter(|bound| version < **bound);
     let too_new = need.max_version().filter(|bound| version > **bound);
@@ -131,11 +131,11 @@ fn version_problem(need: &RequiredCommand, said: &str) -> Option<String> {
 async fn files(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBuilder) {
     for need in manifest.files() {
         let (path, base) = (need.path(), need.base());
-        let what = need.description().map(|text| format!(" ({text})")).unwrap_or_default();
+        let suffix = need.description().map(|text| format!(" ({text})")).unwrap_or_default();
         let problem = match probe.file(base, path).await {
             Ok(true) => continue,
-            Ok(false) => format!("there is no `{path}` beneath {base}{what}"),
-            Err(error) => format!("whether there is a `{path}` beneath {base} is not known: {error}"),
+            Ok(false) => format!("there is no `{path}` beneath {base}{suffix}"),
+            Err(error) => format!("cannot determine whether `{path}` exists beneath {base}: {error}"),
         };
         report.add(Severity::Error, path, problem);
     }
@@ -144,14 +144,14 @@ async fn files(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBuilde
 async fn variables(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBuilder) {
     for variable in manifest.env() {
         let name = variable.name();
-        let what = variable.description().map(|text| format!(": {text}")).unwrap_or_default();
+        let suffix = variable.description().map(|text| format!(": {text}")).unwrap_or_default();
         match (probe.variable(name).await, variable.requirement()) {
             (Ok(true), _) | (Ok(false), Requirement::Optional) => {}
             (Ok(false), Requirement::Required) => {
                 report.add(
                     Severity::Error,
                     name,
-                    format!("the variable `{name}` is required and not set{what}"),
+                    format!("the variable `{name}` is required and not set{suffix}"),
                 );
             }
             (Err(error), need) => {
@@ -160,7 +160,7 @@ async fn variables(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBu
                 report.add(
                     severity,
                     name,
-                    format!("whether the variable `{name}` is set is not known: {error}"),
+                    format!("cannot determine whether the variable `{name}` is set: {error}"),
                 );
             }
         }
@@ -175,7 +175,7 @@ fn redaction(manifest: &Manifest, report: &mut ReportBuilder) {
         report.add(Severity::Info, input.name(), message);
         if input.schema().default_value().is_some() {
             let message = format!(
-                "the input `{}` is sensitive, and its default stands in the skill's files",
+                "the input `{}` is sensitive, and its default is in the skill's files",
                 input.name()
             );
             report.add(Severity::Warning, input.name(), message);

@@ -44,8 +44,8 @@ impl Probe for Machine {
     fn command<'a>(&'a self, name: &'a str, ask: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
         self.answer(match (self.commands.get(name), ask) {
             (None, _) => CommandProbe::NotFound,
-            (Some(said), VersionQuery::Yes) => CommandProbe::Found { said: (*said).to_owned() },
-            (Some(_), VersionQuery::No) => CommandProbe::Found { said: String::new() },
+            (Some(version_output), VersionQuery::Yes) => CommandProbe::Found { version_output: (*version_output).to_owned() },
+            (Some(_), VersionQuery::No) => CommandProbe::Found { version_output: String::new() },
         })
     }
 
@@ -226,7 +226,7 @@ fn commands_files_and_the_network_are_the_fifth_rule() {
     );
     let mut odd = Machine::whole();
     odd.commands.insert("git", "git, the stupid content tracker\u{1b}[0m");
-    let expected = "error: which version the command `git` has cannot be told; it says: git, the stupid content \
+    let expected = "error: cannot determine the version of the command `git`; it prints: git, the stupid content \
                     tracker [0m";
     check(&good(), &odd, PreflightRule::Preconditions, &[expected]);
     odd.commands.insert("git", "git version 3.0.1");

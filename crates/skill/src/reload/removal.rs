@@ -49,11 +49,11 @@ impl UnverifiedPaths {
     /// Whether something may still exist at this path: the path itself, or its nearest ancestor that the scan
     /// found, is unverified.
     pub(super) fn contains(&self, path: &Path) -> bool {
-        let verdicts = path.ancestors().map(|place| {
-            if self.paths.contains(place) {
+        let verdicts = path.ancestors().map(|ancestor| {
+            if self.paths.contains(ancestor) {
                 Some(true)
             } else {
-                self.visited.contains(place.as_os_str()).then_some(false)
+                self.visited.contains(ancestor.as_os_str()).then_some(false)
             }
         });
         verdicts.flatten().next().unwrap_or(false)

@@ -63,16 +63,16 @@ fn editing_one_of_many_opens_only_that_skills_file() {
     let bounds = DiscoveryLimits { depth: 2, directories: SKILLS + 1, ..DiscoveryLimits::default() };
     let mut reloader = Reloader::new([Scope::named(&root)], bounds, Mode::Lenient);
     assert_eq!(reloader.reload().added.len(), SKILLS);
-    assert_eq!(recorded_opens::take_beneath(&root).len(), SKILLS);
+    assert_eq!(recorded_opens::take_opened_files(&root).len(), SKILLS);
 
     let reload = reloader.reload();
     assert!(reload.is_unchanged() && reload.catalog.len() == SKILLS);
-    assert_eq!(recorded_opens::take_beneath(&root), [] as [PathBuf; 0]);
+    assert_eq!(recorded_opens::take_opened_files(&root), [] as [PathBuf; 0]);
 
     write(&root, "s77", "second");
     let reload = reloader.reload();
     check(&reload, [&[], &["s77"], &[], &[]]);
-    assert_eq!(recorded_opens::take_beneath(&root), [root.join("s77/SKILL.md")]);
+    assert_eq!(recorded_opens::take_opened_files(&root), [root.join("s77/SKILL.md")]);
     assert_eq!(reload.catalog.get("s77").unwrap().description(), "second");
 }
 
@@ -106,10 +106,10 @@ fn a_broken_edit_keeps_the_last_good_version() {
         assert!(reload.diagnostics[0].is_error());
     }
     // It is not read again as long as nobody mends it, and goes on being reported.
-    recorded_opens::take_beneath(&root);
+    recorded_opens::take_opened_files(&root);
     let reload = reloader.reload();
     check(&reload, [&[], &[], &[], &["a"]]);
-    assert_eq!((recorded_opens::take_beneath(&root).len(), reload.diagnostics.len()), (0, 2));
+    assert_eq!((recorded_opens::take_opened_files(&root).len(), reload.diagnostics.len()), (0, 2));
 
     write(&root, "a", "mended");
     let reload = reloader.reload();

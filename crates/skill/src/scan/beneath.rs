@@ -19,7 +19,7 @@ pub(crate) use conjure_fs::EntryKind;
 /// The reason when a file is not a regular file.
 pub(crate) const NOT_PLAIN: &str = "it is not a plain file";
 /// The reason when a path leads out.
-pub(crate) const LEADS_OUT: &str = "it leads out of the skill's folder";
+pub(crate) const ESCAPES_FOLDER: &str = "it leads out of the skill's folder";
 
 /// An open folder, beneath which files are read.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl RegularFile {
 /// Converts an error of opening a path.
 fn failure(path: &Path, error: OpenError) -> SkillError {
     let reason = match error {
-        OpenError::EscapesRoot => LEADS_OUT,
+        OpenError::EscapesRoot => ESCAPES_FOLDER,
         OpenError::Link => "it is a link where none is followed, or a circle of links",
         OpenError::NotRegular => NOT_PLAIN,
         OpenError::NotFound(errno) | OpenError::PermissionDenied(errno) | OpenError::Failed(errno) => {
@@ -158,7 +158,7 @@ pub(crate) mod recorded_opens {
     }
 
     /// Returns the files beneath this folder that were opened since the last call. Other tests use other folders.
-    pub(crate) fn take_beneath(folder: &Path) -> Vec<PathBuf> {
+    pub(crate) fn take_opened_files(folder: &Path) -> Vec<PathBuf> {
         PATHS.lock().unwrap().extract_if(.., |path| path.starts_with(folder)).collect()
     }
 }

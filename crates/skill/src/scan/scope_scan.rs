@@ -52,7 +52,7 @@ pub enum LinkPolicy {
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// With fewer candidates than this, a thread costs more than it saves.
-const PLACES_PER_THREAD: usize = 64;
+const CANDIDATES_PER_THREAD: usize = 64;
 const MAX_THREADS: usize = 8;
 
 /// A folder or package to inspect.
@@ -80,7 +80,7 @@ enum ReachedBy {
     /// It lies within the scope.
     Within,
     /// By a link out of the scope. It may be a skill, but it is not searched.
-    ByLinkOut,
+    LinkOutsideScope,
 }
 
 /// The result of a scan.
@@ -170,7 +170,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
                     Inspection::Group(listing) => {
                         next.extend(listing.candidates);
                         links.extend(listing.links);
-                        findings.extend(listing.refused.iter().map(|link| self.leads_out(link)));
+                        findings.extend(listing.refused.iter().map(|link| self.link_outside_scope(link)));
                         for (link, error) in listing.unresolved_links {
                             // A cycle of links has no target, and needs no warning.
                             if !is_link_loop(&error) {
@@ -193,7 +193,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
     /// Inspects all candidates of a level. The results are in their order.
     fn inspect_level(&self, level: &[SkillCandidate]) -> Vec<Inspection<T>> {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = cores.min(MAX_THREADS).min(level.len().div_ceil(PLACES_PER_THREAD));
+        let threads = cores.min(MAX_THREADS).min(level.len().div_ceil(CANDIDATES_PER_THREAD));
         let inspect = |part: &[SkillCandidate]| {
             part.iter().map(|candidate| self.inspect(candidate)).collect::<Vec<_>>()
         };
@@ -222,7 +222,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
             }
             (Err(error), _) => Inspection::Skill(path, Err(error)),
             (Ok(None), CandidateKind::Package) => Inspection::Group(DirListing::default()),
-            (Ok(None), CandidateKind::Folder) if candidate.reached_by == ReachedBy::ByLinkOut => {
+            (Ok(None), CandidateKind::Folder) if candidate.reached_by == ReachedBy::LinkOutsideScope => {
                 Inspection::Group(DirListing::default())
             }
             (Ok(None), CandidateKind::Folder) => match self.list(&path) {
@@ -274,17 +274,17 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
         let path = std::fs::canonicalize(link).map_err(failed)?;
         let Some(kind) = kind_of(&path, is_package_name(&name)).map_err(failed)? else { return Ok(None) };
         let reached =
-            if path.starts_with(&self.root.path) { ReachedBy::Within } else { ReachedBy::ByLinkOut };
+            if path.starts_with(&self.root.path) { ReachedBy::Within } else { ReachedBy::LinkOutsideScope };
         Ok(Some(SkillCandidate { path, name, kind, reached_by: reached }))
     }
 
     fn refuses(&self, candidate: &SkillCandidate) -> bool {
-        candidate.reached_by == ReachedBy::ByLinkOut && self.limits.links == LinkPolicy::WithinScope
+        candidate.reached_by == ReachedBy::LinkOutsideScope && self.limits.links == LinkPolicy::WithinScope
     }
 
-    fn leads_out(&self, link: &Path) -> Diagnostic {
+    fn link_outside_scope(&self, link: &Path) -> Diagnostic {
         let message = format!(
-            "the link leads out of `{}`, and is not followed: copy the skill to here, or add the folder that it lies in",
+            "the link leads out of `{}` and is not followed: copy the skill here, or add the folder that contains it",
             self.root.path.display()
         );
         Diagnostic::new(RuleId::ScopeLink, Severity::Warning, message, link)
@@ -293,7 +293,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
     fn limits_reached(&self, first: &Path) -> Diagnostic {
         let DiscoveryLimits { depth, directories, .. } = self.limits;
         let message = format!(
-            "looked no further than {depth} levels and {directories} folders below `{}`: skills from here on may be missing",
+            "searched only {depth} levels and {directories} folders below `{}`: skills beyond that may be missing",
             self.root.path.display()
         );
         Diagnostic::new(RuleId::ScopeBounds, Severity::Warning, message, first)
@@ -325,8 +325,8 @@ fn kind_of(resolved: &Path, is_package: bool) -> std::io::Result<Option<Candidat
 
 /// Whether the process may look up names in the folder.
 fn is_searchable(folder: &Path) -> bool {
-    let looked = std::fs::symlink_metadata(folder.join(SKILL_FILES[0]));
-    looked.map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |_| true)
+    let main_file = std::fs::symlink_metadata(folder.join(SKILL_FILES[0]));
+    main_file.map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |_| true)
 }
 
 fn is_link_loop(error: &SkillError) -> bool {

@@ -11,7 +11,7 @@ use super::types::{Schema, ValueType};
 /// The maximum number of mismatches to report.
 const MAX_MISMATCHES: usize = 20;
 /// The number of characters of a value that a message shows.
-const SHOWN_CHARS: usize = 60;
+const MAX_QUOTED_CHARS: usize = 60;
 
 /// Whether messages may show the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,8 +55,8 @@ impl SchemaChecker {
         if self.found.len() >= MAX_MISMATCHES {
             return;
         }
-        if let Some(wanted) = schema.value_type.filter(|wanted| !is_of(value, *wanted)) {
-            self.mismatch(format!("{} {}", article(wanted.as_str()), wanted.as_str()), value);
+        if let Some(expected_type) = schema.value_type.filter(|expected_type| !has_type(value, *expected_type)) {
+            self.mismatch(format!("{} {}", article(expected_type.as_str()), expected_type.as_str()), value);
             return;
         }
         if let Some(allowed) =
@@ -135,11 +135,11 @@ fn article(word: &str) -> &'static str {
 }
 
 fn shorten(value: &Value) -> String {
-    truncate(&value.to_string(), SHOWN_CHARS + 1).into_owned()
+    truncate(&value.to_string(), MAX_QUOTED_CHARS + 1).into_owned()
 }
 
-fn is_of(value: &Value, wanted: ValueType) -> bool {
-    match wanted {
+fn has_type(value: &Value, value_type: ValueType) -> bool {
+    match value_type {
         ValueType::String => value.is_string(),
         ValueType::Number => value.is_number(),
         ValueType::Integer => match value {
@@ -170,7 +170,7 @@ fn equal(a: &Value, b: &Value) -> bool {
 
 /// Compares two numbers by value, whatever their size.
 pub(super) fn compare(a: &Number, b: &Number) -> Ordering {
-    match (whole(a), whole(b)) {
+    match (to_integer(a), to_integer(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(a), None) => compare_mixed(a, float(b)),
         (None, Some(b)) => compare_mixed(b, float(a)).reverse(),
@@ -178,7 +178,7 @@ pub(super) fn compare(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-fn whole(number: &Number) -> Option<i128> {
+fn to_integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
@@ -187,7 +187,7 @@ fn float(number: &Number) -> f64 {
 }
 
 /// Compares a 64-bit integer with a finite float.
-fn compare_mixed(whole: i128, float: f64) -> Ordering {
+fn compare_mixed(integer: i128, float: f64) -> Ordering {
     // Beyond this, every float is larger than all 64-bit numbers. Below, the conversion is exact.
     const BEYOND: f64 = 36_893_488_147_419_103_232.0;
     if float >= BEYOND {
@@ -201,5 +201,5 @@ fn compare_mixed(whole: i128, float: f64) -> Ordering {
         reason = "it is within 66 bits, and the fraction is compared below"
     )]
     let floor = float.floor() as i128;
-    whole.cmp(&floor).then(if float > float.floor() { Ordering::Less } else { Ordering::Equal })
+    integer.cmp(&floor).then(if float > float.floor() { Ordering::Less } else { Ordering::Equal })
 }

@@ -41,9 +41,9 @@ impl SchemaReader<'_> {
         };
         let mut schema = Schema::default();
         for (keyword, value) in keywords {
-            self.within(keyword, |reading| reading.keyword(&mut schema, keyword, value));
+            self.in_keyword(keyword, |reading| reading.keyword(&mut schema, keyword, value));
         }
-        self.whole(&schema, keywords);
+        self.check_consistency(&schema, keywords);
         schema
     }
 
@@ -53,7 +53,7 @@ impl SchemaReader<'_> {
                 schema.value_type = ValueType::ALL.into_iter().find(|known| known.as_str() == name);
                 if schema.value_type.is_none() {
                     let known: Vec<_> = ValueType::ALL.iter().map(|known| known.as_str()).collect();
-                    self.error(format!("`{name}` is no type: write one of {}", known.join(", ")));
+                    self.error(format!("`{name}` is not a type: write one of {}", known.join(", ")));
                 }
             }
             ("type", _) => self.error("write one type as text: lists of types are not supported".to_owned()),
@@ -66,13 +66,13 @@ impl SchemaReader<'_> {
             ("minimum", Value::Number(number)) => schema.minimum = Some(number.clone()),
             ("maximum", Value::Number(number)) => schema.maximum = Some(number.clone()),
             ("pattern" | "minimum" | "maximum", other) => {
-                let wanted = if keyword == "pattern" { "text" } else { "a number" };
-                self.error(format!("expected {wanted}, found {}", with_article(other)));
+                let expected = if keyword == "pattern" { "text" } else { "a number" };
+                self.error(format!("expected {expected}, found {}", with_article(other)));
             }
             ("items", value) => schema.items = Some(Box::new(self.schema(value))),
             ("properties", Value::Object(properties)) => {
                 for (name, value) in properties {
-                    let property = self.within(name, |reading| reading.schema(value));
+                    let property = self.in_keyword(name, |reading| reading.schema(value));
                     schema.properties.push((name.clone(), property));
                 }
             }
@@ -90,7 +90,7 @@ impl SchemaReader<'_> {
     }
 
     /// Checks keywords that depend on each other.
-    fn whole(&mut self, schema: &Schema, keywords: &Map<String, Value>) {
+    fn check_consistency(&mut self, schema: &Schema, keywords: &Map<String, Value>) {
         if let (Some(minimum), Some(maximum)) = (&schema.minimum, &schema.maximum)
             && compare(minimum, maximum).is_gt()
         {
@@ -98,7 +98,7 @@ impl SchemaReader<'_> {
         }
         if let Some(default) = keywords.get("default") {
             let mismatches = schema.check(default, Disclosure::Shown);
-            self.within("default", |reading| {
+            self.in_keyword("default", |reading| {
                 for mismatch in mismatches {
                     reading.error(format!("the default is not as the schema says: {mismatch}"));
                 }
@@ -106,7 +106,7 @@ impl SchemaReader<'_> {
         }
     }
 
-    fn within<T>(&mut self, keyword: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+    fn in_keyword<T>(&mut self, keyword: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(keyword.to_owned());
         let read = read(self);
         self.path.pop();

@@ -27,7 +27,7 @@ impl RepairKind {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::AllOfYaml => "read as YAML with all its features",
-            Self::Quoted => "took values that are no YAML as plain text",
+            Self::Quoted => "read values that are not valid YAML as plain text",
         }
     }
 }
@@ -112,19 +112,19 @@ fn quote(text: &str) -> String {
             .count();
         let below = &lines[next..next + deeper];
         next += deeper;
-        let whole = below.iter().fold(value.to_owned(), |mut whole, below| {
-            whole.push('\n');
-            whole.push_str(below);
-            whole
+        let joined = below.iter().fold(value.to_owned(), |mut joined, below| {
+            joined.push('\n');
+            joined.push_str(below);
+            joined
         });
         out.push_str(key);
         out.push(' ');
-        if is_block_scalar(value) || is_readable(&whole) {
-            out.push_str(&whole);
+        if is_block_scalar(value) || is_readable(&joined) {
+            out.push_str(&joined);
         } else {
-            let words: Vec<_> = whole.split('\n').map(str::trim).filter(|words| !words.is_empty()).collect();
+            let parts: Vec<_> = joined.split('\n').map(str::trim).filter(|parts| !parts.is_empty()).collect();
             out.push('\'');
-            out.push_str(&words.join(" ").replace('\'', "''"));
+            out.push_str(&parts.join(" ").replace('\'', "''"));
             out.push('\'');
             out.extend(below.iter().map(|_| '\n'));
         }

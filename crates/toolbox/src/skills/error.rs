@@ -71,7 +71,7 @@ pub(crate) enum SkillCallError {
 pub(super) const fn message(kind: SkillErrorKind) -> &'static str {
     match kind {
         SkillErrorKind::FileNotFound | SkillErrorKind::NotFound => "it is not there",
-        SkillErrorKind::PathNotAllowed => "it is no plain file within the skill's folder",
+        SkillErrorKind::PathNotAllowed => "it is not a regular file within the skill's folder",
         SkillErrorKind::PermissionDenied => "the system refuses",
         SkillErrorKind::TooLarge => "it is too large",
         SkillErrorKind::InvalidFrontmatter => "its SKILL.md is not valid any more",

@@ -327,7 +327,7 @@ fn what_is_no_package_is_refused_by_its_name() {
     let device = device.to_str().unwrap();
     let refused = skills(["pack", "fixtures/skills/minimal-skill", "-o", device]).code(1);
     assert!(
-        refused.stderr.contains(device) && refused.stderr.contains("no plain file"),
+        refused.stderr.contains(device) && refused.stderr.contains("only a regular file is replaced"),
         "{}",
         refused.stderr
     );

@@ -334,12 +334,12 @@ fn check_name(
     rule: &str,
 ) -> bool {
     let is_short = name.chars().nth(MAX_NAME_CHARS).is_none();
-    let is_good = !name.is_empty() && is_short && name.chars().all(is_name);
-    if !is_good {
+    let is_valid = !name.is_empty() && is_short && name.chars().all(is_name);
+    if !is_valid {
         let message = format!("{rule}; it has 1 to {MAX_NAME_CHARS} characters");
         reader.in_key(key, |reader| reader.error(RuleId::ManifestName, message));
     }
-    is_good
+    is_valid
 }
 
 fn read_schema(reader: &mut ValueReader<'_>, item: &Map<String, Value>) -> Schema {
@@ -360,7 +360,7 @@ fn read_schema(reader: &mut ValueReader<'_>, item: &Map<String, Value>) -> Schem
 fn base(reader: &mut ValueReader<'_>, item: &Map<String, Value>, default: PathBase) -> PathBase {
     let Some(name) = reader.text(item, "base") else { return default };
     PathBase::ALL.into_iter().find(|base| base.as_str() == name).unwrap_or_else(|| {
-        let message = format!("`{name}` is no base: write `skill_root`, `repo_root` or `cwd`");
+        let message = format!("`{name}` is not a base: write `skill_root`, `repo_root` or `cwd`");
         reader.in_key("base", |reader| reader.error(RuleId::ManifestValue, message));
         default
     })

@@ -50,7 +50,7 @@ pub(crate) fn read(text: &str, origin: ManifestOrigin) -> Result<ParsedManifest,
     let version = match fields.manifest_version() {
         DeclaredVersion::Legacy => {
             let severity = if origin == ManifestOrigin::Sidecar { Severity::Warning } else { Severity::Info };
-            let message = "there is no `manifest_version`, so the fields of the manifest are not looked at: write \
+            let message = "there is no `manifest_version`, so the fields of the manifest are ignored: write \
                            `manifest_version: \"1.0\"` to have them checked";
             fields.reader().add(RuleId::ManifestLegacy, severity, message.to_owned());
             return Ok(ParsedManifest { manifest: None, diagnostics: reader.into_findings() });
@@ -72,7 +72,7 @@ pub(crate) fn read(text: &str, origin: ManifestOrigin) -> Result<ParsedManifest,
     };
     if version > CURRENT {
         let message = format!(
-            "manifest_version {version} is newer than {CURRENT}: fields that came since are not looked at"
+            "manifest_version {version} is newer than {CURRENT}: newer fields are ignored"
         );
         fields.reader().in_key(VERSION, |reader| {
             reader.add(RuleId::ManifestVersion, Severity::Warning, message);

@@ -64,29 +64,29 @@ impl<'a> ValueReader<'a> {
     }
 
     /// Reads the value of a key.
-    pub(super) fn in_key<T>(&mut self, key: &str, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.in_step(PathStep::Key(key.to_owned()), look)
+    pub(super) fn in_key<T>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.in_step(PathStep::Key(key.to_owned()), read)
     }
 
     /// Reads an item of a list.
-    pub(super) fn in_item<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.in_step(PathStep::Item(index), look)
+    pub(super) fn in_item<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.in_step(PathStep::Item(index), read)
     }
 
     /// Reads the value of nested keys.
-    pub(super) fn in_keys<T>(&mut self, keys: &[String], look: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn in_keys<T>(&mut self, keys: &[String], read: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
         self.path.extend(keys.iter().cloned().map(PathStep::Key));
-        let seen = look(self);
+        let result = read(self);
         self.path.truncate(length);
-        seen
+        result
     }
 
-    fn in_step<T>(&mut self, step: PathStep, look: impl FnOnce(&mut Self) -> T) -> T {
+    fn in_step<T>(&mut self, step: PathStep, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step);
-        let seen = look(self);
+        let result = read(self);
         self.path.pop();
-        seen
+        result
     }
 
     /// Converts the value to JSON. `None` when it is too deep or too large, or has no JSON form.
@@ -106,10 +106,10 @@ impl<'a> ValueReader<'a> {
             Yaml::Bool(value) => Some(Value::Bool(*value)),
             Yaml::String(text) => Some(Value::String(text.clone())),
             Yaml::Number(number) => {
-                let whole = number.as_i64().map(Number::from).or_else(|| number.as_u64().map(Number::from));
-                let number = whole.or_else(|| number.as_f64().and_then(Number::from_f64));
+                let integer = number.as_i64().map(Number::from).or_else(|| number.as_u64().map(Number::from));
+                let number = integer.or_else(|| number.as_f64().and_then(Number::from_f64));
                 if number.is_none() {
-                    self.error(RuleId::ManifestValue, "it is no number that JSON knows");
+                    self.error(RuleId::ManifestValue, "it is not a number that JSON can represent");
                 }
                 number.map(Value::Number)
             }
@@ -194,10 +194,10 @@ impl<'a> ValueReader<'a> {
         }
     }
 
-    pub(super) fn expected(&mut self, wanted: &str, found: &Value) {
+    pub(super) fn expected(&mut self, expected_kind: &str, found: &Value) {
         self.error(
             RuleId::ManifestValue,
-            format!("expected {wanted}, found a value of kind {}", json_kind(found)),
+            format!("expected {expected_kind}, found a value of kind {}", json_kind(found)),
         );
     }
 
@@ -205,7 +205,7 @@ impl<'a> ValueReader<'a> {
     pub(super) fn unknown_fields(&mut self, fields: &Map<String, Value>, known: &[&str]) {
         for key in fields.keys().filter(|key| !known.contains(&key.as_str())) {
             let message =
-                format!("this field is not known, and not looked at; known here: {}", known.join(", "));
+                format!("this field is unknown and ignored; known here: {}", known.join(", "));
             self.in_key(key, |reader| reader.add(RuleId::ManifestField, Severity::Warning, message));
         }
     }

@@ -171,11 +171,11 @@ impl Parser {
         let message = match self.tokens.peek().map(|token| &token.kind) {
             Some(TokenKind::Scalar { .. }) => "expected a key, found a text: check the indentation",
             Some(TokenKind::Key | TokenKind::MappingStart) => {
-                "a key cannot stand here: check the indentation"
+                "a key is not allowed here: check the indentation"
             }
-            Some(TokenKind::Value) => "a `:` cannot stand here",
+            Some(TokenKind::Value) => "a `:` is not allowed here",
             Some(TokenKind::Entry | TokenKind::SequenceStart) => {
-                "a list cannot stand here: check the indentation"
+                "a list is not allowed here: check the indentation"
             }
             Some(TokenKind::BlockEnd) => "the block ends where a value was expected",
             Some(TokenKind::DocumentEnd) => "the document ends where a value was expected",
@@ -194,7 +194,7 @@ fn reject_duplicate_keys(entries: &[(String, Mark, Node)]) -> Result<(), Syntax>
     let twins = keys.windows(2).find(|pair| pair[0].0 == pair[1].0);
     twins.map_or(Ok(()), |pair| {
         let (key, (line, column)) = pair[1];
-        Err(Syntax { message: format!("the key `{key}` stands twice"), mark: Mark { line, column } })
+        Err(Syntax { message: format!("the key `{key}` is duplicated"), mark: Mark { line, column } })
     })
 }
 

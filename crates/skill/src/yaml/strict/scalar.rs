@@ -161,7 +161,7 @@ fn quoted_breaks(cursor: &mut Cursor) -> Result<String, Syntax> {
     let mut breaks = String::new();
     loop {
         if cursor.at_document_marker('-') || cursor.at_document_marker('.') {
-            let message = "a document's start or end stands within a quoted text".to_owned();
+            let message = "a document's start or end marker is inside a quoted text".to_owned();
             return Err(Syntax { message, mark: cursor.mark() });
         }
         while matches!(cursor.next(), ' ' | '\t') {
@@ -198,8 +198,8 @@ fn escape(cursor: &mut Cursor, start: Mark, text: &mut String) -> Result<(), Syn
     };
     cursor.advance(1);
     let mut code = 0_u32;
-    for ahead in 0..digits {
-        let digit = cursor.peek(ahead).to_digit(16).ok_or_else(|| Syntax {
+    for offset in 0..digits {
+        let digit = cursor.peek(offset).to_digit(16).ok_or_else(|| Syntax {
             message: format!("the escape sequence needs {digits} hexadecimal digits"),
             mark,
         })?;

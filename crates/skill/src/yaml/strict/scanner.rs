@@ -164,7 +164,7 @@ impl Scanner {
 
     fn entry(&mut self) -> Result<(), Syntax> {
         if !self.allow_simple_key {
-            return Err(self.error("a list cannot begin here: put it on a line of its own"));
+            return Err(self.error("a list cannot start here: put it on its own line"));
         }
         if self.indent() {
             self.push(TokenKind::SequenceStart);
@@ -178,7 +178,7 @@ impl Scanner {
 
     fn explicit_key(&mut self) -> Result<(), Syntax> {
         if !self.allow_simple_key {
-            return Err(self.error("a key cannot begin here: put it on a line of its own"));
+            return Err(self.error("a key cannot start here: put it on its own line"));
         }
         if self.indent() {
             self.push(TokenKind::MappingStart);

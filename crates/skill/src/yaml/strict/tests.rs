@@ -54,7 +54,7 @@ fn collections_nest_by_indentation() {
 
 #[test]
 fn what_the_reference_forbids_is_an_error_with_its_position() {
-    check("a: b\na: c", "2:1: the key `a` stands twice");
+    check("a: b\na: c", "2:1: the key `a` is duplicated");
     check("a: [b]", "1:4: flow collections are not allowed: write one entry a line, or quote the text");
     check("a: &b c", "1:4: anchors are not allowed: quote the text");
     check("a: *b", "1:4: aliases are not allowed: quote the text");
@@ -65,7 +65,7 @@ fn what_the_reference_forbids_is_an_error_with_its_position() {
     check("a: b\nc", "2:1: expected `key: value`, found no `: ` on this line");
     check("<<:\n  a: b", "1:1: merge keys are not allowed: quote the key");
     check("a:\n  b: c\nd:\n    e: f", "4:5: indented otherwise than the mapping of an earlier key");
-    check("a: b\n...\nc: d", "3:1: a key cannot stand here: check the indentation");
+    check("a: b\n...\nc: d", "3:1: a key is not allowed here: check the indentation");
     check("%YAML 1.2\na: b", "1:1: directives are not allowed");
     check("a: \u{7}", "1:4: the character U+0007 is not allowed");
     check(&"- ".repeat(100_000), "1:129: nested deeper than 64 levels");
