@@ -47,7 +47,7 @@ pub(crate) fn run(most_memory: u64, targets: &mut [Target<'_>]) {
             "{name}: {cases} cases from {first} of seed {seed}: {verdicts:?}; at most {} KiB",
             peak >> 10
         );
-        assert!(peak <= most_memory, "{name}: held {peak} bytes, and the most is {most_memory}");
+        assert!(peak <= most_memory, "{name}: held {peak} bytes, and the maximum is {most_memory}");
     }
 }
 

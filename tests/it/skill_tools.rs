@@ -272,7 +272,7 @@ async fn bad_input_is_reported_and_changes_nothing() {
     };
     check(load(&["alpah"]), "there is no skill `alpah`; did you mean `alpha`?").await;
     check(run(json!({"path": "scripts/run.sh"})), "no skill is loaded").await;
-    check(load(&["alpha", "beta", "greeting"]), "3 skills would be loaded, and the most is 2").await;
+    check(load(&["alpha", "beta", "greeting"]), "3 skills would be loaded, and the maximum is 2").await;
     check(load(&["alpha"]), "\"active_skills\"").await;
     check(
         call("skills_read", json!({"path": "SKILL.md", "skill": "beta"})),
@@ -289,7 +289,7 @@ async fn bad_input_is_reported_and_changes_nothing() {
     let many: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
     check(
         run(json!({"path": "scripts/run.sh", "args": many})),
-        "field `args` has 5000 items, and the most is 1000",
+        "field `args` has 5000 items, and the maximum is 1000",
     )
     .await;
     check(run(json!({"path": "scripts/run.sh"})), "cannot be written: let the script write to the workspace")

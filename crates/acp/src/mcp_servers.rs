@@ -17,7 +17,7 @@ const MAX_SERVERS: usize = 64;
 /// The server that cannot be used, and the reason, as text.
 pub(crate) fn specs(servers: Vec<McpServer>) -> Result<Vec<McpServerSpec>, String> {
     if servers.len() > MAX_SERVERS {
-        return Err(format!("mcpServers: there are {}, and the most is {MAX_SERVERS}", servers.len()));
+        return Err(format!("mcpServers: there are {}, and the maximum is {MAX_SERVERS}", servers.len()));
     }
     let mut names = BTreeSet::new();
     let mut specs = Vec::with_capacity(servers.len());
@@ -110,7 +110,7 @@ mod tests {
                 "`my/clock` cannot be used: another server has the name `my_clock`",
             ),
             (json!([{"name": "a", "command": "", "args": [], "env": []}]), "its command is empty"),
-            (json!(many), "there are 65, and the most is 64"),
+            (json!(many), "there are 65, and the maximum is 64"),
         ] {
             let refused = parse(servers).unwrap_err();
             assert!(refused.contains(part), "{part}: {refused}");

@@ -63,7 +63,7 @@ pub enum ArtifactError {
         name: String,
     },
     /// It is a directory, a device, a pipe or another special file.
-    #[error("the file of the artifact `{name}` is not a plain file")]
+    #[error("the file of the artifact `{name}` is not a regular file")]
     NotAFile {
         /// The artifact.
         name: String,
@@ -87,7 +87,7 @@ pub enum ArtifactError {
         name: String,
     },
     /// It is larger than allowed.
-    #[error("{what} has more than {limit} bytes, the most that is allowed")]
+    #[error("{what} has more than {limit} bytes, which is the maximum")]
     TooLarge {
         /// What is too large.
         what: String,

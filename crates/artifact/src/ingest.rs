@@ -209,7 +209,7 @@ fn check_registration(registration: &Registration) -> Result<(), ArtifactError> 
     let metadata = serde_json::to_vec(&registration.metadata).map_or(0, |json| json.len());
     if metadata > MAX_METADATA_BYTES {
         return Err(invalid(format!(
-            "its metadata has {metadata} bytes as JSON, and the most is {MAX_METADATA_BYTES}"
+            "its metadata has {metadata} bytes as JSON, and the maximum is {MAX_METADATA_BYTES}"
         )));
     }
     Ok(())

@@ -133,7 +133,7 @@ pub enum OutputError {
         name: String,
     },
     /// Its path no longer leads to a regular file.
-    #[error("`{name}` is not a plain file any more")]
+    #[error("`{name}` is not a regular file any more")]
     NotAFile {
         /// Its name.
         name: String,

@@ -74,7 +74,7 @@ impl ArtifactUri {
     /// `InvalidUri` with a hint, `PathTraversal` for `..` in a skill's path in any encoding.
     pub fn parse(text: &str) -> Result<Self, ArtifactError> {
         if text.len() > MAX_BYTES {
-            let reason = format!("it has {} bytes, and the most is {MAX_BYTES}", text.len());
+            let reason = format!("it has {} bytes, and the maximum is {MAX_BYTES}", text.len());
             return Err(invalid(text, reason));
         }
         let Some((scheme, rest)) = split_scheme(text) else {

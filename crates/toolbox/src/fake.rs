@@ -340,11 +340,11 @@ fn show(content: &[u8], range: Option<LineRange>, max_bytes: u64) -> Result<View
     let Ok(whole) = std::str::from_utf8(content) else { return Ok(View::Binary { size }) };
     let total_lines = whole.split_inclusive('\n').count() as u64;
     let first_line = range.map_or(1, |range| range.first);
-    let last_wanted = range.and_then(|range| range.last).unwrap_or(total_lines).min(total_lines);
+    let last_line_number = range.and_then(|range| range.last).unwrap_or(total_lines).min(total_lines);
     let room = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let asked: String = (1..)
         .zip(whole.split_inclusive('\n'))
-        .filter(|(number, _)| (first_line..=last_wanted).contains(number))
+        .filter(|(number, _)| (first_line..=last_line_number).contains(number))
         .map(|(_, line)| line)
         .collect();
     let text = asked[..asked.floor_char_boundary(room.min(asked.len()))].to_owned();

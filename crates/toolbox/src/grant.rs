@@ -8,25 +8,25 @@ use serde_json::Value;
 use crate::skills::{Script, SkillRequest};
 
 /// Whether a grant of the session covers this call. A grant for one skill does not cover another skill's scripts.
-pub(crate) fn is_granted(call: &ToolCall, request: Option<&SkillRequest>, standing: &SessionView) -> bool {
+pub(crate) fn is_granted(call: &ToolCall, request: Option<&SkillRequest>, session_view: &SessionView) -> bool {
     let subject = rule_subject(call);
-    standing.grants().any(|grant| {
-        let is_its_own = match (&grant.scope, request) {
+    session_view.grants().any(|grant| {
+        let covers_call = match (&grant.scope, request) {
             (GrantScope::Skill(pinned), Some(SkillRequest::RunScript(script))) => {
-                pinned_of(script, standing) == Some(pinned)
+                target_skill(script, session_view) == Some(pinned)
             }
             _ => true,
         };
-        is_its_own
+        covers_call
             && grant.rule.parse::<AllowRule>().is_ok_and(|rule| rule_matches(&rule, call, subject.as_deref()))
     })
 }
 
 /// The active skill whose script a call runs: the named one, else the most recent.
-fn pinned_of<'s>(script: &Script, standing: &'s SessionView) -> Option<&'s PinnedSkill> {
+fn target_skill<'s>(script: &Script, session_view: &'s SessionView) -> Option<&'s PinnedSkill> {
     match &script.skill {
-        Some(name) => standing.active_skill(name),
-        None => standing.active_skills().last(),
+        Some(name) => session_view.active_skill(name),
+        None => session_view.active_skills().last(),
     }
 }
 

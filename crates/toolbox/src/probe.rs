@@ -94,9 +94,9 @@ impl<'a> SandboxProbe<'a> {
         for arguments in otherwise.into_iter().chain([&["--version"][..], &["-V"][..]]) {
             let outcome = self.run([name].into_iter().chain(arguments.iter().copied())).await?;
             let version_output = String::from_utf8_lossy(&outcome.stdout.head).into_owned();
-            let is_answer =
+            let has_version =
                 matches!(outcome.end, CommandEnd::Exited(0)) && Version::in_output(&version_output).is_some();
-            if is_answer {
+            if has_version {
                 return Ok(version_output);
             }
             first.get_or_insert(version_output);

@@ -43,7 +43,7 @@ pub(crate) struct Truncated {
 pub(crate) fn truncate(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Truncated {
     let known = (head.len() + tail.len()) as u64;
     if known < total {
-        return split_budget(without_broken_end(head), without_broken_start(tail), total, budget);
+        return split_budget(trim_incomplete_end(head), trim_incomplete_start(tail), total, budget);
     }
     let whole = if tail.is_empty() { Cow::Borrowed(head) } else { Cow::Owned([head, tail].concat()) };
     // Text is never shorter than its bytes, so a longer source cannot fit.
@@ -62,7 +62,7 @@ fn split_budget(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Truncate
     let (head, from_head) = take(characters(head), half);
     // A character has at most four bytes, so a longer tail is of no use.
     let near = match tail.len().checked_sub(half.saturating_mul(4)) {
-        Some(far @ 1..) => without_broken_start(&tail[far..]),
+        Some(offset @ 1..) => trim_incomplete_start(&tail[offset..]),
         _ => tail,
     };
     let mut near: Vec<(char, usize)> = characters(near).collect();
@@ -77,15 +77,15 @@ fn split_budget(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Truncate
 
 /// Takes as many characters as fit. Returns them and the number of their source bytes.
 fn take(characters: impl Iterator<Item = (char, usize)>, budget: usize) -> (String, u64) {
-    let (mut text, mut taken) = (String::new(), 0);
+    let (mut text, mut consumed) = (String::new(), 0);
     for (character, bytes) in characters {
         if text.len() + character.len_utf8() > budget {
             break;
         }
         text.push(character);
-        taken += bytes as u64;
+        consumed += bytes as u64;
     }
-    (text, taken)
+    (text, consumed)
 }
 
 /// The cleaned characters of `bytes`, each with the number of its source bytes.
@@ -109,7 +109,7 @@ fn printable_char(character: char) -> char {
 }
 
 /// Removes an incomplete character at the end.
-fn without_broken_end(bytes: &[u8]) -> &[u8] {
+fn trim_incomplete_end(bytes: &[u8]) -> &[u8] {
     for back in 1..=bytes.len().min(3) {
         let at = bytes.len() - back;
         let needed = match bytes[at] {
@@ -125,7 +125,7 @@ fn without_broken_end(bytes: &[u8]) -> &[u8] {
 }
 
 /// Removes an incomplete character at the start.
-fn without_broken_start(bytes: &[u8]) -> &[u8] {
+fn trim_incomplete_start(bytes: &[u8]) -> &[u8] {
     let broken = bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count();
     &bytes[broken..]
 }

@@ -109,7 +109,7 @@ impl<'v> InputFields<'v> {
             }
         };
         if items.len() > max {
-            return Err(format!("field `{name}` has {} items, and the most is {max}", items.len()));
+            return Err(format!("field `{name}` has {} items, and the maximum is {max}", items.len()));
         }
         let text = |(place, item): (usize, &'v Value)| {
             item.as_str().ok_or_else(|| {
@@ -129,7 +129,7 @@ impl<'v> InputFields<'v> {
             }
         };
         if items.len() > max {
-            return Err(format!("field `{name}` has {} entries, and the most is {max}", items.len()));
+            return Err(format!("field `{name}` has {} entries, and the maximum is {max}", items.len()));
         }
         let text = |(key, item): (&String, &Value)| match item {
             Value::String(text) => Ok((key.clone(), text.clone())),

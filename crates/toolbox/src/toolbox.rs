@@ -127,8 +127,8 @@ impl Toolbox {
             return Arc::clone(definitions);
         }
         let is_free = |tool: &&ToolDefinition| self.definitions.iter().all(|own| own.name != tool.name);
-        let further = sourced.offered().iter().filter(is_free);
-        let definitions: Arc<[ToolDefinition]> = self.definitions.iter().chain(further).cloned().collect();
+        let source_definitions = sourced.offered().iter().filter(is_free);
+        let definitions: Arc<[ToolDefinition]> = self.definitions.iter().chain(source_definitions).cloned().collect();
         *current = Some((sourced, Arc::clone(&definitions)));
         definitions
     }

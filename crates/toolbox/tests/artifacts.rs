@@ -101,8 +101,8 @@ fn of(name: &str, digest: Digest, size: u64) -> Artifact {
 }
 
 fn context(artifacts: &[Artifact]) -> CallContext {
-    let standing = SessionView::default().with_artifacts(artifacts.iter().cloned());
-    CallContext { view: standing, ..CallContext::default() }
+    let session_view = SessionView::default().with_artifacts(artifacts.iter().cloned());
+    CallContext { view: session_view, ..CallContext::default() }
 }
 
 #[tokio::test]

@@ -425,7 +425,7 @@ async fn inputs_that_make_no_sense_say_what_is_wrong() {
     for (tool, input, reason) in [
         ("bash", json!({}), "field `command` is missing"),
         ("bash", json!({"command": "true", "timeout_ms": 0}), "field `timeout_ms` is 0"),
-        ("bash", json!({"command": "true", "timeout_ms": 600_001}), "the most is 600000"),
+        ("bash", json!({"command": "true", "timeout_ms": 600_001}), "the maximum is 600000"),
         ("bash", json!({"command": "true", "timeout_ms": -1}), "whole number that is not negative"),
         ("bash", json!({"command": "true", "restart": "yes"}), "field `restart` must be true or false"),
         ("read", json!({"path": "a"}), "field `file_path` is missing"),

@@ -156,7 +156,7 @@ fn other_texts_are_no_references() {
         assert!(!ArtifactUri::is_reference(text), "{text:?}");
         refused(text, Kind::InvalidUri, "begins with");
     }
-    refused(&format!("file://{}", "a".repeat(9000)), Kind::InvalidUri, "the most is 8192");
+    refused(&format!("file://{}", "a".repeat(9000)), Kind::InvalidUri, "the maximum is 8192");
     let error = ArtifactUri::parse(&format!("bad\x1b[31m{}", "x".repeat(5000))).unwrap_err().to_string();
     assert!(error.len() < 500 && !error.contains('\x1b'), "{error}");
 }

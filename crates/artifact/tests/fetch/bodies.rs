@@ -78,7 +78,7 @@ async fn a_length_beyond_the_limit_is_refused_before_the_body_comes() {
     .await;
     let said = limited(10).refuses(&site.good("/?key=secret"), Kind::TooLarge).await;
     let shown = site.good("/?key=…");
-    assert_eq!(said, format!("the content of `{shown}` has more than 10 bytes, the most that is allowed"));
+    assert_eq!(said, format!("the content of `{shown}` has more than 10 bytes, which is the maximum"));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::error::SkillError;
 pub(crate) use conjure_fs::EntryKind;
 
 /// The reason when a file is not a regular file.
-pub(crate) const NOT_PLAIN: &str = "it is not a plain file";
+pub(crate) const NOT_REGULAR: &str = "it is not a regular file";
 /// The reason when a path leads out.
 pub(crate) const ESCAPES_FOLDER: &str = "it leads out of the skill's folder";
 
@@ -137,7 +137,7 @@ fn failure(path: &Path, error: OpenError) -> SkillError {
     let reason = match error {
         OpenError::EscapesRoot => ESCAPES_FOLDER,
         OpenError::Link => "it is a link where none is followed, or a circle of links",
-        OpenError::NotRegular => NOT_PLAIN,
+        OpenError::NotRegular => NOT_REGULAR,
         OpenError::NotFound(errno) | OpenError::PermissionDenied(errno) | OpenError::Failed(errno) => {
             return SkillError::from_io(path, errno.into());
         }

@@ -204,7 +204,7 @@ fn shell_request(fields: &InputFields<'_>) -> Result<ShellRequest, String> {
         }
         Some(given) if Duration::from_millis(given) > MAX_SHELL_TIMEOUT => {
             return Err(format!(
-                "field `timeout_ms` is {given}, and the most is {}: run what takes longer in the background",
+                "field `timeout_ms` is {given}, and the maximum is {}: run what takes longer in the background",
                 MAX_SHELL_TIMEOUT.as_millis()
             ));
         }

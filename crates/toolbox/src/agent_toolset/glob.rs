@@ -34,7 +34,7 @@ impl Glob {
         }
         if pattern.len() > MAX_PATTERN {
             return Err(format!(
-                "field `pattern` has {} bytes, and the most is {MAX_PATTERN}",
+                "field `pattern` has {} bytes, and the maximum is {MAX_PATTERN}",
                 pattern.len()
             ));
         }

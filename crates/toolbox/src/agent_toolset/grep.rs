@@ -47,7 +47,7 @@ impl Grep {
         }
         if pattern.len() > MAX_PATTERN {
             return Err(format!(
-                "field `pattern` has {} bytes, and the most is {MAX_PATTERN}",
+                "field `pattern` has {} bytes, and the maximum is {MAX_PATTERN}",
                 pattern.len()
             ));
         }

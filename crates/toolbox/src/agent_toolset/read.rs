@@ -8,7 +8,7 @@ use conjure_sandbox::{CallOptions, Executor, LineRange, SandboxErrorKind};
 use super::error_text::toolset_error;
 use super::notebook;
 use super::whole_file::read_whole;
-use crate::builtin::view::{self, ViewWords};
+use crate::builtin::view::{self, ViewStyle};
 use crate::limits::OutputLimits;
 use crate::text::{quote, truncate};
 use crate::tool::ToolOutput;
@@ -20,7 +20,7 @@ const MAX_NOTEBOOK_BYTES: u64 = 32 * 1024 * 1024;
 const NOTICE_BYTES: usize = 1024;
 
 /// The tool names that its results use.
-const WORDS: ViewWords = ViewWords { shell: "bash", error: toolset_error };
+const STYLE: ViewStyle = ViewStyle { shell: "bash", error: toolset_error };
 
 pub(super) async fn run(
     executor: &dyn Executor,
@@ -47,7 +47,7 @@ pub(super) async fn run(
             Err(error) => return toolset_error("read", &quote(path), &error),
         }
     }
-    view::run(executor, path, range, limits, redactor, options, &WORDS).await
+    view::run(executor, path, range, limits, redactor, options, &STYLE).await
 }
 
 fn shorten(text: &str, path: &str, limits: &OutputLimits, redactor: &Redactor) -> String {
@@ -74,14 +74,14 @@ async fn document(
     limits: &OutputLimits,
     options: CallOptions,
 ) -> ToolOutput {
-    let (shown, most) = (quote(path), limits.max_document_bytes());
-    match read_whole(executor, path, most, options).await {
+    let (shown, max) = (quote(path), limits.max_document_bytes());
+    match read_whole(executor, path, max, options).await {
         Ok(bytes) if bytes.starts_with(b"%PDF-") => ToolOutput::document("application/pdf", &bytes),
         Ok(_) => ToolOutput::error(format!(
             "`{shown}` is no PDF, whatever its name says\nhint: inspect it with `bash`, for example by `file`"
         )),
         Err(error) if error.kind() == SandboxErrorKind::TooLarge => ToolOutput::error(format!(
-            "`{shown}` is a PDF of more than {most} bytes, which is more than can be shown\nhint: extract the text or single pages of it with \
+            "`{shown}` is a PDF of more than {max} bytes, which is more than can be shown\nhint: extract the text or single pages of it with \
              `bash`, for example by `pdftotext` or Python"
         )),
         Err(error) => toolset_error("read", &shown, &error),

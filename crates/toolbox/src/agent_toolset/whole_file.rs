@@ -20,7 +20,7 @@ pub(super) async fn read_whole(
     while let Some(piece) = content.next().await {
         bytes.extend_from_slice(&piece?);
         if bytes.len() as u64 > max {
-            let message = format!("`{}` has more than {max} bytes, which is the most here", quote(path));
+            let message = format!("`{}` has more than {max} bytes, which is the maximum here", quote(path));
             return Err(SandboxError::new(SandboxErrorKind::TooLarge, message));
         }
     }

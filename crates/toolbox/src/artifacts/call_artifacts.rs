@@ -142,7 +142,7 @@ impl CallArtifacts<'_> {
         let resolved = self.resolve(input, reference).await?;
         if resolved.size > max_bytes {
             return Err(ToolOutput::error(format!(
-                "`{}` has {} bytes, and the most is {max_bytes}\nhint: work on a part of it with `bash_tool`",
+                "`{}` has {} bytes, and the maximum is {max_bytes}\nhint: work on a part of it with `bash_tool`",
                 quote(reference),
                 resolved.size
             )));

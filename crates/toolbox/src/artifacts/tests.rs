@@ -163,8 +163,8 @@ impl Bed {
     /// The skill is loaded.
     fn context(&self, artifacts: &[Artifact]) -> CallContext {
         let active = [self.skills.get("csv-helper").unwrap().pinned_ref().unwrap()];
-        let standing = SessionView::with_active_skills(active).with_artifacts(artifacts.iter().cloned());
-        CallContext { view: standing, ..CallContext::default() }
+        let session_view = SessionView::with_active_skills(active).with_artifacts(artifacts.iter().cloned());
+        CallContext { view: session_view, ..CallContext::default() }
     }
 
     /// What a command of this text sees of artifacts.
@@ -523,9 +523,9 @@ async fn whoever_approves_sees_the_reference_and_no_rule_speaks_for_a_fetch() {
     let toolbox = bed.builder().with_approver(approver).build().unwrap();
     let grant = |rule: &str| Grant { rule: rule.to_owned(), scope: GrantScope::Session };
     let is_allowed = async |rule: &str, path: &str| {
-        let standing = bed.context(&[]).view.with_grants(vec![grant(rule)]);
+        let session_view = bed.context(&[]).view.with_grants(vec![grant(rule)]);
         let call = ToolCall::new("a", "view", &json!({"path": path}));
-        toolbox.authorize(&call, &standing).await == Authorization::Allow
+        toolbox.authorize(&call, &session_view).await == Authorization::Allow
     };
     assert!(is_allowed("view", "file://sales").await);
     assert!(!is_allowed("view", "https://example.com/a.csv").await);
@@ -590,8 +590,8 @@ async fn what_the_prompt_says_is_what_the_tools_do() {
     let options = PromptOptions { artifacts: Some(prompt), ..PromptOptions::default() };
     let toolbox = bed.builder().build().unwrap();
     let composer = SkillComposer::for_session("", &bed.skills, toolbox.definitions(), &options);
-    let standing = bed.context(&artifacts).view;
-    let told = conjure_conversation::Composer::compose(&composer, &standing).instructions.pop().unwrap();
+    let session_view = bed.context(&artifacts).view;
+    let told = conjure_conversation::Composer::compose(&composer, &session_view).instructions.pop().unwrap();
     let uris: Vec<&str> = told.split(" uri=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     assert_eq!(uris.len(), 3, "{told}");
     for uri in uris {

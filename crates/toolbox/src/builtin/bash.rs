@@ -110,7 +110,7 @@ pub(crate) fn push_output(text: &mut String, output: &CommandOutput, budget: usi
 }
 
 fn exit_line(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>) {
-    let so_far = if silent { "there was no output" } else { "the output until then is above" };
+    let output_note = if silent { "there was no output" } else { "the output until then is above" };
     let after = format!("after {:.1} s", outcome.duration.as_secs_f64());
     match outcome.end {
         CommandEnd::Exited(0) if silent => (ToolStatus::Succeeded, Some("exit code 0, no output".to_owned())),
@@ -120,32 +120,32 @@ fn exit_line(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<Stri
         }
         CommandEnd::Exited(code) => (ToolStatus::Failed, Some(format!("exit code {code}"))),
         CommandEnd::Signaled(signal) => {
-            (ToolStatus::Failed, Some(format!("killed by signal {signal}{}; {so_far}", signal_name(signal))))
+            (ToolStatus::Failed, Some(format!("killed by signal {signal}{}; {output_note}", signal_name(signal))))
         }
         CommandEnd::OutOfMemory => {
-            (ToolStatus::Failed, Some(format!("killed because memory ran out; {so_far}")))
+            (ToolStatus::Failed, Some(format!("killed because memory ran out; {output_note}")))
         }
         CommandEnd::TimedOut => (
             ToolStatus::TimedOut,
             Some(format!(
-                "timed out {after}, and everything it started was ended; {so_far}. For long work, do less in one \
+                "timed out {after}, and everything it started was ended; {output_note}. For long work, do less in one \
                  command"
             )),
         ),
         CommandEnd::Cancelled => (
             ToolStatus::Cancelled,
-            Some(format!("cancelled {after}, and everything it started was ended; {so_far}")),
+            Some(format!("cancelled {after}, and everything it started was ended; {output_note}")),
         ),
         CommandEnd::Lost => (
             ToolStatus::Lost,
             Some(format!(
-                "the sandbox lost the command {after}; what it did is not known: check before trying again; {so_far}"
+                "the sandbox lost the command {after}; what it did is not known: check before trying again; {output_note}"
             )),
         ),
         CommandEnd::QuotaExceeded(excess) => (
             ToolStatus::Failed,
             Some(format!(
-                "ended {after}, because the workspace took {excess}; {so_far}. Nothing can be written until you remove \
+                "ended {after}, because the workspace took {excess}; {output_note}. Nothing can be written until you remove \
                  files from it, with `rm`"
             )),
         ),
@@ -171,7 +171,7 @@ fn limits_reached(outcome: &CommandOutcome) -> impl Iterator<Item = &'static str
         ),
     ]
     .into_iter()
-    .filter_map(|(is_so, notice)| is_so.then_some(notice))
+    .filter_map(|(applies, notice)| applies.then_some(notice))
 }
 
 fn start_new_line(text: &mut String) {

@@ -1,6 +1,6 @@
 //! A checked call of a built-in tool, and how it runs on an executor.
 
-use super::view::ViewWords;
+use super::view::ViewStyle;
 use super::{bash, view, write};
 use crate::limits::OutputLimits;
 use crate::tool::ToolOutput;
@@ -83,7 +83,7 @@ impl BuiltinCall {
     ) -> ToolOutput {
         match self {
             Self::View { path, range } => {
-                view::run(executor, path, *range, limits, redactor, options, &ViewWords::BUILTIN).await
+                view::run(executor, path, *range, limits, redactor, options, &ViewStyle::BUILTIN).await
             }
             Self::Bash { command } => {
                 bash::run(executor, command, environment, limits, redactor, options).await

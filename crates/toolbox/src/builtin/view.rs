@@ -17,14 +17,14 @@ const NOTICE_BYTES: usize = 1024;
 
 /// How the results name the other tools.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ViewWords {
+pub(crate) struct ViewStyle {
     /// The tool that runs commands.
     pub(crate) shell: &'static str,
     /// The result of a failed operation.
     pub(crate) error: fn(&str, &str, &SandboxError) -> ToolOutput,
 }
 
-impl ViewWords {
+impl ViewStyle {
     /// The names for the built-in tools.
     pub(super) const BUILTIN: Self = Self { shell: "bash_tool", error: sandbox_error_result };
 }
@@ -36,31 +36,31 @@ pub(crate) async fn run(
     limits: &OutputLimits,
     redactor: &Redactor,
     options: CallOptions,
-    words: &ViewWords,
+    style: &ViewStyle,
 ) -> ToolOutput {
     let shown = quote(path);
     let budget = limits.view.saturating_sub(NOTICE_BYTES);
     match view_path(executor, path, range, limits, options).await {
         Ok(View::Text { text, first_line, last_line, total_lines, size, truncated }) => {
             let lines = TextLines { text: &text, first_line, last_line, total_lines, size, truncated };
-            lines.render(&shown, range, budget, redactor, words.shell)
+            lines.render(&shown, range, budget, redactor, style.shell)
         }
         Ok(View::Image { media_type, bytes }) => {
             if bytes.len() as u64 > limits.max_image_bytes() {
-                return too_large_image(&shown, limits, words.shell);
+                return too_large_image(&shown, limits, style.shell);
             }
             ToolOutput::image(media_type, &bytes)
         }
         Ok(View::Binary { size }) => ToolOutput::error(format!(
             "`{shown}` is binary ({size} bytes), neither text nor an image that can be shown\nhint: inspect it with \
              `{}`, for example `file`, `xxd … | head`, or a program that reads its format",
-            words.shell
+            style.shell
         )),
         Ok(View::Directory(listing)) => ToolOutput::text(directory(&shown, &listing, budget)),
         Err(error) if error.kind() == SandboxErrorKind::TooLarge => {
-            too_large_image(&shown, limits, words.shell)
+            too_large_image(&shown, limits, style.shell)
         }
-        Err(error) => (words.error)("view", &shown, &error),
+        Err(error) => (style.error)("view", &shown, &error),
     }
 }
 
@@ -129,7 +129,7 @@ impl TextLines<'_> {
             let numbered = format!("{number:>6}\t{}\n", clean(line.trim_end_matches('\n').as_bytes()));
             if last.is_none() && (!whole || numbered.len() > budget) {
                 // Not even the first line fits: show its start.
-                return ToolOutput::text(self.start_of_line(&numbered, number, budget, redactor, shell));
+                return ToolOutput::text(self.render_line_start(&numbered, number, budget, redactor, shell));
             }
             if !whole || out.len() + numbered.len() > budget {
                 break;
@@ -151,7 +151,7 @@ impl TextLines<'_> {
         ToolOutput::text(out)
     }
 
-    fn start_of_line(
+    fn render_line_start(
         &self,
         numbered: &str,
         number: u64,

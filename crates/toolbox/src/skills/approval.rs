@@ -21,24 +21,24 @@ impl SkillTools {
         &self,
         call: &ToolCall,
         request: Option<&SkillRequest>,
-        standing: &SessionView,
+        session_view: &SessionView,
     ) -> bool {
         if self.allowed_tools == AllowedToolsPolicy::Ignore {
             return false;
         }
         let subject = rule_subject(call);
         let target = match request {
-            Some(SkillRequest::RunScript(script)) => match self.target_skill(script, standing) {
+            Some(SkillRequest::RunScript(script)) => match self.target_skill(script, session_view) {
                 // The script's skill is unknown.
                 None => return false,
                 target => target,
             },
             _ => None,
         };
-        standing.active_skills().iter().filter_map(|pinned| self.skills.recorded(pinned)).any(|skill| {
+        session_view.active_skills().iter().filter_map(|pinned| self.skills.recorded(pinned)).any(|skill| {
             // A skill does not cover another skill's scripts.
-            let is_its_own = target.is_none_or(|target| target.name() == skill.name());
-            is_its_own && !is_sensitive(skill) && {
+            let applies = target.is_none_or(|target| target.name() == skill.name());
+            applies && !is_sensitive(skill) && {
                 let (allowed, _) = AllowedTools::parse(skill.skill().allowed_tools().unwrap_or_default());
                 allowed.rules().iter().any(|rule| rule_matches(rule, call, subject.as_deref()))
             }
@@ -49,10 +49,10 @@ impl SkillTools {
     pub(crate) fn confirmation_reason(
         &self,
         request: &SkillRequest,
-        standing: &SessionView,
+        session_view: &SessionView,
     ) -> Option<String> {
         let SkillRequest::RunScript(script) = request else { return None };
-        let Some(skill) = self.target_skill(script, standing) else {
+        let Some(skill) = self.target_skill(script, session_view) else {
             return Some(format!(
                 "the model wants to run `{}` of a skill that it does not name, and none is loaded yet",
                 quote(&script.path)
@@ -60,8 +60,8 @@ impl SkillTools {
         };
         let execution = execution(skill)?;
         let what = match (execution.destructive, execution.interactive) {
-            (Destructive::Yes, _) => "change or delete what was there before",
-            (_, true) => "want to be answered while they run",
+            (Destructive::Yes, _) => "change or delete existing data",
+            (_, true) => "ask for input while they run",
             (_, false) => return None,
         };
         Some(format!(
@@ -73,8 +73,8 @@ impl SkillTools {
 
     /// The skill whose script a call runs. A named skill need not be active yet: an earlier call of the same response may load it, and
     /// all calls of a response are approved before any of them runs.
-    fn target_skill(&self, script: &Script, standing: &SessionView) -> Option<&Arc<SessionSkill>> {
-        let active = self.find_active(script.skill.as_deref(), standing).ok();
+    fn target_skill(&self, script: &Script, session_view: &SessionView) -> Option<&Arc<SessionSkill>> {
+        let active = self.find_active(script.skill.as_deref(), session_view).ok();
         active.or_else(|| self.skills.get(script.skill.as_deref()?))
     }
 }

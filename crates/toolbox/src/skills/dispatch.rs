@@ -10,9 +10,9 @@ use crate::tool::ToolOutput;
 
 impl SkillTools {
     /// The timeout of this call from the skill's manifest, if it has one.
-    pub(crate) fn script_timeout(&self, request: &SkillRequest, standing: &SessionView) -> Option<Duration> {
+    pub(crate) fn script_timeout(&self, request: &SkillRequest, session_view: &SessionView) -> Option<Duration> {
         let SkillRequest::RunScript(script) = request else { return None };
-        let skill = self.find_active(script.skill.as_deref(), standing).ok()?;
+        let skill = self.find_active(script.skill.as_deref(), session_view).ok()?;
         Some(execution(skill)?.timeout?.min(self.max_script_duration))
     }
 
@@ -20,7 +20,7 @@ impl SkillTools {
     pub(crate) async fn run(&self, request: SkillRequest, call: SkillCallContext<'_>) -> SkillOutcome {
         let done = match request {
             SkillRequest::Load { skills, mode } => self.load(skills, mode, &call).await,
-            SkillRequest::Unload(which) => self.unload(&which, &call.standing),
+            SkillRequest::Unload(which) => self.unload(&which, &call.session_view),
             SkillRequest::Read { skill, path } => {
                 self.read(skill.as_deref(), &path, &call).await.map(Into::into)
             }

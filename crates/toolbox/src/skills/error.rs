@@ -17,20 +17,20 @@ pub(crate) enum SkillCallError {
     )]
     SkillMissing { name: String },
     #[error(
-        "it is not clear of which skill a script is to run, since another call of the same answer changed which skills are loaded, \
+        "it is unclear which skill's script to run, since another call of the same answer changed which skills are loaded, \
          so nothing was run\nhint: call again, and name the skill in field `skill`"
     )]
     AmbiguousSkill,
     #[error(
-        "{wanted} skills would be loaded, and the most is {most}, so nothing was changed\nhint: load fewer skills, or unload \
+        "{count} skills would be loaded, and the maximum is {max}, so nothing was changed\nhint: load fewer skills, or unload \
          those that are not needed any more"
     )]
-    TooMany { wanted: usize, most: usize },
+    TooMany { count: usize, max: usize },
     #[error(
-        "the instructions of these skills, with what is told of them, have {bytes} bytes, and the most is {most}, so nothing was changed\nhint: \
+        "the instructions of these skills, with their metadata, have {bytes} bytes, and the maximum is {max}, so nothing was changed\nhint: \
          load fewer skills at a time"
     )]
-    TooLong { bytes: usize, most: usize },
+    TooLong { bytes: usize, max: usize },
     #[error("the skill `{name}` cannot be loaded, so nothing was changed: {reason}")]
     Unreadable { name: String, reason: &'static str },
     #[error(
@@ -49,14 +49,14 @@ pub(crate) enum SkillCallError {
     #[error("`{path}` of the skill `{name}` cannot be read: {reason}")]
     File { name: String, path: String, reason: String },
     #[error(
-        "`{path}` of the skill `{name}` has {size} bytes, and the most is {most}\nhint: work on a part of it with `bash_tool`\
-         {}", at(.place.as_deref())
+        "`{path}` of the skill `{name}` has {size} bytes, and the maximum is {max}\nhint: work on a part of it with `bash_tool`\
+         {}", at(.command_path.as_deref())
     )]
-    TooLarge { name: String, path: String, size: u64, most: u64, place: Option<String> },
+    TooLarge { name: String, path: String, size: u64, max: u64, command_path: Option<String> },
     #[error("the sandbox does not have the folder of the skill `{name}`, so its scripts cannot be run")]
     NotInSandbox { name: String },
     #[error(
-        "nothing is known to run `{path}` with: its extension is none of the known ones, it may not be executed, and its \
+        "no known interpreter runs `{path}` with: its extension is none of the known ones, it may not be executed, and its \
          first line names no interpreter (`#!`)\nhint: run it with `bash_tool`, by the program that it is for"
     )]
     NoInterpreter { path: String },
@@ -75,7 +75,7 @@ pub(super) const fn message(kind: SkillErrorKind) -> &'static str {
         SkillErrorKind::PermissionDenied => "the system refuses",
         SkillErrorKind::TooLarge => "it is too large",
         SkillErrorKind::InvalidFrontmatter => "its SKILL.md is not valid any more",
-        _ => "the system says that something is wrong with it",
+        _ => "the system reports an error",
     }
 }
 
@@ -83,8 +83,8 @@ fn suggestion(relative: Option<&str>) -> String {
     relative.map_or_else(String::new, |relative| format!(": `{relative}`"))
 }
 
-fn at(place: Option<&str>) -> String {
-    place.map_or_else(String::new, |place| format!(", which finds it at `{place}`"))
+fn at(command_path: Option<&str>) -> String {
+    command_path.map_or_else(String::new, |command_path| format!(", which finds it at `{command_path}`"))
 }
 
 fn hint(files: &str) -> String {

@@ -38,8 +38,8 @@ const DEFAULT: [(&str, &[&str]); 12] = [
 /// use conjure_toolbox::Interpreters;
 ///
 /// let interpreters = Interpreters::default().with("R", ["Rscript"]).without("pl");
-/// assert_eq!(interpreters.of("scripts/plot.R").unwrap(), ["Rscript"]);
-/// assert_eq!(interpreters.of("scripts/old.pl"), None);
+/// assert_eq!(interpreters.for_script("scripts/plot.R").unwrap(), ["Rscript"]);
+/// assert_eq!(interpreters.for_script("scripts/old.pl"), None);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreters(BTreeMap<String, Vec<String>>);
@@ -74,19 +74,19 @@ impl Interpreters {
 
     /// The program for this file and the arguments before its path. `None` if the table does not have the file's extension.
     #[must_use]
-    pub fn of(&self, script: impl AsRef<Path>) -> Option<&[String]> {
+    pub fn for_script(&self, script: impl AsRef<Path>) -> Option<&[String]> {
         let extension = script.as_ref().extension()?.to_str()?.to_ascii_lowercase();
         self.0.get(&extension).map(Vec::as_slice)
     }
 
     /// Whether a skill's file looks like a script, by its extension or its folder.
     pub(crate) fn is_script(&self, file: &Path) -> bool {
-        self.of(file).is_some() || file.starts_with("scripts")
+        self.for_script(file).is_some() || file.starts_with("scripts")
     }
 }
 
 /// The interpreter that the first line of a file names: the program, and at most one argument, as the kernel reads it.
-pub(super) fn of_first_line(start: &[u8]) -> Option<Vec<String>> {
+pub(super) fn parse_shebang(start: &[u8]) -> Option<Vec<String>> {
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?.trim();
     let (program, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
@@ -108,7 +108,7 @@ mod tests {
         let table = Interpreters::default();
         let check = |script: &str, expected: Option<&[&str]>| {
             let argv: Option<Vec<&str>> =
-                table.of(script).map(|argv| argv.iter().map(String::as_str).collect());
+                table.for_script(script).map(|argv| argv.iter().map(String::as_str).collect());
             assert_eq!(argv.as_deref(), expected, "{script}");
         };
         check("scripts/a.py", Some(&["python3"]));
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_first_line_names_a_program_and_one_argument() {
         let check = |start: &[u8], expected: Option<&[&str]>| {
-            let argv = of_first_line(start);
+            let argv = parse_shebang(start);
             let argv: Option<Vec<&str>> = argv.as_ref().map(|argv| argv.iter().map(String::as_str).collect());
             assert_eq!(argv.as_deref(), expected);
         };
@@ -144,7 +144,7 @@ mod tests {
         #[test]
         fn a_first_line_is_a_program_or_nothing(start: Vec<u8>, line in "#![ -~\t]{0,40}") {
             for start in [start.as_slice(), line.as_bytes()] {
-                if let Some(argv) = of_first_line(start) {
+                if let Some(argv) = parse_shebang(start) {
                     prop_assert!((1..=2).contains(&argv.len()));
                     prop_assert!(argv.iter().all(|word| !word.trim().is_empty() && !word.contains('\n')));
                 }

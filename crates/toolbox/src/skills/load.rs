@@ -58,7 +58,7 @@ impl SkillTools {
         mode: LoadMode,
         call: &SkillCallContext<'_>,
     ) -> Result<SkillOutcome, SkillCallError> {
-        let before = call.standing.active_skills().to_vec();
+        let before = call.session_view.active_skills().to_vec();
         let mut skills: Vec<Arc<SessionSkill>> = Vec::new();
         if mode == LoadMode::Add {
             // A skill that was removed meanwhile is dropped.
@@ -70,39 +70,39 @@ impl SkillTools {
             }
         }
         if skills.len() > self.max_active {
-            return Err(SkillCallError::TooMany { wanted: skills.len(), most: self.max_active });
+            return Err(SkillCallError::TooMany { count: skills.len(), max: self.max_active });
         }
         let known = before.clone();
         let reading =
             run_blocking(move || skills.into_iter().map(|skill| read_skill(skill, &known)).collect());
-        let wanted: Vec<SkillToLoad> = reading.await.unwrap_or_else(|| Ok(Vec::new()))?;
-        let bytes = wanted.iter().map(|wanted| wanted.bytes).sum();
+        let to_load: Vec<SkillToLoad> = reading.await.unwrap_or_else(|| Ok(Vec::new()))?;
+        let bytes = to_load.iter().map(|skill| skill.bytes).sum();
         // The limit of one result applies to both ways of delivery.
-        let most = call.limits.text / 4 * 3;
-        if bytes > most {
-            return Err(SkillCallError::TooLong { bytes, most });
+        let max = call.limits.text / 4 * 3;
+        if bytes > max {
+            return Err(SkillCallError::TooLong { bytes, max });
         }
-        for wanted in wanted.iter().filter(|wanted| wanted.is_new) {
-            self.preflight(&wanted.skill, call).await?;
+        for skill in to_load.iter().filter(|skill| skill.is_new) {
+            self.preflight(&skill.skill, call).await?;
         }
-        let active: Vec<PinnedSkill> = wanted.iter().map(|wanted| wanted.pinned.clone()).collect();
+        let active: Vec<PinnedSkill> = to_load.iter().map(|skill| skill.pinned.clone()).collect();
         let is_requested = |name: &str| requested.iter().any(|skill| skill.name() == name);
-        let already = wanted.iter().filter(|wanted| !wanted.is_new && is_requested(&wanted.pinned.name));
-        let has_new = wanted.iter().any(|wanted| wanted.is_new);
+        let already = to_load.iter().filter(|skill| !skill.is_new && is_requested(&skill.pinned.name));
+        let has_new = to_load.iter().any(|skill| skill.is_new);
         let receipt = LoadReceipt {
-            active_skills: wanted
+            active_skills: to_load
                 .iter()
-                .map(|wanted| self.entry(&wanted.pinned, Some(&wanted.skill)))
+                .map(|skill| self.entry(&skill.pinned, Some(&skill.skill)))
                 .collect(),
-            already_active: already.map(|wanted| wanted.pinned.name.as_str()).collect(),
+            already_active: already.map(|skill| skill.pinned.name.as_str()).collect(),
             unloaded: removed_names(&before, &active),
-            findings: wanted
+            findings: to_load
                 .iter()
-                .filter(|wanted| wanted.is_new)
-                .flat_map(|wanted| self.findings(&wanted.skill))
+                .filter(|skill| skill.is_new)
+                .flat_map(|skill| self.findings(&skill.skill))
                 .collect(),
             note: match (has_new, self.delivery) {
-                (false, _) => "What was asked for was loaded already; its instructions are what they were.",
+                (false, _) => "The requested skills are already loaded; their instructions are unchanged.",
                 (true, SkillDelivery::Result) => {
                     "The instructions of the skills that were loaded now follow."
                 }
@@ -113,31 +113,31 @@ impl SkillTools {
         };
         let mut outcome = receipt.to_output();
         if self.delivery == SkillDelivery::Result {
-            for wanted in wanted.iter().filter(|wanted| wanted.is_new) {
+            for skill in to_load.iter().filter(|skill| skill.is_new) {
                 let text = self
                     .skills
-                    .active_skill(&wanted.skill)
-                    .map_err(|error| unreadable_skill(&wanted.skill, &error))?;
+                    .active_skill(&skill.skill)
+                    .map_err(|error| unreadable_skill(&skill.skill, &error))?;
                 outcome.content.push(ResultContent::Text { text });
             }
         }
         // The receipt must fit too: only then has the model seen all instructions of each active skill.
         fits_limits(&outcome.content, call.limits, call.redactor)
-            .map_err(|(bytes, most)| SkillCallError::TooLong { bytes, most })?;
+            .map_err(|(bytes, max)| SkillCallError::TooLong { bytes, max })?;
         Ok(SkillOutcome { active: (active != before).then_some(active), ..outcome.into() })
     }
 
     pub(super) fn unload(
         &self,
         which: &UnloadTarget,
-        standing: &SessionView,
+        session_view: &SessionView,
     ) -> Result<SkillOutcome, SkillCallError> {
-        let before = standing.active_skills();
-        let stays = |skill: &&PinnedSkill| match which {
+        let before = session_view.active_skills();
+        let is_kept = |skill: &&PinnedSkill| match which {
             UnloadTarget::All => false,
             UnloadTarget::Named(names) => !names.contains(&skill.name),
         };
-        let active: Vec<PinnedSkill> = before.iter().filter(stays).cloned().collect();
+        let active: Vec<PinnedSkill> = before.iter().filter(is_kept).cloned().collect();
         let unloaded = removed_names(before, &active);
         let receipt = LoadReceipt {
             active_skills: active
@@ -168,17 +168,17 @@ impl SkillTools {
         let mut findings = Vec::new();
         if execution.network && self.network == Some(NetworkPolicy::None) {
             findings.push(format!(
-                "`{name}` needs the network, and the sandbox reaches nothing: what needs it will fail"
+                "`{name}` needs the network, and the sandbox has no network access: what needs it will fail"
             ));
         }
         if execution.interactive {
             findings.push(format!(
-                "scripts of `{name}` want to be answered while they run, and nobody is there: give them all answers by arguments"
+                "scripts of `{name}` ask for input while they run, and no user can answer: pass all answers as arguments"
             ));
         }
         if execution.destructive == Destructive::Yes {
             findings.push(format!(
-                "scripts of `{name}` change or delete what was there before: run one only if that is what the user wants"
+                "scripts of `{name}` change or delete existing files: run one only if the user wants that"
             ));
         }
         findings
@@ -224,6 +224,6 @@ fn unreadable_skill(skill: &SessionSkill, error: &SkillError) -> SkillCallError 
 
 /// The names of skills that are no longer active.
 fn removed_names<'b>(before: &'b [PinnedSkill], active: &[PinnedSkill]) -> Vec<&'b str> {
-    let is_gone = |skill: &&PinnedSkill| active.iter().all(|other| other.name != skill.name);
-    before.iter().filter(is_gone).map(|skill| skill.name.as_str()).collect()
+    let was_unloaded = |skill: &&PinnedSkill| active.iter().all(|other| other.name != skill.name);
+    before.iter().filter(was_unloaded).map(|skill| skill.name.as_str()).collect()
 }

@@ -1,7 +1,7 @@
 //! The four runtime tools for the skills of a session (runtime specification): `skills.load`, `skills.unload`, `skills.read` and
 //! `skills.run_script`.
 //!
-//! The session's event log says which skills are active; the list comes with each call (`CallContext::standing`). A load or unload
+//! The session's event log says which skills are active; the list comes with each call (`SkillCallContext::session_view`). A load or unload
 //! returns the new list with its result. An embedder's own tool cannot change the list. The tools hold no conversation state, so a
 //! crash loses only running calls. All calls except scripts are idempotent.
 

@@ -18,11 +18,11 @@ impl SkillTools {
         skill: &SessionSkill,
         call: &SkillCallContext<'_>,
     ) -> Result<(), SkillCallError> {
-        let (Some(given), Some(executor)) = (&self.inputs, call.executor) else { return Ok(()) };
+        let (Some(provided), Some(executor)) = (&self.inputs, call.executor) else { return Ok(()) };
         let Some(manifest) = skill.skill().manifest() else { return Ok(()) };
-        let own = inputs_for(manifest, given);
+        let skill_inputs = inputs_for(manifest, provided);
         let probe = SandboxProbe::new(executor, Arc::clone(call.clock), skill.skill());
-        let report = Preflight::new(skill.skill(), &own).run(&probe).await;
+        let report = Preflight::new(skill.skill(), &skill_inputs).run(&probe).await;
         let findings = report.rules().iter().flat_map(|rule| &rule.findings);
         let missing: Vec<String> = findings
             .filter(|finding| finding.severity == Severity::Error)
@@ -36,19 +36,19 @@ impl SkillTools {
 
     /// The environment variables for the default values of a skill's own inputs.
     pub(super) fn default_inputs(&self, skill: &SessionSkill) -> BTreeMap<String, String> {
-        let (Some(given), Some(manifest)) = (&self.inputs, skill.skill().manifest()) else {
+        let (Some(provided), Some(manifest)) = (&self.inputs, skill.skill().manifest()) else {
             return BTreeMap::new();
         };
-        let values = manifest.resolve_inputs(&inputs_for(manifest, given));
-        let own = values.into_iter().filter(|(name, value)| given.get(name) != Some(value));
-        let own = own.map(|(name, value)| (input_variable(&name), input_text(&value)));
+        let values = manifest.resolve_inputs(&inputs_for(manifest, provided));
+        let skill_inputs = values.into_iter().filter(|(name, value)| provided.get(name) != Some(value));
+        let skill_inputs = skill_inputs.map(|(name, value)| (input_variable(&name), input_text(&value)));
         // No variable can hold a NUL.
-        own.filter(|(_, text)| !text.contains('\0')).collect()
+        skill_inputs.filter(|(_, text)| !text.contains('\0')).collect()
     }
 }
 
 /// The inputs that this skill's manifest declares.
-fn inputs_for(manifest: &Manifest, given: &Inputs) -> Inputs {
-    let own = given.iter().filter(|(name, _)| manifest.input(name).is_some());
-    own.map(|(name, value)| (name.clone(), value.clone())).collect()
+fn inputs_for(manifest: &Manifest, provided: &Inputs) -> Inputs {
+    let skill_inputs = provided.iter().filter(|(name, _)| manifest.input(name).is_some());
+    skill_inputs.map(|(name, value)| (name.clone(), value.clone())).collect()
 }

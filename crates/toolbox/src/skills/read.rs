@@ -30,22 +30,22 @@ impl SkillTools {
         path: &str,
         call: &SkillCallContext<'_>,
     ) -> Result<ToolOutput, SkillCallError> {
-        let skill = self.find_active(name, &call.standing)?;
+        let skill = self.find_active(name, &call.session_view)?;
         let relative = self.relative_path(skill, path)?;
-        let place = self
+        let command_path = self
             .skills
             .root_dir(skill)
             .map(|root| join_in_skill(&root, &relative).to_string_lossy().into_owned());
-        let most = (call.limits.view as u64).max(call.limits.max_image_bytes());
+        let max = (call.limits.view as u64).max(call.limits.max_image_bytes());
         let (reader, file) = (Arc::clone(skill), relative.clone());
         let read = run_blocking(move || {
             // List the files, for suggestions.
             reader.files();
             let start = reader.skill().resource_start(&file, 0)?;
-            if start.size > most {
+            if start.size > max {
                 Ok(Err(start.size))
             } else {
-                reader.skill().read_resource_up_to(&file, most).map(Ok)
+                reader.skill().read_resource_up_to(&file, max).map(Ok)
             }
         });
         let failed = |reason: &str| SkillCallError::File {
@@ -54,13 +54,13 @@ impl SkillTools {
             reason: reason.to_owned(),
         };
         match read.await.ok_or_else(|| failed("its reading was broken off"))? {
-            Ok(Ok(bytes)) => Ok(render_content(path, &bytes, place.as_deref(), call.limits, call.redactor)),
+            Ok(Ok(bytes)) => Ok(render_content(path, &bytes, command_path.as_deref(), call.limits, call.redactor)),
             Ok(Err(size)) => Err(SkillCallError::TooLarge {
                 name: skill.name().to_owned(),
                 path: quote(path),
                 size,
-                most,
-                place,
+                max,
+                command_path,
             }),
             Err(error) => match list_files(skill, &relative) {
                 Some(listing) => Ok(ToolOutput::text(listing)),
@@ -105,34 +105,34 @@ fn suggest_files(skill: &SessionSkill, relative: &Path) -> String {
 
 /// Lists the files beneath a directory of a skill; `None` if there are none.
 fn list_files(skill: &SessionSkill, folder: &Path) -> Option<String> {
-    let files_beneath = || skill.files().iter().filter(|file| file.starts_with(folder));
-    files_beneath().next()?;
+    let files_in_folder = || skill.files().iter().filter(|file| file.starts_with(folder));
+    files_in_folder().next()?;
     let mut text = format!("files of the skill `{}`:\n", skill.name());
-    for file in files_beneath().take(MAX_LISTED) {
+    for file in files_in_folder().take(MAX_LISTED) {
         let name = file.to_string_lossy().replace(char::is_control, "\u{FFFD}");
         let _ = writeln!(text, "{name}");
     }
-    if let Some(more @ 1..) = files_beneath().count().checked_sub(MAX_LISTED) {
+    if let Some(more @ 1..) = files_in_folder().count().checked_sub(MAX_LISTED) {
         let _ = write!(text, "[{more} more files are not listed here]");
     }
     Some(text)
 }
 
-/// Renders a file's content for the model: text, an image, or a description. `place` is its path for commands.
+/// Renders a file's content for the model: text, an image, or a description. `command_path` is its path for commands.
 pub(crate) fn render_content(
     path: &str,
     bytes: &[u8],
-    place: Option<&str>,
+    command_path: Option<&str>,
     limits: &OutputLimits,
     redactor: &Redactor,
 ) -> ToolOutput {
-    let at = place.map_or_else(String::new, |place| format!("; commands find it at `{place}`"));
+    let at = command_path.map_or_else(String::new, |command_path| format!("; commands find it at `{command_path}`"));
     if let Some(media_type) = image_type(bytes) {
         if bytes.len() as u64 <= limits.max_image_bytes() {
             return ToolOutput::image(media_type, bytes);
         }
         return ToolOutput::text(format!(
-            "[`{}` is an image ({media_type}) of {} bytes, which is more than can be render_content{at}]",
+            "[`{}` is an image ({media_type}) of {} bytes, which is more than can be shown{at}]",
             quote(path),
             bytes.len()
         ));

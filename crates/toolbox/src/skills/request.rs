@@ -180,13 +180,13 @@ impl SkillTools {
         }
         let uri = ArtifactUri::parse(path).map_err(|error| format!("field `path`: {error}"))?;
         let ArtifactUri::Skill { skill, path } = uri else { return Ok((named, path.to_owned())) };
-        let meant = self.skills.find(&skill).ok_or_else(|| self.unknown(&skill))?.name().to_owned();
-        if let Some(named) = named.filter(|named| *named != meant) {
+        let resolved_name = self.skills.find(&skill).ok_or_else(|| self.unknown(&skill))?.name().to_owned();
+        if let Some(named) = named.filter(|named| *named != resolved_name) {
             return Err(format!(
-                "field `skill` names `{named}`, and field `path` a file of `{meant}`: leave one of them out"
+                "field `skill` names `{named}`, and field `path` a file of `{resolved_name}`: leave one of them out"
             ));
         }
-        Ok((Some(meant), path.as_str().to_owned()))
+        Ok((Some(resolved_name), path.as_str().to_owned()))
     }
 
     /// The `execution` section of the manifest of the named skill, if there is one.
@@ -196,15 +196,15 @@ impl SkillTools {
     }
 
     fn unknown(&self, name: &str) -> String {
-        let shown = quote(name);
-        match closest_match(&shown, self.skills.iter().map(|skill| skill.name())) {
-            Some(near) => format!("there is no skill `{shown}`; did you mean `{near}`?"),
+        let quoted = quote(name);
+        match closest_match(&quoted, self.skills.iter().map(|skill| skill.name())) {
+            Some(near) => format!("there is no skill `{quoted}`; did you mean `{near}`?"),
             None => {
-                const MOST: usize = 20;
+                const MAX_LISTED: usize = 20;
                 let known: Vec<String> =
-                    self.skills.iter().take(MOST).map(|skill| format!("`{}`", skill.name())).collect();
-                let more = self.skills.iter().nth(MOST).map_or("", |_| ", …");
-                format!("there is no skill `{shown}`; the skills are: {}{more}", known.join(", "))
+                    self.skills.iter().take(MAX_LISTED).map(|skill| format!("`{}`", skill.name())).collect();
+                let more = self.skills.iter().nth(MAX_LISTED).map_or("", |_| ", …");
+                format!("there is no skill `{quoted}`; the skills are: {}{more}", known.join(", "))
             }
         }
     }
@@ -218,7 +218,7 @@ fn arguments(fields: &InputFields<'_>) -> Result<Vec<String>, String> {
     let total: usize = args.iter().map(|argument| argument.len() + 1).sum();
     if total > MAX_TOTAL_ARGUMENT_BYTES || args.iter().any(|argument| argument.len() > MAX_ARGUMENT_BYTES) {
         return Err(format!(
-            "field `args` has {total} bytes, and the most is {MAX_TOTAL_ARGUMENT_BYTES}, {MAX_ARGUMENT_BYTES} for each argument: \
+            "field `args` has {total} bytes, and the maximum is {MAX_TOTAL_ARGUMENT_BYTES}, {MAX_ARGUMENT_BYTES} for each argument: \
              write what is long to a file with `create_file`, and give the script its path"
         ));
     }
@@ -231,7 +231,7 @@ fn variables(fields: &InputFields<'_>) -> Result<BTreeMap<String, String>, Strin
         let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
         if !name.starts_with(is_start) || !name.chars().all(|c| is_start(c) || c.is_ascii_digit()) {
             return Err(format!(
-                "field `env` has `{}`, which is no name of a variable: use letters, digits and `_`",
+                "field `env` has `{}`, which is not a valid variable name: use letters, digits and `_`",
                 quote(name)
             ));
         }
@@ -243,7 +243,7 @@ fn variables(fields: &InputFields<'_>) -> Result<BTreeMap<String, String>, Strin
         }
         if value.len() > MAX_ARGUMENT_BYTES {
             return Err(format!(
-                "the value of `{}` in field `env` has {} bytes, and the most is {MAX_ARGUMENT_BYTES}",
+                "the value of `{}` in field `env` has {} bytes, and the maximum is {MAX_ARGUMENT_BYTES}",
                 quote(name),
                 value.len()
             ));

@@ -9,7 +9,7 @@ use conjure_sandbox::{Command, CommandEnd, CommandOutcome, SandboxError, Sandbox
 use serde::Serialize;
 
 use super::error::SkillCallError;
-use super::interpreters::of_first_line;
+use super::interpreters::parse_shebang;
 use super::read::file_error;
 use super::request::Script;
 use super::skill_tools::{SkillCallContext, SkillTools, join_in_skill, run_blocking};
@@ -43,10 +43,10 @@ impl SkillTools {
         script: Script,
         call: &SkillCallContext<'_>,
     ) -> Result<ToolOutput, SkillCallError> {
-        let skill = self.find_active(script.skill.as_deref(), &call.standing)?;
+        let skill = self.find_active(script.skill.as_deref(), &call.session_view)?;
         // The approval was for the skill that was the most recent one at that time.
         if script.skill.is_none()
-            && call.standing.skills_at_response().last() != call.standing.active_skills().last()
+            && call.session_view.skills_at_response().last() != call.session_view.active_skills().last()
         {
             return Err(SkillCallError::AmbiguousSkill);
         }
@@ -95,7 +95,7 @@ impl SkillTools {
         skill: &Arc<SessionSkill>,
         path: &str,
         relative: &Path,
-        place: &Path,
+        command_path: &Path,
     ) -> Result<Vec<String>, SkillCallError> {
         let (reader, file) = (Arc::clone(skill), relative.to_owned());
         let read = run_blocking(move || {
@@ -106,14 +106,14 @@ impl SkillTools {
             .await
             .ok_or_else(|| SkillCallError::NoInterpreter { path: quote(path) })?
             .map_err(|error| file_error(skill, path, relative, &error))?;
-        let place = place.to_string_lossy().into_owned();
-        let before = match self.interpreters.of(relative) {
+        let command_path = command_path.to_string_lossy().into_owned();
+        let before = match self.interpreters.for_script(relative) {
             Some(argv) => argv.to_vec(),
             None if start.is_executable => Vec::new(),
-            None => of_first_line(&start.bytes)
+            None => parse_shebang(&start.bytes)
                 .ok_or_else(|| SkillCallError::NoInterpreter { path: quote(path) })?,
         };
-        Ok(before.into_iter().chain([place]).collect())
+        Ok(before.into_iter().chain([command_path]).collect())
     }
 }
 
@@ -125,7 +125,7 @@ fn variables(
     workspace: &str,
     artifacts: BTreeMap<String, String>,
     inputs: BTreeMap<String, String>,
-    said: BTreeMap<String, String>,
+    model_variables: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::from(
         [
@@ -143,7 +143,7 @@ fn variables(
     }
     variables.extend(artifacts);
     variables.extend(inputs);
-    variables.extend(said);
+    variables.extend(model_variables);
     variables
 }
 
@@ -168,10 +168,10 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCallCont
     }
     let budget = call.limits.shell.saturating_sub(NOTICE_BYTES);
     // Budget that one stream does not need goes to the other.
-    let short = |total: u64| usize::try_from(total).unwrap_or(usize::MAX).min(budget / 2);
+    let stream_budget = |total: u64| usize::try_from(total).unwrap_or(usize::MAX).min(budget / 2);
     let shares = [
-        (&outcome.stdout, budget - short(outcome.stderr.total)),
-        (&outcome.stderr, budget - short(outcome.stdout.total)),
+        (&outcome.stdout, budget - stream_budget(outcome.stderr.total)),
+        (&outcome.stderr, budget - stream_budget(outcome.stdout.total)),
     ];
     let [stdout, stderr] = shares.map(|(output, share)| {
         let mut text = String::new();

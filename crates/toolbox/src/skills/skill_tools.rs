@@ -66,7 +66,7 @@ pub(crate) struct SkillOutcome {
 
 /// The context of one call.
 pub(crate) struct SkillCallContext<'c> {
-    pub(crate) standing: SessionView,
+    pub(crate) session_view: SessionView,
     pub(crate) executor: Option<&'c dyn Executor>,
     /// Additional environment variables for scripts.
     pub(crate) environment: BTreeMap<String, String>,
@@ -102,8 +102,8 @@ impl SkillTools {
 
     /// Sets how many skills may be active at a time.
     #[must_use]
-    pub const fn with_max_active(mut self, most: usize) -> Self {
-        self.max_active = most;
+    pub const fn with_max_active(mut self, max: usize) -> Self {
+        self.max_active = max;
         self
     }
 
@@ -123,8 +123,8 @@ impl SkillTools {
 
     /// Sets the upper limit for a script's timeout from its manifest. Ten minutes by default. Other scripts have the timeout of any call.
     #[must_use]
-    pub const fn with_max_script_duration(mut self, longest: Duration) -> Self {
-        self.max_script_duration = longest;
+    pub const fn with_max_script_duration(mut self, duration: Duration) -> Self {
+        self.max_script_duration = duration;
         self
     }
 
@@ -167,11 +167,11 @@ impl SkillTools {
     pub(super) fn find_active(
         &self,
         name: Option<&str>,
-        standing: &SessionView,
+        session_view: &SessionView,
     ) -> Result<&Arc<SessionSkill>, SkillCallError> {
         let pinned = match name {
-            None => standing.active_skills().last().ok_or(SkillCallError::NothingLoaded)?,
-            Some(name) => standing.active_skill(name).ok_or_else(|| match standing.active_skills() {
+            None => session_view.active_skills().last().ok_or(SkillCallError::NothingLoaded)?,
+            Some(name) => session_view.active_skill(name).ok_or_else(|| match session_view.active_skills() {
                 [] => SkillCallError::NothingLoaded,
                 loaded => SkillCallError::NotLoaded {
                     name: name.to_owned(),
@@ -188,15 +188,15 @@ impl SkillTools {
 
     /// Checks a path from the model and returns it relative to the skill's directory. Links are checked when the file is opened.
     pub(super) fn relative_path(&self, skill: &SessionSkill, path: &str) -> Result<PathBuf, SkillCallError> {
-        let given = Path::new(path);
-        if given.is_absolute() {
+        let requested_path = Path::new(path);
+        if requested_path.is_absolute() {
             let root = self.skills.root_dir(skill);
-            let relative = root.and_then(|root| Some(given.strip_prefix(root).ok()?.to_str()?.to_owned()));
+            let relative = root.and_then(|root| Some(requested_path.strip_prefix(root).ok()?.to_str()?.to_owned()));
             let relative = relative.filter(|relative| !relative.is_empty());
             return Err(SkillCallError::Absolute { path: crate::text::quote(path), relative });
         }
         let mut relative = PathBuf::new();
-        for component in given.components() {
+        for component in requested_path.components() {
             match component {
                 Component::Normal(name) => relative.push(name),
                 Component::CurDir => {}

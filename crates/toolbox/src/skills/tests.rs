@@ -84,14 +84,14 @@ impl Bed {
         Toolbox::builder().with_executor(Arc::new(self.executor.clone())).with_skills(tools).build().unwrap()
     }
 
-    fn standing(&self, names: &[&str]) -> SessionView {
+    fn session_view(&self, names: &[&str]) -> SessionView {
         let pins: Vec<PinnedSkill> =
             names.iter().map(|name| self.skills.get(name).unwrap().pinned_ref().unwrap()).collect();
         SessionView::with_active_skills(pins)
     }
 
     async fn call_of(&self, tools: SkillTools, active: &[&str], tool: &str, input: Value) -> ToolResult {
-        let context = CallContext { view: self.standing(active), ..CallContext::default() };
+        let context = CallContext { view: self.session_view(active), ..CallContext::default() };
         self.toolbox_of(tools).run_without_input(&ToolCall::new("toolu_1", tool, &input), context).await
     }
 
@@ -170,7 +170,7 @@ async fn no_more_is_loaded_than_may_be() {
     let tools = bed.tools().with_max_active(1);
     let result = bed.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
     assert!(result.is_error && result.active_skills.is_none());
-    assert!(result.text().starts_with("2 skills would be loaded, and the most is 1"), "{}", result.text());
+    assert!(result.text().starts_with("2 skills would be loaded, and the maximum is 1"), "{}", result.text());
     let toolbox = Toolbox::builder().with_skills(bed.tools());
     let toolbox = toolbox.with_limits(OutputLimits { text: 16, ..OutputLimits::default() }).build().unwrap();
     let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["pdf"]}));
@@ -257,7 +257,7 @@ async fn a_long_file_is_cut_and_a_longer_one_refused() {
     );
     let refused = file(5 * 1024 * 1024).await;
     assert!(
-        refused.is_error && refused.text().contains("has 5242880 bytes, and the most is"),
+        refused.is_error && refused.text().contains("has 5242880 bytes, and the maximum is"),
         "{}",
         refused.text()
     );
@@ -309,7 +309,7 @@ async fn a_secret_is_redacted_however_it_would_be_escaped() {
     let builder = Toolbox::builder().with_executor(Arc::new(bed.executor.clone())).with_skills(bed.tools());
     let toolbox = builder.with_redactor(Redactor::new([("KEY", SECRET)])).build().unwrap();
     let script = call("skills_run_script", json!({"path": "scripts/extract.py", "args": ["tells"]}));
-    let context = CallContext { view: bed.standing(&["pdf"]), ..CallContext::default() };
+    let context = CallContext { view: bed.session_view(&["pdf"]), ..CallContext::default() };
     let report: Value =
         serde_json::from_str(&toolbox.run_without_input(&script, context).await.text()).unwrap();
     for stream in ["stdout", "stderr"] {

@@ -197,18 +197,18 @@ impl ToolboxBuilder {
             (None, None) => Vec::new(),
         };
         let runs = if sandbox.is_some() { ScriptSupport::Scripts } else { ScriptSupport::Nothing };
-        let of_skills = self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
+        let skill_definitions = self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
         let skills = self.skills.map(|skills| Skills {
-            tools: of_skills.iter().filter_map(|tool| SkillTool::from_wire_name(&tool.name)).collect(),
+            tools: skill_definitions.iter().filter_map(|tool| SkillTool::from_wire_name(&tool.name)).collect(),
             skills,
         });
-        definitions.extend(of_skills);
+        definitions.extend(skill_definitions);
         let mut host: BTreeMap<String, (ToolDefinition, Arc<dyn Tool>)> = BTreeMap::new();
         for tool in self.tools {
             let definition = check_definition(tool.definition())?;
             let name = definition.name.clone();
-            let taken = definitions.iter().any(|builtin| builtin.name == name) || host.contains_key(&name);
-            if taken {
+            let is_taken = definitions.iter().any(|builtin| builtin.name == name) || host.contains_key(&name);
+            if is_taken {
                 return Err(ToolboxError::DuplicateName { name });
             }
             host.insert(name, (definition, tool));

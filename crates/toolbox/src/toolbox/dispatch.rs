@@ -33,7 +33,7 @@ const MAX_PROGRESS_CHARS: usize = 200;
 
 /// How many characters of a progress message are redacted; the rest is dropped before. That cut may split a secret, which is then
 /// not redacted. The shown part is so much shorter that it does not reach the split secret.
-const MAX_TOLD_CHARS: usize = 4096;
+const MAX_REDACTED_CHARS: usize = 4096;
 
 /// The minimum time between two progress reports of a call. The reports in between are dropped.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
@@ -143,10 +143,10 @@ impl Toolbox {
             ParsedCall::Skill(tools, request) => {
                 let executor = self.sandbox.as_ref().map(|sandbox| &*sandbox.executor);
                 let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
-                let standing = context.view.clone();
+                let session_view = context.view.clone();
                 let (limits, redactor, clock) = (&self.limits, &self.redactor, &self.clock);
                 let call =
-                    SkillCallContext { standing, executor, environment, limits, redactor, clock, options };
+                    SkillCallContext { session_view, executor, environment, limits, redactor, clock, options };
                 Box::pin(async move {
                     let outcome = tools.run(request, call).await;
                     match runs_in {
@@ -159,7 +159,7 @@ impl Toolbox {
                 let (caller, call_id) = (self.caller.clone(), call.id.clone());
                 let CallOptions { deadline, cancel } = options;
                 let provided_input = context.provided_input.clone();
-                let progress = self.shown_progress(&context.progress);
+                let progress = self.redacting_sink(&context.progress);
                 let context = ToolContext { caller, call_id, deadline, cancel, provided_input, progress };
                 Box::pin(async move { tool.call(input, context).await.into() })
             }
@@ -176,7 +176,7 @@ impl Toolbox {
 
     /// Wraps a progress sink. The wrapper limits the rate and length of the reports, redacts secrets, and removes invisible
     /// characters.
-    fn shown_progress(&self, sink: &ProgressSink) -> ProgressSink {
+    fn redacting_sink(&self, sink: &ProgressSink) -> ProgressSink {
         let (sink, redactor, clock) = (sink.clone(), self.redactor.clone(), Arc::clone(&self.clock));
         let next_at = Mutex::new(clock.deadline(Duration::ZERO));
         ProgressSink::new(move |progress: ToolProgress| {
@@ -187,9 +187,9 @@ impl Toolbox {
                 }
                 *next_at = clock.deadline(PROGRESS_PAUSE);
             }
-            let words = truncate(&progress.message, MAX_TOLD_CHARS);
+            let redactable = truncate(&progress.message, MAX_REDACTED_CHARS);
             let shown: String =
-                strip_deceptive(&redactor.redact(&words)).chars().filter(|c| !c.is_control()).collect();
+                strip_deceptive(&redactor.redact(&redactable)).chars().filter(|c| !c.is_control()).collect();
             let message = truncate(shown.trim(), MAX_PROGRESS_CHARS).into_owned();
             sink.report(ToolProgress { message, ..progress });
         })
@@ -207,11 +207,11 @@ impl Toolbox {
             cancel.cancelled().await;
             self.clock.sleep_until(self.clock.deadline(CANCEL_GRACE)).await;
         };
-        let late = async {
+        let deadline_reached = async {
             self.clock.sleep_until(deadline).await;
             self.clock.sleep_until(self.clock.deadline(overtime)).await;
         };
-        match future::select(Box::pin(cancelled), Box::pin(late)).await {
+        match future::select(Box::pin(cancelled), Box::pin(deadline_reached)).await {
             Either::Left(_) => CallAbort::Cancelled,
             Either::Right(_) => CallAbort::TimedOut,
         }
@@ -266,7 +266,7 @@ impl ToolRunner for Toolbox {
     fn authorize<'a>(
         &'a self,
         call: &'a ToolCall,
-        standing: &'a SessionView,
+        session_view: &'a SessionView,
     ) -> BoxFuture<'a, Authorization> {
         let prepared = self.parse(call);
         let url_access = match &self.artifacts {
@@ -293,9 +293,9 @@ impl ToolRunner for Toolbox {
         Box::pin(async move {
             let skills = self.skills.as_ref().map(|skills| &skills.skills);
             // A URL that the model wrote is approved each time: no earlier grant covers it.
-            let is_granted = || url_access == UrlAccess::None && is_granted(call, request.as_ref(), standing);
+            let is_granted = || url_access == UrlAccess::None && is_granted(call, request.as_ref(), session_view);
             let is_allowed = |skills: &SkillTools| {
-                url_access == UrlAccess::None && skills.is_allowed(call, request.as_ref(), standing)
+                url_access == UrlAccess::None && skills.is_allowed(call, request.as_ref(), session_view)
             };
             let review = self.approver.review(call, self.caller.as_ref()).await;
             if let (Authorization::Allow | Authorization::Ask { .. }, Some(reason)) =
@@ -314,7 +314,7 @@ impl ToolRunner for Toolbox {
                 Authorization::Allow => {
                     match skills
                         .zip(request.as_ref())
-                        .and_then(|(skills, request)| skills.confirmation_reason(request, standing))
+                        .and_then(|(skills, request)| skills.confirmation_reason(request, session_view))
                     {
                         Some(_) if is_granted() => Authorization::Allow,
                         Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },

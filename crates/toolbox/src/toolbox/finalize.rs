@@ -46,8 +46,8 @@ impl Toolbox {
             content.push(text(format!("[{} more parts of the result are left out]", count - MAX_PARTS)));
         }
         if content.is_empty() {
-            let said = if is_error { "[the call failed and gave no reason]" } else { "[no output]" };
-            content.push(text(said.to_owned()));
+            let placeholder = if is_error { "[the call failed without a reason]" } else { "[no output]" };
+            content.push(text(placeholder.to_owned()));
         }
         ToolResult {
             tool_use_id: call.clone(),
@@ -116,7 +116,7 @@ impl OutputBudget {
     }
 
     fn text(&mut self, redacted: &str) -> ResultContent {
-        let kept = if redacted.len() <= self.text && is_clean(redacted) {
+        let bounded_text = if redacted.len() <= self.text && is_clean(redacted) {
             redacted.to_owned()
         } else {
             let total = redacted.len() as u64;
@@ -128,16 +128,16 @@ impl OutputBudget {
                 }
             }
         };
-        self.text = self.text.saturating_sub(kept.len());
-        text(kept)
+        self.text = self.text.saturating_sub(bounded_text.len());
+        text(bounded_text)
     }
 
     /// The image, or a notice why it is omitted. An image that the service refuses would block the whole conversation.
     fn image(&mut self, media_type: String, data: String) -> ResultContent {
-        let wrong = if !IMAGE_TYPES.contains(&media_type.as_str()) {
+        let problem = if !IMAGE_TYPES.contains(&media_type.as_str()) {
             Some(format!("its type `{}` cannot be shown", quote(&media_type)))
         } else if data.len() > self.image {
-            Some(format!("it has {} bytes in base64, and the most is {}", data.len(), self.image))
+            Some(format!("it has {} bytes in base64, and the maximum is {}", data.len(), self.image))
         } else if data.len() > self.images {
             Some("the result has too many images".to_owned())
         } else if data.is_empty() || BASE64.decode(&data).is_err() {
@@ -145,7 +145,7 @@ impl OutputBudget {
         } else {
             None
         };
-        match wrong {
+        match problem {
             Some(reason) => text(format!("[an image is left out: {reason}]")),
             None => {
                 self.images -= data.len();
@@ -156,16 +156,16 @@ impl OutputBudget {
 
     /// The document, or a notice why it is omitted.
     fn document(&mut self, media_type: String, data: String) -> ResultContent {
-        let wrong = if media_type != DOCUMENT_TYPE {
+        let problem = if media_type != DOCUMENT_TYPE {
             Some(format!("its type `{}` cannot be shown", quote(&media_type)))
         } else if data.len() > self.documents {
-            Some(format!("it has {} bytes in base64, and the most is {}", data.len(), self.documents))
+            Some(format!("it has {} bytes in base64, and the maximum is {}", data.len(), self.documents))
         } else if data.is_empty() || BASE64.decode(&data).is_err() {
             Some("its data is not base64".to_owned())
         } else {
             None
         };
-        match wrong {
+        match problem {
             Some(reason) => text(format!("[a document is left out: {reason}]")),
             None => {
                 self.documents -= data.len();

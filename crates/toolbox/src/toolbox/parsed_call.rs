@@ -37,12 +37,12 @@ impl Toolbox {
         let skill = SkillTool::from_wire_name(&call.name).and_then(|tool| {
             Some((tool, self.skills.as_ref().filter(|skills| skills.tools.contains(&tool))?))
         });
-        let of_toolset = self.toolset.as_ref().and_then(|toolset| Some((toolset.find(&call.name)?, toolset)));
+        let toolset_match = self.toolset.as_ref().and_then(|toolset| Some((toolset.find(&call.name)?, toolset)));
         let is_client = self.client.contains(&call.name);
-        let is_ours = builtin.is_some() || of_toolset.is_some() || skill.is_some() || is_client;
+        let is_builtin = builtin.is_some() || toolset_match.is_some() || skill.is_some() || is_client;
         let host = self.host.get(&call.name).cloned();
-        let host = if is_ours { host } else { host.or_else(|| self.sourced_tool(&call.name)) };
-        if !is_ours && host.is_none() {
+        let host = if is_builtin { host } else { host.or_else(|| self.sourced_tool(&call.name)) };
+        if !is_builtin && host.is_none() {
             return ParsedCall::Rejected(self.unknown_tool(&call.name));
         }
         let rejected =
@@ -57,7 +57,7 @@ impl Toolbox {
                 Err(reason) => rejected(reason),
             };
         }
-        if let Some((tool, toolset)) = of_toolset {
+        if let Some((tool, toolset)) = toolset_match {
             return match ToolsetCall::parse(tool, &input) {
                 Ok(request) => ParsedCall::Toolset(toolset, request),
                 Err(reason) => rejected(reason),
@@ -78,7 +78,7 @@ impl Toolbox {
         let json = call.input.get();
         if json.len() > self.limits.input {
             return Err(format!(
-                "it has {} bytes, and the most is {}: do it in smaller steps",
+                "it has {} bytes, and the maximum is {}: do it in smaller steps",
                 json.len(),
                 self.limits.input
             ));

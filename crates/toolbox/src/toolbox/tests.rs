@@ -292,7 +292,7 @@ async fn results_of_host_tools_are_bounded_and_clean() {
     assert!(result.text().ends_with("[900 more parts of the result are left out]"));
 
     for (status, said) in
-        [(ToolStatus::Succeeded, "[no output]"), (ToolStatus::Failed, "[the call failed and gave no reason]")]
+        [(ToolStatus::Succeeded, "[no output]"), (ToolStatus::Failed, "[the call failed without a reason]")]
     {
         let outcome = ToolOutput { content: Vec::new(), status, input_request: None };
         assert_eq!(giving(outcome).run_without_input(&host_call("host"), context()).await.text(), said);
@@ -431,7 +431,7 @@ async fn input_that_is_too_long_or_too_deep_is_refused() {
     let limits = OutputLimits { input: 100, ..OutputLimits::default() };
     let toolbox = over(&FakeExecutor::new()).with_limits(limits).build().unwrap();
     let text = toolbox.run_without_input(&bash(&"x".repeat(100)), context()).await.text();
-    assert!(text.contains("the most is 100"), "{text}");
+    assert!(text.contains("the maximum is 100"), "{text}");
 
     let toolbox = over(&FakeExecutor::new()).build().unwrap();
     let deep = format!(

@@ -215,7 +215,7 @@ fn the_command_attaches_files_and_copies_what_was_produced() {
         ("..", "it has no name by itself"),
         ("a\u{7}b=Cargo.toml", "the character"),
         ("x=http://127.0.0.1/", "the scheme `http` is not allowed"),
-        ("x=/dev/zero", "is not a plain file"),
+        ("x=/dev/zero", "is not a regular file"),
     ] {
         run(attach).code(2).says("--attach").says(expected);
     }

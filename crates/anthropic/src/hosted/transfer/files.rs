@@ -227,11 +227,11 @@ async fn open(path: PathBuf) -> Result<(Content, u64, Option<String>), HostedErr
         let unreadable = |reason: &dyn std::fmt::Display| HostedError::unreadable(&path, reason);
         // The kind is checked first, because opening a pipe would wait for its other end.
         let is_plain = std::fs::metadata(&path).map_err(|error| unreadable(&error))?.is_file();
-        let file = is_plain.then(|| std::fs::File::open(&path)).ok_or_else(|| unreadable(&NOT_PLAIN))?;
+        let file = is_plain.then(|| std::fs::File::open(&path)).ok_or_else(|| unreadable(&NOT_REGULAR))?;
         let file = file.map_err(|error| unreadable(&error))?;
         let metadata = file.metadata().map_err(|error| unreadable(&error))?;
         if !metadata.is_file() {
-            return Err(unreadable(&NOT_PLAIN));
+            return Err(unreadable(&NOT_REGULAR));
         }
         let name = path.file_name().and_then(|name| Path::new(name).to_str()).map(str::to_owned);
         Ok((Content::File(Arc::new(file), path.clone()), metadata.len(), name))
@@ -241,7 +241,7 @@ async fn open(path: PathBuf) -> Result<(Content, u64, Option<String>), HostedErr
     })
 }
 
-const NOT_PLAIN: &str = "it is not a plain file";
+const NOT_REGULAR: &str = "it is not a regular file";
 
 impl std::fmt::Debug for Files {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

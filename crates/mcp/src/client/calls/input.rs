@@ -37,7 +37,7 @@ const MAX_STATE_BYTES: usize = 256_000;
 pub(in crate::client) fn check(asked: &InputRequiredResult) -> Result<(), String> {
     let count = asked.input_requests.as_ref().map_or(0, |requests| requests.len());
     if count > MAX_QUESTIONS {
-        return Err(format!("asks {count} questions at once, and the most is {MAX_QUESTIONS}"));
+        return Err(format!("asks {count} questions at once, and the maximum is {MAX_QUESTIONS}"));
     }
     if asked.request_state.as_ref().is_some_and(|state| state.len() > MAX_STATE_BYTES) {
         return Err(format!("leaves more than {MAX_STATE_BYTES} bytes of state with its questions"));
@@ -85,7 +85,7 @@ pub(in crate::client) fn question(asked: ElicitRequestParams) -> Result<InputQue
         _ => 0,
     };
     if size > MAX_FORM_BYTES {
-        return Err(format!("asks with a form of {size} bytes, and the most is {MAX_FORM_BYTES}"));
+        return Err(format!("asks with a form of {size} bytes, and the maximum is {MAX_FORM_BYTES}"));
     }
     Ok(InputQuestion { message: printable(&truncate(&message, MAX_MESSAGE_CHARS)), form })
 }

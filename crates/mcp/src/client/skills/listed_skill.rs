@@ -122,14 +122,14 @@ impl ListedSkill {
             return Err("its files change at any time, so a person cannot approve them".to_owned());
         };
         if resources.len() > MAX_FILES {
-            return Err(format!("it has {} files, and the most is {MAX_FILES}", resources.len()));
+            return Err(format!("it has {} files, and the maximum is {MAX_FILES}", resources.len()));
         }
         if resources.iter().any(|file| file.uri.len() > MAX_URI_BYTES) || skill.uri.len() > MAX_URI_BYTES {
             return Err(format!("one of its URIs has more than {MAX_URI_BYTES} bytes"));
         }
         let bytes: u64 = resources.iter().map(|file| file.size).fold(0, u64::saturating_add);
         if bytes > MAX_BYTES {
-            return Err(format!("its files have {bytes} bytes, and the most is {MAX_BYTES}"));
+            return Err(format!("its files have {bytes} bytes, and the maximum is {MAX_BYTES}"));
         }
         let root = skill.uri.strip_suffix("SKILL.md").unwrap_or_default();
         let mut files = Vec::with_capacity(resources.len());
@@ -271,8 +271,8 @@ mod tests {
             (vec![("SKILL.md", 1), ("a?b", 1)], "is no plain path"),
             (vec![("SKILL.md", 1), ("a` and 3 more", 1)], "is no plain path"),
             (vec![("SKILL.md", 1), ("a", 1), ("a/b", 1)], "has the name of a folder"),
-            (vec![("SKILL.md", 1), ("a", MAX_BYTES)], "the most is"),
-            (vec![("SKILL.md", u64::MAX), ("a", u64::MAX)], "the most is"),
+            (vec![("SKILL.md", 1), ("a", MAX_BYTES)], "the maximum is"),
+            (vec![("SKILL.md", u64::MAX), ("a", u64::MAX)], "the maximum is"),
         ] {
             let refused = ListedSkill::from_wire(wire(&files)).unwrap_err();
             assert!(refused.contains(reason), "{files:?}: {refused}");

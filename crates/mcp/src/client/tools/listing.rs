@@ -97,7 +97,7 @@ impl Listing {
         let schema = Value::Object((*tool.input_schema).clone());
         let schema = match tool.name.len() {
             0..=MAX_NAME_BYTES => normal_schema(schema),
-            bytes => Err(format!("its name has {bytes} bytes, and the most is {MAX_NAME_BYTES}")),
+            bytes => Err(format!("its name has {bytes} bytes, and the maximum is {MAX_NAME_BYTES}")),
         };
         match schema {
             Ok(input_schema) => self.tools.push(ListedTool {
@@ -165,7 +165,7 @@ fn output_schema(schema: &JsonObject) -> Option<Value> {
 fn normal_schema(schema: Value) -> Result<Value, String> {
     let bytes = schema.to_string().len();
     if bytes > MAX_SCHEMA_BYTES {
-        return Err(format!("its input schema has {bytes} bytes, and the most is {MAX_SCHEMA_BYTES}"));
+        return Err(format!("its input schema has {bytes} bytes, and the maximum is {MAX_SCHEMA_BYTES}"));
     }
     let Value::Object(mut members) = schema else { return Err("its input schema is no object".to_owned()) };
     match members.get("type") {

@@ -102,7 +102,7 @@ fn files_that_readers_refuse_are_not_packed() {
         (
             |folder| symlink(".", folder.join("x")).unwrap(),
             SkillErrorKind::PathNotAllowed,
-            "not a plain file",
+            "not a regular file",
         ),
         (|folder| write(folder, "NUL", ""), SkillErrorKind::InvalidPackage, "`good/NUL`"),
         (|folder| write(folder, "a\\b", ""), SkillErrorKind::InvalidPackage, "backslash"),

@@ -38,10 +38,10 @@ fn pins(skills: &SessionSkills, names: &[&str]) -> Vec<PinnedSkill> {
 /// Whether a call runs without a question, where the approver would ask for it.
 async fn runs(tools: SkillTools, active: &[&str], call: &ToolCall) -> bool {
     let ask = approver_fn(|_| async { Authorization::Ask { reason: "ask".to_owned() } });
-    let standing = SessionView::with_active_skills(pins(&tools.skills, active));
+    let session_view = SessionView::with_active_skills(pins(&tools.skills, active));
     let toolbox =
         Toolbox::builder().with_executor(Arc::new(FakeExecutor::new())).with_approver(ask).with_skills(tools);
-    toolbox.build().unwrap().authorize(call, &standing).await == Authorization::Allow
+    toolbox.build().unwrap().authorize(call, &session_view).await == Authorization::Allow
 }
 
 #[tokio::test]
@@ -74,12 +74,12 @@ async fn what_an_active_skill_asks_for_is_allowed_where_the_host_says_so() {
 #[tokio::test]
 async fn what_an_approver_denies_is_denied() {
     let (_place, skills) = careful("idempotent: true", false);
-    let standing = SessionView::with_active_skills(pins(&skills, &["deploy"]));
+    let session_view = SessionView::with_active_skills(pins(&skills, &["deploy"]));
     let tools = SkillTools::new(skills).with_allowed_tools(AllowedToolsPolicy::Honour);
     let toolbox = Toolbox::builder().with_executor(Arc::new(FakeExecutor::new())).with_skills(tools);
     let toolbox = toolbox.with_approver(crate::DenyAll { reason: "no".to_owned() }).build().unwrap();
     let git = call("bash_tool", json!({"command": "git status", "description": "x"}));
-    assert_eq!(toolbox.authorize(&git, &standing).await, Authorization::Deny { reason: "no".to_owned() });
+    assert_eq!(toolbox.authorize(&git, &session_view).await, Authorization::Deny { reason: "no".to_owned() });
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn a_script_that_destroys_or_wants_answers_is_asked_for_where_somebody_can
         [("destructive: true", true), ("interactive: true", true), ("idempotent: true", false)]
     {
         let (_place, skills) = careful(execution, false);
-        let standing = SessionView::with_active_skills(pins(&skills, &["deploy"]));
+        let session_view = SessionView::with_active_skills(pins(&skills, &["deploy"]));
         let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
         let builder = || {
             Toolbox::builder()
@@ -97,13 +97,13 @@ async fn a_script_that_destroys_or_wants_answers_is_asked_for_where_somebody_can
         };
         let allowing =
             builder().with_approver(approver_fn(|_| async { Authorization::Allow })).build().unwrap();
-        let authorization = allowing.authorize(&script, &standing).await;
+        let authorization = allowing.authorize(&script, &session_view).await;
         assert_eq!(
             matches!(&authorization, Authorization::Ask { reason } if reason.contains("`deploy`")),
             asks
         );
         // Nobody is there.
-        assert_eq!(builder().build().unwrap().authorize(&script, &standing).await, Authorization::Allow);
+        assert_eq!(builder().build().unwrap().authorize(&script, &session_view).await, Authorization::Allow);
     }
 }
 
@@ -133,7 +133,7 @@ async fn what_a_manifest_says_of_scripts_is_in_force() {
 
     let (_place, skills) = careful("network: true, timeout: 2, destructive: true, interactive: true", false);
     let tools = SkillTools::new(skills.clone()).with_network(NetworkPolicy::None);
-    let standing = SessionView::with_active_skills(pins(&skills, &["deploy"]));
+    let session_view = SessionView::with_active_skills(pins(&skills, &["deploy"]));
     let toolbox = Toolbox::builder()
         .with_executor(Arc::new(FakeExecutor::new()))
         .with_skills(tools.clone())
@@ -146,9 +146,9 @@ async fn what_a_manifest_says_of_scripts_is_in_force() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&receipt["findings"]).unwrap());
     let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
     let request = SkillRequest::parse(SkillTool::RunScript, &script.input_value(), &tools).unwrap();
-    assert_eq!(tools.script_timeout(&request, &standing), Some(Duration::from_secs(2)));
+    assert_eq!(tools.script_timeout(&request, &session_view), Some(Duration::from_secs(2)));
     let shorter = tools.with_max_script_duration(Duration::from_secs(1));
-    assert_eq!(shorter.script_timeout(&request, &standing), Some(Duration::from_secs(1)));
+    assert_eq!(shorter.script_timeout(&request, &session_view), Some(Duration::from_secs(1)));
 }
 
 /// A toolbox whose approver allows everything, and can ask.
@@ -173,8 +173,8 @@ async fn a_script_is_judged_by_its_skill_before_that_is_loaded() {
     let (_place, skills) = careful("destructive: true", false);
     let toolbox = allowing(SkillTools::new(skills.clone()));
     let asks = async |call: &ToolCall, active: &[&str]| {
-        let standing = SessionView::with_active_skills(pins(&skills, active));
-        matches!(toolbox.authorize(call, &standing).await, Authorization::Ask { .. })
+        let session_view = SessionView::with_active_skills(pins(&skills, active));
+        matches!(toolbox.authorize(call, &session_view).await, Authorization::Ask { .. })
     };
     // An earlier call of the same answer may load it.
     assert!(asks(&run_of(json!("deploy")), &[]).await);
@@ -208,12 +208,12 @@ async fn a_script_of_a_skill_loaded_in_the_same_answer_runs_only_by_its_name() {
 
 /// Whether a call runs without a question, where the approver would ask for it, these skills are active and this was granted.
 async fn is_granted_by(skills: &SessionSkills, active: &[&str], grant: Grant, asked: &ToolCall) -> bool {
-    let standing = SessionView::with_active_skills(pins(skills, active)).with_grants([grant]);
+    let session_view = SessionView::with_active_skills(pins(skills, active)).with_grants([grant]);
     let ask = approver_fn(|_| async { Authorization::Ask { reason: "ask".to_owned() } });
     let tools = SkillTools::new(skills.clone());
     let toolbox =
         Toolbox::builder().with_executor(Arc::new(FakeExecutor::new())).with_approver(ask).with_skills(tools);
-    toolbox.build().unwrap().authorize(asked, &standing).await == Authorization::Allow
+    toolbox.build().unwrap().authorize(asked, &session_view).await == Authorization::Allow
 }
 
 #[tokio::test]
