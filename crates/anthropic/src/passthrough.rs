@@ -47,7 +47,7 @@ impl Client {
     pub async fn pass_on(&self, request: PassthroughRequest) -> Result<PassthroughResponse, ModelError> {
         let PassthroughRequest { path, body, model, betas } = request;
         let mut object: RawObject = serde_json::from_slice(&body).map_err(|error| {
-            ModelError::new(ModelErrorKind::Protocol, format!("the body is no JSON object: {error}"))
+            ModelError::new(ModelErrorKind::Protocol, format!("the body is not a JSON object: {error}"))
         })?;
         object.set("model", quoted(&model));
         let shared = Arc::clone(self.shared());

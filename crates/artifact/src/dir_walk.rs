@@ -46,14 +46,14 @@ pub fn walk(
     bounds: WalkBounds,
     visit: impl FnMut(PathBuf, &Statx) -> ControlFlow<()>,
 ) -> WalkCoverage {
-    let mut look = Walker {
+    let mut walker = Walker {
         visit,
         depth: bounds.depth,
         remaining_entries: bounds.entries,
         coverage: WalkCoverage::Complete,
     };
-    look.walk_dir(folder.as_fd(), Path::new(""), 0);
-    look.coverage
+    walker.walk_dir(folder.as_fd(), Path::new(""), 0);
+    walker.coverage
 }
 
 const OPEN_DIR: OFlags =
@@ -69,9 +69,9 @@ struct Walker<V> {
 
 impl<V: FnMut(PathBuf, &Statx) -> ControlFlow<()>> Walker<V> {
     fn walk_dir(&mut self, folder: BorrowedFd<'_>, path: &Path, depth: usize) {
-        let Ok(entries) = Dir::read_from(folder) else { return self.note_unreadable() };
+        let Ok(entries) = Dir::read_from(folder) else { return self.record_unreadable() };
         for entry in entries {
-            let Ok(entry) = entry else { return self.note_unreadable() };
+            let Ok(entry) = entry else { return self.record_unreadable() };
             let name = entry.file_name();
             if name == c"." || name == c".." {
                 continue;
@@ -82,17 +82,17 @@ impl<V: FnMut(PathBuf, &Statx) -> ControlFlow<()>> Walker<V> {
             };
             self.remaining_entries = left;
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-            let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+            let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
             // The entry was removed meanwhile.
-            let Ok(stat) = rustix::fs::statx(folder, name, flags, wanted) else { continue };
+            let Ok(stat) = rustix::fs::statx(folder, name, flags, mask) else { continue };
             let path = path.join(OsStr::from_bytes(name.to_bytes()));
             match FileType::from_raw_mode(stat.stx_mode.into()) {
-                FileType::Directory if depth >= self.depth => self.note_unreadable(),
+                FileType::Directory if depth >= self.depth => self.record_unreadable(),
                 FileType::Directory => match rustix::fs::openat(folder, name, OPEN_DIR, Mode::empty()) {
                     Ok(inner) => self.walk_dir(inner.as_fd(), &path, depth + 1),
                     // It was removed or replaced meanwhile.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                    Err(_) => self.note_unreadable(),
+                    Err(_) => self.record_unreadable(),
                 },
                 FileType::RegularFile if (self.visit)(path, &stat) == ControlFlow::Break(()) => {
                     self.coverage = WalkCoverage::Truncated
@@ -106,7 +106,7 @@ impl<V: FnMut(PathBuf, &Statx) -> ControlFlow<()>> Walker<V> {
     }
 
     /// Records that a part was not visited.
-    fn note_unreadable(&mut self) {
+    fn record_unreadable(&mut self) {
         if self.coverage == WalkCoverage::Complete {
             self.coverage = WalkCoverage::Partial;
         }

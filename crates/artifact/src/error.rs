@@ -75,7 +75,7 @@ pub enum ArtifactError {
         path: String,
     },
     /// The file is in no allowed directory.
-    #[error("the file of the artifact `{name}` does not lie beneath a folder that is allowed")]
+    #[error("the file of the artifact `{name}` is not beneath an allowed folder")]
     PathNotAllowed {
         /// The artifact.
         name: String,
@@ -95,7 +95,7 @@ pub enum ArtifactError {
         limit: u64,
     },
     /// The file changed while it was read.
-    #[error("the file of the artifact `{name}` changed while it was read; register it when it is whole")]
+    #[error("the file of the artifact `{name}` changed while it was read; register it when it is complete")]
     Changed {
         /// The artifact.
         name: String,
@@ -155,7 +155,7 @@ pub enum ArtifactError {
     #[error("cancelled")]
     Cancelled,
     /// The code that handled it panicked: a bug in this library or in the embedder.
-    #[error("the work broke off: a part of the program panicked")]
+    #[error("the work was aborted: a part of the program panicked")]
     Panicked(#[source] PanicMessage),
     /// A tool's input could not be resolved.
     #[error("the input `{input}` could not be resolved: {reason}")]
@@ -300,15 +300,15 @@ impl ArtifactError {
         }
     }
 
-    /// The error for a scheme that is not allowed. `why` explains where the scheme comes from.
-    pub(crate) fn scheme_not_allowed(scheme: &str, allowed: &[String], why: &str) -> Self {
+    /// The error for a scheme that is not allowed. `suffix` explains where the scheme comes from.
+    pub(crate) fn scheme_not_allowed(scheme: &str, allowed: &[String], suffix: &str) -> Self {
         let names: Vec<String> = allowed.iter().map(|scheme| format!("`{scheme}`")).collect();
         let allowed = match &names[..] {
             [] => "none is".to_owned(),
             [only] => format!("only {only} is"),
             several => format!("{} are", several.join(" and ")),
         };
-        Self::SchemeNotAllowed { scheme: scheme.to_owned(), allowed: format!("{allowed}{why}") }
+        Self::SchemeNotAllowed { scheme: scheme.to_owned(), allowed: format!("{allowed}{suffix}") }
     }
 
     /// The error for a failed read. The system's message contains no path.
@@ -331,7 +331,7 @@ fn store_failure(error: &StoreError) -> &'static str {
     match error.kind() {
         StoreErrorKind::NoSpace => "the disk is full",
         StoreErrorKind::ReadOnly => "the file system is read-only",
-        StoreErrorKind::Corrupt => "what is there is not what its digest says",
+        StoreErrorKind::Corrupt => "the content does not match its digest",
         StoreErrorKind::NotFound => "it is not there any more",
         _ => "the store failed",
     }

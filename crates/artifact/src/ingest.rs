@@ -203,7 +203,7 @@ fn check_registration(registration: &Registration) -> Result<(), ArtifactError> 
     for content_type in registration.content_type.iter().chain(declared) {
         if !is_content_type(content_type) {
             let shown: String = content_type.chars().take(64).flat_map(char::escape_default).collect();
-            return Err(invalid(format!("`{shown}` is no media type: write one such as `text/csv`")));
+            return Err(invalid(format!("`{shown}` is not a media type: write one such as `text/csv`")));
         }
     }
     let metadata = serde_json::to_vec(&registration.metadata).map_or(0, |json| json.len());
@@ -265,16 +265,16 @@ impl IngestJob {
     }
 
     fn store_bytes(self, bytes: ByteSource, cancel: &CancellationToken) -> Result<Artifact, ArtifactError> {
-        let (limit, keep_going) = (self.options.max_file_size, || !cancel.is_cancelled());
+        let (limit, is_active) = (self.options.max_file_size, || !cancel.is_cancelled());
         match bytes {
             ByteSource::File { file, path, storage, media } => {
                 let (store, file) = (&self.store, file.into_file().into());
                 let inserted = match storage {
                     StorageMode::Copy => {
-                        store.insert_file_handle_cancellable(file, &path, FileMode::Plain, limit, &keep_going)
+                        store.insert_file_handle_cancellable(file, &path, FileMode::Plain, limit, &is_active)
                     }
                     StorageMode::Link => {
-                        store.insert_link(file, &path, limit, &keep_going).map(|(inserted, _)| inserted)
+                        store.insert_link(file, &path, limit, &is_active).map(|(inserted, _)| inserted)
                     }
                 };
                 let inserted = inserted.map_err(|error| self.store_error(error))?;
@@ -286,7 +286,7 @@ impl IngestJob {
                 Ok(self.artifact(ArtifactSource::Content, media, inserted))
             }
             ByteSource::Stored { store, digest, content_type, .. } => {
-                let inserted = self.store.insert_from_store(&store, &digest, limit, &keep_going);
+                let inserted = self.store.insert_from_store(&store, &digest, limit, &is_active);
                 let inserted = inserted.map_err(|error| self.store_error(error))?;
                 let media = self.content_type(content_type, None, || {
                     let content = self.store.get(&digest, Verify::No).map_err(io::Error::other)?;
@@ -302,7 +302,7 @@ impl IngestJob {
         // Try the path as named, and then the resolved path: a link may lead into an allowed directory, and an allowed directory
         // may be named by a link. The kernel enforces the boundary in both cases.
         let resolved = path.canonicalize().ok().filter(|resolved| resolved != path);
-        let mut found = PathRejection::NotBeneath;
+        let mut found = PathRejection::OutsideRoots;
         for path in std::iter::once(path).chain(resolved.as_deref()) {
             for folder in folders {
                 let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
@@ -321,7 +321,7 @@ impl IngestJob {
             }
         }
         Err(match found {
-            PathRejection::NotBeneath => ArtifactError::PathNotAllowed { name: self.name.to_string() },
+            PathRejection::OutsideRoots => ArtifactError::PathNotAllowed { name: self.name.to_string() },
             PathRejection::OpenFailed(unopened) => self.open_error(unopened),
         })
     }
@@ -396,7 +396,7 @@ impl From<String> for DetectedMediaType {
 /// Why a file could not be opened beneath any of the allowed directories.
 enum PathRejection {
     /// It is beneath none of them.
-    NotBeneath,
+    OutsideRoots,
     /// It could not be opened beneath one.
     OpenFailed(OpenError),
 }
@@ -405,7 +405,7 @@ impl PathRejection {
     /// Keeps the first error, unless that was an escape: another directory may contain the file.
     fn or(self, unopened: OpenError) -> Self {
         match self {
-            Self::NotBeneath | Self::OpenFailed(OpenError::EscapesRoot) => Self::OpenFailed(unopened),
+            Self::OutsideRoots | Self::OpenFailed(OpenError::EscapesRoot) => Self::OpenFailed(unopened),
             first => first,
         }
     }

@@ -170,8 +170,8 @@ fn looks_like_text(head: &[u8]) -> bool {
         Ok(text) => text,
         // Only the last character is incomplete.
         Err(error) if error.error_len().is_none() => {
-            let (whole, _) = head.split_at(error.valid_up_to());
-            std::str::from_utf8(whole).unwrap_or_default()
+            let (valid, _) = head.split_at(error.valid_up_to());
+            std::str::from_utf8(valid).unwrap_or_default()
         }
         Err(_) => return false,
     };
@@ -336,10 +336,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_file_has_a_media_type(name in r"\PC{0,12}(\.(png|html|csv|docx|tar\.gz|HTML|x))?", head: Vec<u8>) {
-            let told = content_type_of(&name, &head);
-            prop_assert!(is_content_type(&told), "{}", told);
+            let detected = content_type_of(&name, &head);
+            prop_assert!(is_content_type(&detected), "{}", detected);
             // What is a page to those who show pages says so by its name, and is text.
-            prop_assert!(told != "text/html" || (name.to_lowercase().ends_with("html") && looks_like_text(&head)));
+            prop_assert!(detected != "text/html" || (name.to_lowercase().ends_with("html") && looks_like_text(&head)));
         }
 
         #[test]

@@ -184,14 +184,14 @@ mod tests {
             let stored = content(size, vec![piece("hel"), piece("lo")]).store(&store, 5).await.unwrap();
             assert_eq!(stored, ArtifactContent { digest: Digest::of_bytes(b"hello"), size: 5 });
         }
-        let broken = OutputError::Failed { name: "report".to_owned(), reason: "it was cut".to_owned() };
-        let gone = OutputError::NotFound { name: "report".to_owned() };
+        let failed_chunk = OutputError::Failed { name: "report".to_owned(), reason: "it was cut".to_owned() };
+        let not_found = OutputError::NotFound { name: "report".to_owned() };
         for (content, kind) in [
             (content(None, vec![piece("hel"), piece("lo!")]), Kind::TooLarge),
             (content(Some(5), vec![piece("hel")]), Kind::Changed),
             (content(Some(3), vec![piece("hell")]), Kind::Changed),
-            (content(None, vec![piece("hel"), Err(broken)]), Kind::Unreadable),
-            (content(None, vec![Err(gone)]), Kind::FileNotFound),
+            (content(None, vec![piece("hel"), Err(failed_chunk)]), Kind::Unreadable),
+            (content(None, vec![Err(not_found)]), Kind::FileNotFound),
         ] {
             let error = content.store(&store, 5).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");

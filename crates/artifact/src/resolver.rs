@@ -98,10 +98,10 @@ impl ReferenceResolver {
         Self { fetch: Some(fetch), ..self }
     }
 
-    /// Sets the tenant's quota for cached bytes ([`FetchRequest::cache_bytes`]). `most` is called at each fetch.
+    /// Sets the tenant's quota for cached bytes ([`FetchRequest::cache_bytes`]). `quota` is called at each fetch.
     #[must_use]
-    pub fn with_cache_quota(self, most: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Self { cache_quota: Arc::new(most), ..self }
+    pub fn with_cache_quota(self, quota: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { cache_quota: Arc::new(quota), ..self }
     }
 
     /// Sets the tenant's network policy ([`FetchRequest::network`]). `network` is called at each fetch.
@@ -233,8 +233,8 @@ impl ReferenceResolver {
         cancel: &CancellationToken,
     ) -> Result<ResolvedReference, ArtifactError> {
         // Skill names are in NFKC form.
-        let wanted = SkillName::lenient(name).ok().map(|(name, _)| name);
-        let skill = self.skills.iter().find(|skill| wanted.as_ref() == Some(skill.name()));
+        let skill_name = SkillName::lenient(name).ok().map(|(name, _)| name);
+        let skill = self.skills.iter().find(|skill| skill_name.as_ref() == Some(skill.name()));
         let skill = skill.ok_or_else(|| ArtifactError::SkillNotFound {
             skill: name.to_owned(),
             known: list_names(self.skills.iter().map(|skill| skill.name().as_str())),
@@ -246,8 +246,8 @@ impl ReferenceResolver {
                 read_head(file.file(), HEAD_BYTES).map_err(|error| ArtifactError::unread(&uri, &error))?;
             let content_type = content_type_of(&path.to_string_lossy(), &head);
             let size = file.size();
-            let place = ResolvedLocation::SkillFile { skill, path };
-            Ok(ResolvedReference { uri, location: place, content_type, size, newly_fetched: None })
+            let location = ResolvedLocation::SkillFile { skill, path };
+            Ok(ResolvedReference { uri, location: location, content_type, size, newly_fetched: None })
         });
         cancel.run_until_cancelled(open).await.ok_or(ArtifactError::Cancelled)??
     }
@@ -284,8 +284,8 @@ impl ReferenceResolver {
             return Err(ArtifactError::FileNotFound { name: name.to_string() });
         };
         let (store, digest) = (self.store.clone(), content.digest);
-        let look = run_blocking(move || store.size(&digest));
-        let found = cancel.run_until_cancelled(look).await.ok_or(ArtifactError::Cancelled)??;
+        let stat = run_blocking(move || store.size(&digest));
+        let found = cancel.run_until_cancelled(stat).await.ok_or(ArtifactError::Cancelled)??;
         found?.ok_or(StoreError::NotFound { digest })?;
         Ok(resolved(content, artifact.content_type.clone(), None))
     }
@@ -337,12 +337,12 @@ fn open_in_skill(
         .map_err(OpenError::from)
         .and_then(|folder| folder.open_file(path, Links::Followed));
     opened.map_err(|unopened| {
-        let shown = path.to_string_lossy().into_owned();
+        let path_text = path.to_string_lossy().into_owned();
         match unopened {
             OpenError::NotFound(_) => {
-                ArtifactError::AssetNotFound { skill: skill.name().to_string(), path: shown }
+                ArtifactError::AssetNotFound { skill: skill.name().to_string(), path: path_text }
             }
-            OpenError::EscapesRoot => ArtifactError::PathTraversal { path: shown },
+            OpenError::EscapesRoot => ArtifactError::PathTraversal { path: path_text },
             OpenError::NotRegular | OpenError::Link => ArtifactError::NotAFile { name: uri.to_string() },
             OpenError::PermissionDenied(_) => ArtifactError::PermissionDenied { name: uri.to_string() },
             OpenError::Failed(errno) => ArtifactError::unread(uri, &errno.into()),
@@ -354,11 +354,11 @@ fn open_in_skill(
 fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
-    let shown: Vec<String> = names.iter().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect();
+    let quoted: Vec<String> = names.iter().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => "none".to_owned(),
-        all if all > MAX_LISTED_NAMES => format!("{} and {} more", shown.join(", "), all - MAX_LISTED_NAMES),
-        _ => shown.join(", "),
+        all if all > MAX_LISTED_NAMES => format!("{} and {} more", quoted.join(", "), all - MAX_LISTED_NAMES),
+        _ => quoted.join(", "),
     }
 }
 

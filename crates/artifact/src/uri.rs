@@ -186,13 +186,13 @@ fn parse_skill(text: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
     reject_authority(text, name, "a skill")?;
     let skill = decode(text, name)?;
     if skill.contains(['/', '\\']) || skill == "." || skill == ".." || has_control(&skill) {
-        return Err(invalid(text, format!("`{}` is no name of a skill", skill.escape_debug())));
+        return Err(invalid(text, format!("`{}` is not a skill name", skill.escape_debug())));
     }
     let mut decoded = String::with_capacity(path.len());
     for (at, segment) in path.split('/').enumerate() {
         let segment = decode(text, segment)?;
         if segment.contains('/') {
-            let reason = "an encoded `/` (`%2F`) can be no part of a file's name: write `/` between folders";
+            let reason = "an encoded `/` (`%2F`) cannot be part of a file's name: write `/` between folders";
             return Err(invalid(text, reason.to_owned()));
         }
         check_segment(text, path, &segment)?;
@@ -252,11 +252,11 @@ fn reject_query(text: &str, rest: &str) -> Result<(), ArtifactError> {
 fn reject_authority(text: &str, name: &str, what: &str) -> Result<(), ArtifactError> {
     if name.contains('@') {
         let reason =
-            format!("no user stands in front of the name: write an `@` in the name of {what} as `%40`");
+            format!("a user name is not allowed before the name: write an `@` in the name of {what} as `%40`");
         return Err(invalid(text, reason));
     }
     if name.contains(':') {
-        let reason = format!("no port stands behind the name: write a `:` in the name of {what} as `%3A`");
+        let reason = format!("a port is not allowed after the name: write a `:` in the name of {what} as `%3A`");
         return Err(invalid(text, reason));
     }
     Ok(())
@@ -286,24 +286,24 @@ fn has_control(text: &str) -> bool {
 fn decode(text: &str, encoded: &str) -> Result<String, ArtifactError> {
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
         if *first != b'%' {
             bytes.push(*first);
             continue;
         }
-        let digit = |at: usize| behind.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let digit = |at: usize| tail.get(at).and_then(|byte| char::from(*byte).to_digit(16));
         let (Some(high), Some(low)) = (digit(0), digit(1)) else {
-            let reason = "behind a `%` stand two hexadecimal digits: write a `%` in a name as `%25`";
+            let reason = "two hexadecimal digits must follow a `%`: write a `%` in a name as `%25`";
             return Err(invalid(text, reason.to_owned()));
         };
         bytes.extend(u8::try_from(high * 16 + low));
-        rest = behind.get(2..).unwrap_or_default();
+        rest = tail.get(2..).unwrap_or_default();
     }
     if bytes.contains(&0) {
         return Err(invalid(text, "a name has no zero byte".to_owned()));
     }
-    String::from_utf8(bytes).map_err(|_| invalid(text, "what it encodes is not UTF-8".to_owned()))
+    String::from_utf8(bytes).map_err(|_| invalid(text, "the decoded text is not UTF-8".to_owned()))
 }
 
 /// Percent-encodes a part of a URI.
@@ -331,19 +331,19 @@ fn invalid(text: &str, reason: String) -> ArtifactError {
 
 /// An excerpt for a message: control characters escaped, shortened.
 fn excerpt(text: &str) -> String {
-    let mut shown = String::new();
+    let mut escaped = String::new();
     for (at, character) in text.chars().enumerate() {
         if at == MAX_EXCERPT_CHARS {
-            shown.push('…');
+            escaped.push('…');
             break;
         }
         if character.is_control() {
-            shown.extend(character.escape_default());
+            escaped.extend(character.escape_default());
         } else {
-            shown.push(character);
+            escaped.push(character);
         }
     }
-    shown
+    escaped
 }
 
 #[cfg(test)]

@@ -116,9 +116,9 @@ impl OutputStore for WorkspaceOutputs {
             let known = turn.known.iter().filter(|file| file.source == FileSource::Workspace);
             let known = known.map(|file| (file.id.clone(), (file.size, file.digest))).collect();
             let scan = OutputScan { outputs: self.clone(), turn: turn.turn, known, call };
-            let told = *lock(&self.last_turn_start);
-            let told = told.filter(|(told, _)| *told == turn.turn).map(|(_, since)| since);
-            let since = told.unwrap_or_else(|| TurnStart::from_timestamp(turn.began));
+            let recorded_start = *lock(&self.last_turn_start);
+            let recorded_start = recorded_start.filter(|(id, _)| *id == turn.turn).map(|(_, since)| since);
+            let since = recorded_start.unwrap_or_else(|| TurnStart::from_timestamp(turn.began));
             run_blocking_for(WORKSPACE, move || scan.run(since)).await
         })
     }
@@ -131,9 +131,9 @@ impl OutputStore for WorkspaceOutputs {
                 let head = read_head(file.file(), HEAD_BYTES).map_err(|error| read_error(&name, &error))?;
                 let content_type = content_type_of(&id, &head);
                 let size = Some(file.size());
-                let short = Path::new(&id).file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name_in_path = Path::new(&id).file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let stream = stream_file(file, name);
-                Ok(OutputContent { name: short, content_type, size, stream })
+                Ok(OutputContent { name: name_in_path, content_type, size, stream })
             })
             .await
         })
@@ -314,8 +314,8 @@ impl OutputScan {
 /// Opens a file by its recorded path.
 fn open_file(folder: &DirHandle, id: &str, name: &str) -> Result<RegularFile, OutputError> {
     let path = Path::new(id);
-    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if !is_plain || path.as_os_str().is_empty() {
+    let is_relative = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_relative || path.as_os_str().is_empty() {
         return Err(OutputError::NotFound { name: name.to_owned() });
     }
     folder.open_file(path, Links::Refused).map_err(|error| open_error(name, error))
@@ -341,8 +341,8 @@ async fn run_blocking_for<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Result<T, OutputError> + Send + 'static,
 ) -> Result<T, OutputError> {
-    let done = run_blocking(work).await;
-    done.unwrap_or_else(|error| Err(OutputError::Failed { name: name.to_owned(), reason: error.to_string() }))
+    let result = run_blocking(work).await;
+    result.unwrap_or_else(|error| Err(OutputError::Failed { name: name.to_owned(), reason: error.to_string() }))
 }
 
 mod shallowest;

@@ -192,7 +192,7 @@ fn scope(tenant: &Option<String>) -> String {
 fn known_as(known: &Option<u32>) -> String {
     match known {
         Some(version) => format!("and this version supports versions up to {version}"),
-        None => "which this version does not know".to_owned(),
+        None => "which this version does not support".to_owned(),
     }
 }
 

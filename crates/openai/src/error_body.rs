@@ -43,7 +43,7 @@ pub(crate) fn service_error(object: &Value, status: Option<u16>) -> Option<Servi
     let status = status.filter(|status| *status >= 400).or(number.filter(|code| (400..600).contains(code)));
     let (code, kind) = (field_text("code"), field_text("type"));
     let (api_kind, retry) = classify(code.as_deref(), kind.as_deref(), status);
-    let mut message = message.unwrap_or_else(|| "it gave no message".to_owned());
+    let mut message = message.unwrap_or_else(|| "the error has no message".to_owned());
     // A gateway puts the message of the provider behind it only here.
     if let Some(raw) = error["metadata"]["raw"].as_str() {
         message = format!("{message} ({raw})");
@@ -185,7 +185,7 @@ mod tests {
             (json!({"detail": [{"msg": "field required"}]}), r#"[{"msg":"field required"}]"#),
             (json!({"object": "error", "message": "old vLLM", "code": 40301}), "old vLLM"),
             (json!([{"error": {"code": 400, "message": "a list"}}]), "a list"),
-            (json!({"error": {"code": 400}}), "it gave no message"),
+            (json!({"error": {"code": 400}}), "the error has no message"),
         ] {
             assert_eq!(read(400, &body).message, message);
         }

@@ -325,7 +325,7 @@ async fn images_documents_and_notebooks_are_shown_as_what_they_are() {
         panic!("it is no document: {}", document.text());
     };
     assert_eq!((media_type.as_str(), data.as_str()), ("application/pdf", "JVBERi0xLjcgcmVzdA=="));
-    assert!(read("not.pdf").await.text().starts_with("`not.pdf` is no PDF"));
+    assert!(read("not.pdf").await.text().starts_with("`not.pdf` is not a PDF"));
     assert_eq!(read("a.ipynb").await.text(), "[notebook with 1 cells]\n\n[cell 1: code]\n1 + 1\n");
     assert_eq!(read("broken.ipynb").await.text(), "     1\t{\n");
 }

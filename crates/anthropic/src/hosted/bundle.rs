@@ -86,7 +86,7 @@ impl SkillBundle {
         }
         if total > limits.skill_bytes {
             let message = format!(
-                "the files of the skill come to {total} bytes, above the limit of {}; leave some out",
+                "the files of the skill have {total} bytes, above the limit of {}; leave some out",
                 limits.skill_bytes
             );
             return Err(HostedError::new(HostedErrorKind::OverLimit, message));

@@ -100,7 +100,7 @@ impl<'a> ApiRequest<'a> {
             Some(segment) => {
                 let shown: String =
                     segment.chars().filter(|character| !character.is_control()).take(100).collect();
-                let message = format!("`{shown}` is no id; take one as the service gave it");
+                let message = format!("`{shown}` is not a valid id; use the id that the service returned");
                 Err(HostedError::new(HostedErrorKind::InvalidId, message))
             }
         }
@@ -118,7 +118,7 @@ impl ClientState {
         let is_creation = request.method == Method::POST;
         match self.hosted(&request, limits, ExpectedBody::Record).await? {
             SuccessResponse::Record(body, request_id) => read(&body).map_err(|reason| {
-                let what = format!("the service did not answer as it should ({reason})");
+                let what = format!("the service returned an unexpected response ({reason})");
                 let failure =
                     self.http.transport().errors().unexpected_response(&what, self.wire.api_name(), &body);
                 let error = HostedError::from_attempt(failure).with_request_id(request_id);
@@ -221,7 +221,7 @@ impl ClientState {
             if wait >= clock.remaining(deadline) {
                 return Err(error);
             }
-            tracing::debug!(attempt = failed + 1, "a call of the service failed and is tried again: {error}");
+            tracing::debug!(attempt = failed + 1, "a call of the service failed and is retried: {error}");
             failed += 1;
             last = Some(error);
             clock.sleep_until(clock.deadline(wait)).await;

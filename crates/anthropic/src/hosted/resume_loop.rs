@@ -81,7 +81,7 @@ pub struct UnfinishedRun {
 pub enum ResumeError<E> {
     /// The response paused too often.
     #[error(
-        "the answer paused in {attempts} calls of at most {maximum}; raise the maximum, or run what is there again"
+        "the response is still paused after {attempts} calls of at most {maximum}; raise the maximum, or start a new run with the history so far"
     )]
     MaximumExceeded {
         /// The number of calls.
@@ -102,7 +102,7 @@ pub enum ResumeError<E> {
         paused: Box<UnfinishedRun>,
     },
     /// The client did not return a response of the Messages API.
-    #[error("call {attempt} did not give a message: its `content` is not a list of blocks")]
+    #[error("call {attempt} did not return a message: its `content` is not a list of blocks")]
     NotAMessage {
         /// The number of the call, from 1.
         attempt: u32,

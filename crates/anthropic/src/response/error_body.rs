@@ -77,7 +77,7 @@ fn read(body: &str, otherwise: ApiErrorKind) -> Option<ServiceError> {
     let message = detail.message.as_str().filter(|message| !message.is_empty());
     let code = detail.details["error_code"].as_str().or(detail.code.as_str());
     Some(
-        ServiceError::new(kind, message.unwrap_or("it gave no message"))
+        ServiceError::new(kind, message.unwrap_or("the error has no message"))
             .with_code(code.map(str::to_owned))
             .with_request_id(request_id),
     )

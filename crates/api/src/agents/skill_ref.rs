@@ -54,7 +54,7 @@ pub(crate) fn read_skills(input: Input<'_>) -> Result<Vec<SkillRef>, RequestErro
         };
         object.finish()?;
         if skills.iter().any(|other| (other.kind, &other.skill_id) == (skill.kind, &skill.skill_id)) {
-            let message = format!("the skill `{}` is there already; name each skill once", skill.skill_id);
+            let message = format!("the skill `{}` is listed twice; name each skill once", skill.skill_id);
             return Err(RequestError::new(place, message));
         }
         skills.push(skill);

@@ -111,7 +111,7 @@ impl<'a> Input<'a> {
         let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.as_ref()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(self.error(format!("the field `{}` is there twice; keep one of them", twice[0])));
+            return Err(self.error(format!("the field `{}` is a duplicate; keep one of them", twice[0])));
         }
         Ok(ObjectInput { place: self.place, known: Vec::new(), fields })
     }

@@ -97,7 +97,7 @@ impl Cursor {
         let cursor = Self::decode(text).ok_or_else(|| {
             RequestError::new(
                 "page",
-                "the value is not a cursor; give `next_page` of an earlier answer as it is",
+                "the value is not a cursor; pass `next_page` of an earlier response unchanged",
             )
         })?;
         if cursor.list == list {

@@ -70,7 +70,7 @@ impl Query {
         match values.len() {
             0 | 1 => Ok(values.pop().filter(|value| !value.is_empty())),
             found => {
-                Err(RequestError::new(name, format!("the parameter is there {found} times; give it once")))
+                Err(RequestError::new(name, format!("the parameter occurs {found} times; give it once")))
             }
         }
     }

@@ -109,7 +109,7 @@ impl MessageCreate {
         }
         for name in UNSUPPORTED {
             object
-                .unsupported(name, &format!("`{name}` for models behind other APIs than the Messages API"))?;
+                .unsupported(name, &format!("`{name}` for models that do not use the Messages API"))?;
         }
         if let Some(speed) = object.optional("speed") {
             speed.one_of(&[("standard", ())])?;
@@ -156,7 +156,7 @@ fn read_tool(input: Input<'_>) -> Result<MessageTool, RequestError> {
     if let Some(kind) = object.optional("type").map(|kind| kind.string()).transpose()?
         && kind != "custom"
     {
-        let what = format!("the tool `{kind}` for models behind other APIs than the Messages API");
+        let what = format!("the tool `{kind}` for models that do not use the Messages API");
         return Err(RequestError::unsupported(place, &what));
     }
     // None of these fields changes the translated request.
@@ -195,7 +195,7 @@ fn read_messages(input: Input<'_>) -> Result<Vec<MessageInput>, RequestError> {
     if ends.into_iter().any(|message| message.is_none_or(|message| message.role != MessageRole::User)) {
         return Err(RequestError::new(
             place,
-            "the first and the last message must be the user's; a model behind another API cannot go on with an answer",
+            "the first and the last message must be the user's; a model with another API cannot continue an answer",
         ));
     }
     Ok(messages)

@@ -389,7 +389,7 @@ fn read_secret(input: &Input<'_>) -> Result<Secret, RequestError> {
         return Ok(Secret(text));
     }
     Err(input.error(
-        "the secret has line breaks or other characters that no header can have; give it as it was issued",
+        "the secret has line breaks or other characters that are not allowed in a header; give it exactly as it was issued",
     ))
 }
 

@@ -57,7 +57,7 @@ fn faults_of_agents_are_told_with_their_place() {
     );
     check(
         agent(json!({"skills": [{"type": "custom", "skill_id": "a"}, {"type": "custom", "skill_id": "a"}]})),
-        "skills.1: the skill `a` is there already; name each skill once",
+        "skills.1: the skill `a` is listed twice; name each skill once",
     );
 }
 
@@ -232,7 +232,7 @@ fn faults_of_whole_bodies_are_told() {
     };
     check(b" ", "the request has no body; send a JSON object");
     check(b"{", "the body is not JSON: EOF while parsing an object at line 1 column 1");
-    check(b"{\"a\":1,\"a\":2}", "the field `a` is there twice; keep one of them");
+    check(b"{\"a\":1,\"a\":2}", "the field `a` is a duplicate; keep one of them");
     check(b"{\"a\":1} x", "the body is not JSON: trailing characters at line 1 column 9");
 }
 
@@ -243,7 +243,7 @@ fn faults_of_queries_are_told() {
     };
     check("/v1/agents", "limit=0", "limit: `0` is not allowed; give an integer of 1 to 100");
     check("/v1/agents", "limit=101", "limit: `101` is not allowed; give an integer of 1 to 100");
-    check("/v1/agents", "limit=1&limit=2", "limit: the parameter is there 2 times; give it once");
+    check("/v1/agents", "limit=1&limit=2", "limit: the parameter occurs 2 times; give it once");
     check(
         "/v1/environments",
         "colour=red",
@@ -331,7 +331,7 @@ fn faults_of_credentials_are_told_without_their_secrets() {
     );
     check(
         json!({"type": "static_bearer", "token": "hunter\n2", "mcp_server_url": url}),
-        "auth.token: the secret has line breaks or other characters that no header can have; give it as it was issued",
+        "auth.token: the secret has line breaks or other characters that are not allowed in a header; give it exactly as it was issued",
     );
     check(
         json!({"type": "environment_variable", "secret_name": "A", "secret_value": "hunter2"}),

@@ -29,8 +29,8 @@ fn name_in_header(header: &[u8]) -> Option<String> {
     let latin = || header.iter().map(|byte| char::from(*byte)).collect();
     let text = std::str::from_utf8(header).map_or_else(|_| latin(), str::to_owned);
     let parameters = parameters(&text);
-    let value = |wanted: &str| {
-        let found = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let value = |parameter: &str| {
+        let found = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(parameter));
         found.map(|(_, value)| value.as_str())
     };
     value("filename*").and_then(decode_extended).or_else(|| value("filename").map(str::to_owned))
@@ -44,17 +44,17 @@ fn parameters(text: &str) -> Vec<(String, String)> {
         let end = rest.find([';', '=']).unwrap_or(rest.len());
         let name = rest[..end].trim().to_owned();
         rest = &rest[end..];
-        let Some(behind) = rest.strip_prefix('=') else {
+        let Some(after) = rest.strip_prefix('=') else {
             rest = rest.strip_prefix(';').unwrap_or_default();
             continue;
         };
-        let behind = behind.trim_start();
+        let after = after.trim_start();
         let value;
-        (value, rest) = match behind.strip_prefix('"') {
+        (value, rest) = match after.strip_prefix('"') {
             Some(quoted) => unquote(quoted),
             None => {
-                let end = behind.find(';').unwrap_or(behind.len());
-                (behind[..end].trim().to_owned(), &behind[end..])
+                let end = after.find(';').unwrap_or(after.len());
+                (after[..end].trim().to_owned(), &after[end..])
             }
         };
         rest = rest.split_once(';').map_or("", |(_, rest)| rest);
@@ -98,9 +98,9 @@ fn percent_decoded(text: &str) -> Option<String> {
 fn percent_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let [first, behind @ ..] = rest {
+    while let [first, after @ ..] = rest {
         let hex = |byte: &u8| char::from(*byte).to_digit(16);
-        let decoded = match behind {
+        let decoded = match after {
             [high, low, ..] if *first == b'%' => hex(high).zip(hex(low)),
             _ => None,
         };
@@ -111,7 +111,7 @@ fn percent_bytes(text: &str) -> Vec<u8> {
             }
             None => {
                 bytes.push(*first);
-                rest = behind;
+                rest = after;
             }
         }
     }
@@ -132,14 +132,14 @@ fn sanitize(name: &str) -> Option<String> {
 
 /// Shortens a name to the allowed length and keeps its extension.
 fn truncate(name: &str) -> String {
-    let most = ArtifactName::MAX_BYTES;
-    if name.len() <= most {
+    let max_len = ArtifactName::MAX_BYTES;
+    if name.len() <= max_len {
         return name.to_owned();
     }
     let extension =
         name.rfind('.').map(|at| &name[at..]).filter(|extension| extension.len() <= MAX_EXTENSION_BYTES);
     let extension = extension.unwrap_or_default();
-    let stem = &name[..name.floor_char_boundary(most - extension.len())];
+    let stem = &name[..name.floor_char_boundary(max_len - extension.len())];
     format!("{stem}{extension}")
 }
 

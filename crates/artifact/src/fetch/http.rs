@@ -210,11 +210,11 @@ impl HttpFetchInner {
             store: request.store.root().to_owned(),
             url: url.as_str().to_owned(),
         };
-        let (inner, store, noted) = (Arc::clone(self), request.store.clone(), key.clone());
+        let (inner, store, cache_key) = (Arc::clone(self), request.store.clone(), key.clone());
         let network = request.network.clone();
         Arc::clone(&self.single_flight)
             .join_or_start(key, || async move {
-                inner.cached_or_fetch(noted, &url, &network, &store, limits).await
+                inner.cached_or_fetch(cache_key, &url, &network, &store, limits).await
             })
             .await
     }
@@ -242,12 +242,12 @@ impl HttpFetchInner {
             return Ok(known.fetched.clone());
         }
         let limit = self.options.url_timeout;
-        let begun = self.clock.deadline(limit);
+        let fetch_deadline = self.clock.deadline(limit);
         let response = self.fetch_uncached(&key.tenant, url, network, store, known.as_ref()).await?;
         let time = match response.freshness_left {
             Freshness::Default => limits.max_age,
             // The response was generated when it was requested, at the earliest.
-            Freshness::MaxAge(most) => limits.max_age.min(most.saturating_sub(self.elapsed(begun, limit))),
+            Freshness::MaxAge(server_max_age) => limits.max_age.min(server_max_age.saturating_sub(self.elapsed(fetch_deadline, limit))),
             Freshness::NoStore => {
                 self.cache().remove(&key);
                 return Ok(response.fetched);

@@ -68,41 +68,41 @@ mod tests {
         TenantId::new(format!("tenant-{number}")).unwrap()
     }
 
-    fn taken(limiter: &FetchLimiter, number: usize) -> Option<FetchPermit> {
-        limiter.acquire(&tenant(number)).now_or_never().map(|place| place.unwrap())
+    fn try_acquire(limiter: &FetchLimiter, number: usize) -> Option<FetchPermit> {
+        limiter.acquire(&tenant(number)).now_or_never().map(|permit| permit.unwrap())
     }
 
     #[test]
     fn a_tenant_takes_no_more_than_its_share() {
         let limiter = FetchLimiter::default();
-        let mut held: Vec<FetchPermit> =
-            (0..MAX_FETCHES_PER_TENANT).map(|_| taken(&limiter, 1).unwrap()).collect();
+        let mut permits: Vec<FetchPermit> =
+            (0..MAX_FETCHES_PER_TENANT).map(|_| try_acquire(&limiter, 1).unwrap()).collect();
         let first = tenant(1);
         let mut waiting = limiter.acquire(&first).boxed();
         assert!((&mut waiting).now_or_never().is_none());
-        assert!(taken(&limiter, 2).is_some());
-        held.pop();
+        assert!(try_acquire(&limiter, 2).is_some());
+        permits.pop();
         assert!(waiting.now_or_never().is_some());
     }
 
     #[test]
     fn all_tenants_together_are_limited() {
         let limiter = FetchLimiter::default();
-        let mut held: Vec<FetchPermit> =
-            (0..MAX_FETCHES).map(|at| taken(&limiter, at / MAX_FETCHES_PER_TENANT).unwrap()).collect();
-        assert!(taken(&limiter, MAX_FETCHES).is_none());
-        held.pop();
-        assert!(taken(&limiter, MAX_FETCHES).is_some());
+        let mut permits: Vec<FetchPermit> =
+            (0..MAX_FETCHES).map(|at| try_acquire(&limiter, at / MAX_FETCHES_PER_TENANT).unwrap()).collect();
+        assert!(try_acquire(&limiter, MAX_FETCHES).is_none());
+        permits.pop();
+        assert!(try_acquire(&limiter, MAX_FETCHES).is_some());
     }
 
     #[test]
     fn tenants_that_fetch_nothing_are_forgotten() {
         let limiter = FetchLimiter::default();
         for number in 0..100 {
-            assert!(taken(&limiter, number).is_some());
+            assert!(try_acquire(&limiter, number).is_some());
         }
-        let held = taken(&limiter, 100);
+        let permits = try_acquire(&limiter, 100);
         assert_eq!(limiter.tenants.lock().unwrap().len(), 1);
-        drop(held);
+        drop(permits);
     }
 }

@@ -46,12 +46,12 @@ struct PinnedDns {
 
 impl Resolve for PinnedDns {
     fn resolve(&self, name: Name) -> Resolving {
-        let answer: Result<Addrs, Box<dyn Error + Send + Sync>> = if name.as_str() == self.name {
+        let result: Result<Addrs, Box<dyn Error + Send + Sync>> = if name.as_str() == self.name {
             Ok(Box::new(self.addresses.clone().into_iter()))
         } else {
             Err("this name was not checked".into())
         };
-        Box::pin(std::future::ready(answer))
+        Box::pin(std::future::ready(result))
     }
 }
 
@@ -119,12 +119,12 @@ pub(crate) fn connection_error(url: &WebUrl, error: reqwest::Error) -> ArtifactE
     let is_certificate = error_chain(error).any(|error| {
         matches!(error.downcast_ref::<rustls::Error>(), Some(rustls::Error::InvalidCertificate(_)))
     });
-    let (what, retry) = match (is_certificate, error.is_connect()) {
+    let (description, retry) = match (is_certificate, error.is_connect()) {
         (true, _) => ("the server's certificate is not trusted", Retryable::No),
         (false, true) => ("the connection failed", Retryable::Yes),
         (false, false) => ("the connection broke, or the response is not HTTP", Retryable::Yes),
     };
-    ArtifactError::FetchFailed { url: url.redacted(), reason: format!("{what}: {detail}"), retry }
+    ArtifactError::FetchFailed { url: url.redacted(), reason: format!("{description}: {detail}"), retry }
 }
 
 /// The error and its causes. The error inside an [`std::io::Error`] is not its `source()`, so it is visited separately.

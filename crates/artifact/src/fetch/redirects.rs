@@ -106,8 +106,8 @@ fn content_type(declared: Option<String>, name: &str, head: &[u8]) -> String {
     let is_media = |declared: &str| {
         ["image/", "audio/", "video/"].iter().any(|kind| declared.starts_with(kind)) && !is_text(declared)
     };
-    let is_wrong = |declared: &String| {
+    let contradicts = |declared: &String| {
         is_text(declared) && head.contains(&0) || is_media(declared) && !head.is_empty() && is_text(&detected)
     };
-    declared.filter(|declared| !is_wrong(declared)).unwrap_or(detected)
+    declared.filter(|declared| !contradicts(declared)).unwrap_or(detected)
 }

@@ -46,10 +46,10 @@ impl Validators {
     }
 
     /// These validators, replaced by those of a later response.
-    pub(crate) fn updated_with(&self, later: Self) -> Self {
+    pub(crate) fn updated_with(&self, newer: Self) -> Self {
         Self {
-            etag: later.etag.or_else(|| self.etag.clone()),
-            last_modified: later.last_modified.or_else(|| self.last_modified.clone()),
+            etag: newer.etag.or_else(|| self.etag.clone()),
+            last_modified: newer.last_modified.or_else(|| self.last_modified.clone()),
         }
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn classify(
         | StatusCode::PERMANENT_REDIRECT => {
             let location = headers.get(LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
             return location.map(|location| ResponseKind::Redirect(location.to_owned())).ok_or_else(|| {
-                failed(format!("the server redirects ({status}) and does not say where"), Retryable::No)
+                failed(format!("the server redirects ({status}) without a target"), Retryable::No)
             });
         }
         StatusCode::NOT_MODIFIED if is_conditional == ConditionalRequest::Yes => {

@@ -84,11 +84,11 @@ impl UrlRules {
         Ok(addresses)
     }
 
-    fn check_scheme(&self, url: &UncheckedUrl, why: &str) -> Result<(), ArtifactError> {
+    fn check_scheme(&self, url: &UncheckedUrl, suffix: &str) -> Result<(), ArtifactError> {
         if self.schemes.iter().any(|scheme| scheme == url.scheme()) {
             return Ok(());
         }
-        Err(ArtifactError::scheme_not_allowed(&safe_excerpt(url.scheme()), &self.schemes, why))
+        Err(ArtifactError::scheme_not_allowed(&safe_excerpt(url.scheme()), &self.schemes, suffix))
     }
 
     fn check_target(&self, url: &WebUrl, network: &EgressPolicy) -> Result<(), ArtifactError> {

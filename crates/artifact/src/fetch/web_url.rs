@@ -103,20 +103,20 @@ impl WebUrl {
 
     /// The URL for messages and logs, without the values of its query, which may be secrets.
     pub(crate) fn redacted(&self) -> String {
-        let mut shown = format!("{}://{}", self.url.scheme(), self.target.host());
+        let mut redacted_url = format!("{}://{}", self.url.scheme(), self.target.host());
         if let Some(port) = self.url.port() {
-            shown.push_str(&format!(":{port}"));
+            redacted_url.push_str(&format!(":{port}"));
         }
-        shown.push_str(self.url.path());
+        redacted_url.push_str(self.url.path());
         for (at, field) in self.url.query().into_iter().flat_map(|query| query.split('&')).enumerate() {
-            shown.push(if at == 0 { '?' } else { '&' });
+            redacted_url.push(if at == 0 { '?' } else { '&' });
             if let Some((name, _)) = field.split_once('=') {
-                shown.push_str(name);
-                shown.push('=');
+                redacted_url.push_str(name);
+                redacted_url.push('=');
             }
-            shown.push('…');
+            redacted_url.push('…');
         }
-        truncate(&shown)
+        truncate(&redacted_url)
     }
 }
 

@@ -157,7 +157,7 @@ impl AnswerParts {
         emit: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         if call.partial_args.is_some() {
-            let reason = "the arguments of a call come in pieces, which the request did not ask for";
+            let reason = "the arguments of a call are streamed in pieces, which was not requested";
             return Err(StreamError::protocol(reason));
         }
         let name = call.name.filter(|name| !name.is_empty());

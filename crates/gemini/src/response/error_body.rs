@@ -64,7 +64,7 @@ pub(crate) fn read_members(http: Option<u16>, json: &str) -> Option<ServiceError
     let reason = detail(&members.details, "google.rpc.ErrorInfo").and_then(|info| info["reason"].as_str());
     let delay = detail(&members.details, "google.rpc.RetryInfo").and_then(|info| info["retryDelay"].as_str());
     let message = members.message.as_str().filter(|text| !text.is_empty());
-    let message = message.or(name).unwrap_or("it gave no message");
+    let message = message.or(name).unwrap_or("the error has no message");
     let error = ServiceError::new(error_kind(reason, members.status.as_str(), status), message)
         .with_code(reason.or(name).map(str::to_owned))
         .with_retry_after(delay.and_then(retry_delay));
@@ -185,7 +185,7 @@ mod tests {
         );
         assert_eq!(read(500, &json!({"error": "broken"})).message, "broken");
         let strange = read(500, &json!({"error": {"message": 3, "code": [], "details": {"a": 1}}}));
-        assert_eq!((strange.kind, strange.message.as_str()), (ApiErrorKind::Api, "it gave no message"));
+        assert_eq!((strange.kind, strange.message.as_str()), (ApiErrorKind::Api, "the error has no message"));
     }
 
     #[test]

@@ -345,7 +345,7 @@ impl<W: Wire> ModelCall<W> {
             attempt = self.failed_attempts + 1,
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             request_id = error.request_id.as_deref(),
-            "the model call failed and is tried again: {error}"
+            "the model call failed and is retried: {error}"
         );
         self.due = Some(clock.deadline(wait));
         self.failed_attempts += 1;
@@ -404,7 +404,7 @@ fn unknown_outcome(error: ModelError, shown: OutputShown) -> ModelError {
         return error;
     }
     let message = format!(
-        "{error}; the service may have acted on the call, so it was not sent again: what it did is not known"
+        "{error}; the service may have acted on the call, so it was not retried; its effects are unknown"
     );
     ModelError { kind: ModelErrorKind::OutcomeUnknown, message, ..error }
 }

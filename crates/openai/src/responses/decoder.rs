@@ -93,7 +93,7 @@ impl ResponsesDecoder {
         if status == "failed" {
             let object: Value = serde_json::from_str(json).unwrap_or_default();
             let failed =
-                || ServiceError::new(ApiErrorKind::Api, "the answer failed, and no reason was given");
+                || ServiceError::new(ApiErrorKind::Api, "the answer failed without a reason");
             return Err(service_error(&object, None).unwrap_or_else(failed).into());
         }
         self.add_output(&response.get("output").map(array_items).unwrap_or_default())?;
@@ -330,7 +330,7 @@ impl Decoder for ResponsesDecoder {
                 if kind != "error" && event.name != "error" && object["error"].is_null() && !is_unwrapped {
                     return Ok(());
                 }
-                let unnamed = || ServiceError::new(ApiErrorKind::Api, "it gave no message");
+                let unnamed = || ServiceError::new(ApiErrorKind::Api, "the error has no message");
                 Err(service_error(&object, None).unwrap_or_else(unnamed).into())
             }
         }

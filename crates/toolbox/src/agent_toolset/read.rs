@@ -78,7 +78,7 @@ async fn document(
     match read_whole(executor, path, max, options).await {
         Ok(bytes) if bytes.starts_with(b"%PDF-") => ToolOutput::document("application/pdf", &bytes),
         Ok(_) => ToolOutput::error(format!(
-            "`{shown}` is no PDF, whatever its name says\nhint: inspect it with `bash`, for example by `file`"
+            "`{shown}` is not a PDF, despite its name\nhint: inspect it with `bash`, for example by `file`"
         )),
         Err(error) if error.kind() == SandboxErrorKind::TooLarge => ToolOutput::error(format!(
             "`{shown}` is a PDF of more than {max} bytes, which is more than can be shown\nhint: extract the text or single pages of it with \

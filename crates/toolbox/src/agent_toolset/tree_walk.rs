@@ -119,7 +119,7 @@ impl FileTree {
     /// The notice for the model about an incomplete list.
     pub(super) fn notice(&self) -> Option<String> {
         let cut = self.is_cut.then(|| {
-            "there are more files than can be listed, and not all were looked at; give a `path` beneath"
+            "there are more files than can be listed, and not all were searched; give a `path` beneath"
                 .to_owned()
         });
         let unreadable =

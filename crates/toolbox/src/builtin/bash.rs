@@ -100,7 +100,7 @@ pub(crate) fn push_output(text: &mut String, output: &CommandOutput, budget: usi
     let _ = write!(text, "[{} of {} bytes of output are left out here; ", cut.omitted, output.total);
     let _ = match &output.spill_path {
         Some(path) if output.spilled >= output.total => {
-            write!(text, "the whole output is in `{}`", quote(path))
+            write!(text, "the complete output is in `{}`", quote(path))
         }
         Some(path) => write!(text, "the first {} bytes of it are in `{}`", output.spilled, quote(path)),
         None => write!(text, "it was not kept: send it to a file, or ask for less"),
@@ -139,7 +139,7 @@ fn exit_line(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<Stri
         CommandEnd::Lost => (
             ToolStatus::Lost,
             Some(format!(
-                "the sandbox lost the command {after}; what it did is not known: check before trying again; {output_note}"
+                "the sandbox lost the command {after}; its effects are unknown: check before trying again; {output_note}"
             )),
         ),
         CommandEnd::QuotaExceeded(excess) => (

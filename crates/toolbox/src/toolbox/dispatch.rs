@@ -59,7 +59,7 @@ impl Toolbox {
             return abort_result(
                 CallAbort::TimedOut,
                 &call.name,
-                "before it started, since the time of the whole turn is up",
+                "before it started, because the turn's time is up",
             )
             .into();
         }
@@ -85,7 +85,7 @@ impl Toolbox {
         match future::select(work, abort).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right((reason, _)) => {
-                abort_result(reason, &call.name, "while it ran; what it did until then is not known").into()
+                abort_result(reason, &call.name, "while it ran; its effects so far are unknown").into()
             }
         }
     }

@@ -176,7 +176,7 @@ fn parse(bytes: &[u8]) -> Result<IndexFile, String> {
     }
     let form: Form = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if form.format != FORMAT {
-        return Err(format!("it has format {}, and this version knows {FORMAT}", form.format));
+        return Err(format!("it has format {}, but this version supports {FORMAT}", form.format));
     }
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }

@@ -282,7 +282,7 @@ fn an_error_in_mid_stream_has_its_type() {
         assert_eq!(run(&events).1.unwrap_err(), expected.into());
     }
     for (odd, message) in [
-        (json!({"type": "error"}), "it gave no message"),
+        (json!({"type": "error"}), "the error has no message"),
         (json!({"type": "error", "error": "busy"}), "busy"),
         (json!({"type": "error", "error": 7}), r#"{"type":"error","error":7}"#),
     ] {

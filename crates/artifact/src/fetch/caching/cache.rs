@@ -88,22 +88,22 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// Returns an entry, after evicting what exceeds the tenant's current byte limit.
-    pub(crate) fn get(&mut self, key: &CacheKey, most_bytes: u64) -> Option<CacheEntry> {
+    pub(crate) fn get(&mut self, key: &CacheKey, max_bytes: u64) -> Option<CacheEntry> {
         self.now += 1;
         if let Some(used) = self.tenants.get_mut(&key.tenant)?.entries.get_mut(key) {
             used.last_used = self.now;
         }
-        self.shrink(&key.tenant, max_entries(most_bytes), most_bytes);
+        self.shrink(&key.tenant, max_entries(max_bytes), max_bytes);
         self.tenants.get(&key.tenant)?.entries.get(key).map(|used| used.entry.clone())
     }
 
     /// Inserts or replaces an entry. One that is larger than the tenant's limit is not inserted, and evicts nothing else.
-    pub(crate) fn put(&mut self, key: CacheKey, entry: CacheEntry, most_bytes: u64) {
+    pub(crate) fn put(&mut self, key: CacheKey, entry: CacheEntry, max_bytes: u64) {
         self.now += 1;
         self.remove(&key);
-        let (size, max_entries) = (entry.size(), max_entries(most_bytes));
-        let (Some(bytes), Some(entries)) = (most_bytes.checked_sub(size), max_entries.checked_sub(1)) else {
-            self.shrink(&key.tenant, max_entries, most_bytes);
+        let (size, max_entries) = (entry.size(), max_entries(max_bytes));
+        let (Some(bytes), Some(entries)) = (max_bytes.checked_sub(size), max_entries.checked_sub(1)) else {
+            self.shrink(&key.tenant, max_entries, max_bytes);
             return;
         };
         self.shrink(&key.tenant, entries, bytes);
@@ -158,8 +158,8 @@ impl Cache {
 }
 
 /// The maximum number of entries of a tenant with this byte limit. A limit of 0 excludes empty content too.
-const fn max_entries(most_bytes: u64) -> usize {
-    if most_bytes == 0 { 0 } else { MAX_ENTRIES_PER_TENANT }
+const fn max_entries(max_bytes: u64) -> usize {
+    if max_bytes == 0 { 0 } else { MAX_ENTRIES_PER_TENANT }
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl Freshness {
     /// The freshness left for a response of this age.
     pub(crate) fn minus_age(self, age: Duration) -> Self {
         match self {
-            Self::MaxAge(most) => Self::MaxAge(most.saturating_sub(age)),
+            Self::MaxAge(max_age) => Self::MaxAge(max_age.saturating_sub(age)),
             other => other,
         }
     }

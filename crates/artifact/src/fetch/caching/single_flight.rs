@@ -114,7 +114,7 @@ fn clone_error(error: &ArtifactError) -> ArtifactError {
         ArtifactError::TimedOut { what, waited } => {
             ArtifactError::TimedOut { what: what.clone(), waited: *waited }
         }
-        ArtifactError::Panicked(said) => ArtifactError::Panicked(said.clone()),
+        ArtifactError::Panicked(message) => ArtifactError::Panicked(message.clone()),
         ArtifactError::Store(error) => ArtifactError::Store(clone_store_error(error)),
         // A fetch returns no other errors.
         _ => ArtifactError::Cancelled,

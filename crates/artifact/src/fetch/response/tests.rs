@@ -47,7 +47,7 @@ fn redirects_say_where() {
     for status in [301, 302, 303, 307, 308] {
         let verdict = judged(status, &[("location", "/b")], ConditionalRequest::No);
         assert_eq!(verdict, Ok(ResponseKind::Redirect("/b".to_owned())));
-        assert!(judged(status, &[], ConditionalRequest::No).unwrap_err().contains("does not say where"));
+        assert!(judged(status, &[], ConditionalRequest::No).unwrap_err().contains("without a target"));
     }
 }
 

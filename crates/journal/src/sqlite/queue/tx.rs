@@ -242,7 +242,7 @@ impl Tx<'_> {
         let reason = match seq.cmp(&expected) {
             Ordering::Equal => return Ok(()),
             Ordering::Greater => "it was recorded and is missing",
-            Ordering::Less => "it is there, and was not recorded",
+            Ordering::Less => "it exists, but was not recorded",
         };
         let place = DamagedPart::Event { session: key.clone(), seq: expected.min(seq) };
         Err(RowError::Corrupt(JournalError::Corrupt { place, reason: reason.to_owned() }.into()))

@@ -273,7 +273,7 @@ fn read(path: &Path) -> io::Result<Option<CleanupNote>> {
     };
     let Form { format } = serde_json::from_slice(&text)?;
     if format != FORMAT {
-        let reason = format!("it has format {format}, and this version knows {FORMAT}");
+        let reason = format!("it has format {format}, but this version supports {FORMAT}");
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
     Ok(serde_json::from_slice(&text)?)
