@@ -75,8 +75,8 @@ fn what_could_be_read_in_two_ways_is_refused() {
         refused(text, Kind::PathTraversal, "leads out");
     }
     refused("skill://a/b%2Fc", Kind::InvalidUri, "%2F");
-    refused("skill://a%2Fb/c", Kind::InvalidUri, "no name of a skill");
-    refused("skill://../b", Kind::InvalidUri, "no name of a skill");
+    refused("skill://a%2Fb/c", Kind::InvalidUri, "not a skill name");
+    refused("skill://../b", Kind::InvalidUri, "not a skill name");
     refused("skill://a/b%5Cc", Kind::InvalidUri, "backslash");
     refused("skill://a/b\\c", Kind::InvalidUri, "backslash");
     refused("skill://a/./b", Kind::InvalidUri, "`.`");

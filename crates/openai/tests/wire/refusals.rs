@@ -86,7 +86,7 @@ async fn chat_requests_are_checked() {
         let is_right =
             if expected.is_empty() { status == 200 } else { status >= 400 && message.contains(expected) };
         // Some histories have more answers than there are turns.
-        let is_over = expected.is_empty() && message.contains("there are 1 turns");
+        let is_over = expected.is_empty() && message.contains("the fake has 1 turns");
         assert!(is_right || is_over, "{body}: {status} {message}");
     }
     assert_eq!(post(&fake, "/chat/completions", "wrong", &messages(json!([user]))).await.0, 401);
@@ -133,7 +133,7 @@ async fn requests_of_the_responses_api_are_checked() {
         let (status, message) = post(&fake, "/responses", KEY, &body).await;
         let is_right =
             if expected.is_empty() { status == 200 } else { status >= 400 && message.contains(expected) };
-        let is_over = expected.is_empty() && message.contains("there are 1 turns");
+        let is_over = expected.is_empty() && message.contains("the fake has 1 turns");
         assert!(is_right || is_over, "{body}: {status} {message}");
     }
 }

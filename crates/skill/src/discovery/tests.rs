@@ -143,7 +143,7 @@ fn forbidden_links_out_of_a_scope_are_not_followed_and_are_reported() {
     assert_eq!(names(&found), ["b"]);
     assert_eq!(rules(&found), [RuleId::ScopeLink; 3]);
     let message = found.diagnostics[0].message();
-    assert!(message.contains("copy the skill to here"), "{message}");
+    assert!(message.contains("copy the skill here"), "{message}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(crate) enum SkillCallError {
     #[error("the sandbox does not have the folder of the skill `{name}`, so its scripts cannot be run")]
     NotInSandbox { name: String },
     #[error(
-        "no known interpreter runs `{path}` with: its extension is none of the known ones, it may not be executed, and its \
+        "no known interpreter runs `{path}`: its extension is none of the known ones, it may not be executed, and its \
          first line names no interpreter (`#!`)\nhint: run it with `bash_tool`, by the program that it is for"
     )]
     NoInterpreter { path: String },

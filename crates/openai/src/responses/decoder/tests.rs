@@ -304,7 +304,7 @@ fn failures_are_errors_with_the_words_of_the_service() {
     let refused = failed(&ended("failed", &json!({"error": {"code": "invalid_prompt", "message": "no"}})));
     assert_eq!(refused.kind, ApiErrorKind::InvalidRequest);
     let silent = failed(&ended("failed", &json!({"error": null})));
-    assert!(silent.message.contains("no reason"), "{}", silent.message);
+    assert!(silent.message.contains("without a reason"), "{}", silent.message);
     let event =
         failed(&json!({"type": "error", "code": "server_error", "message": "it broke", "param": null}));
     assert_eq!((event.kind, event.message.as_str()), (ApiErrorKind::Api, "it broke"));

@@ -197,7 +197,7 @@ fn only_regular_files_are_replaced() {
         let error = pack_file(&folder, temp.path().join(name), PackageLimits::default()).unwrap_err();
         let SkillError::Write { path, source } = &error else { panic!("{error:?}") };
         assert_eq!(path, &temp.path().join(name));
-        assert!(source.to_string().contains("not replaced"), "{source}");
+        assert!(source.to_string().contains("is replaced"), "{source}");
     }
     assert_eq!(listed(), before);
     assert_eq!(fs::read(temp.path().join("plain")).unwrap(), b"before");
