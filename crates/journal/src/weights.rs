@@ -74,8 +74,8 @@ impl TenantWeights {
         change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn with_table<T>(&self, look: impl FnOnce(&WeightTable) -> T) -> T {
-        look(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    fn with_table<T>(&self, read: impl FnOnce(&WeightTable) -> T) -> T {
+        read(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

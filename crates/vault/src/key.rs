@@ -46,7 +46,7 @@ impl VaultKey {
     ///
     /// # Errors
     /// If the file cannot be read or created, or does not contain a key.
-    pub fn of_file(path: &Path) -> Result<Self, VaultError> {
+    pub fn from_file(path: &Path) -> Result<Self, VaultError> {
         let failed = |reason: String| VaultError::KeyFile { path: path.to_owned(), reason };
         loop {
             match RegularFile::open(path, Links::Followed) {
@@ -59,7 +59,7 @@ impl VaultKey {
                 Err(OpenError::NotFound(_)) => {}
                 Err(error) => return Err(failed(error.to_string())),
             }
-            match make_file(path) {
+            match create_key_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(failed(error.to_string()));
                 }
@@ -97,7 +97,7 @@ impl VaultKey {
 }
 
 /// Creates the file with a new key. No other process ever sees it incomplete.
-fn make_file(path: &Path) -> io::Result<()> {
+fn create_key_file(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -127,16 +127,16 @@ mod tests {
     fn a_file_is_made_once_and_only_its_owner_reads_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vault.key");
-        let sealed = VaultKey::of_file(&path).unwrap().seal("a", b"secret".to_vec()).unwrap();
+        let sealed = VaultKey::from_file(&path).unwrap().seal("a", b"secret".to_vec()).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(VaultKey::of_file(&path).unwrap().open("a", &sealed).unwrap(), b"secret");
+        assert_eq!(VaultKey::from_file(&path).unwrap().open("a", &sealed).unwrap(), b"secret");
         let keys: Vec<String> = std::thread::scope(|scope| {
             let path = folder.path().join("other.key");
             let threads: Vec<_> = (0..8)
                 .map(|_| {
                     let path = path.clone();
                     scope.spawn(move || {
-                        VaultKey::of_file(&path).unwrap();
+                        VaultKey::from_file(&path).unwrap();
                         std::fs::read_to_string(path).unwrap()
                     })
                 })
@@ -145,9 +145,9 @@ mod tests {
         });
         assert!(keys.iter().all(|key| *key == keys[0]), "all have one key");
         std::fs::write(&path, "short").unwrap();
-        let error = VaultKey::of_file(&path).unwrap_err().to_string();
+        let error = VaultKey::from_file(&path).unwrap_err().to_string();
         assert!(error.contains("64 hex digits") && !error.contains("short"), "{error}");
-        assert!(VaultKey::of_file(&folder.path().join("none/vault.key")).is_err());
+        assert!(VaultKey::from_file(&folder.path().join("none/vault.key")).is_err());
     }
 
     #[test]

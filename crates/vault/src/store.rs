@@ -97,7 +97,7 @@ impl StoredCredential {
     ///
     /// # Errors
     /// If the record is damaged.
-    pub fn of(record: &Record) -> Result<Self, VaultError> {
+    pub fn from_record(record: &Record) -> Result<Self, VaultError> {
         serde_json::from_slice(&record.content.body).map_err(VaultError::Record)
     }
 
@@ -164,7 +164,7 @@ impl<'r> CredentialStore<'r> {
             loop {
                 let page = self.records.query(query.clone()).await?;
                 for record in page.records {
-                    let credential = StoredCredential::of(&record)?;
+                    let credential = StoredCredential::from_record(&record)?;
                     if credential.server != server {
                         continue;
                     }
@@ -189,10 +189,10 @@ impl<'r> CredentialStore<'r> {
         found: &FoundCredential,
         secret: &CredentialSecret,
     ) -> Result<bool, VaultError> {
-        let sealed = StoredCredential::of(&found.record)?.sealed;
+        let sealed = StoredCredential::from_record(&found.record)?.sealed;
         let mut record = found.record.clone();
         loop {
-            let mut credential = StoredCredential::of(&record)?;
+            let mut credential = StoredCredential::from_record(&record)?;
             if credential.sealed != sealed {
                 return Ok(false);
             }
@@ -337,24 +337,24 @@ mod tests {
         assert!(!store.replace_secret(&found, &tokens("third", 30)).await.unwrap(), "it has changed");
         // What changes beside the secrets loses none of them.
         let found = store.find(&vaults, URL).await.unwrap().unwrap();
-        let mut renamed = StoredCredential::of(&found.record).unwrap();
+        let mut renamed = StoredCredential::from_record(&found.record).unwrap();
         renamed.shown = RawValue::from_string(r#"{"display_name":"new"}"#.to_owned()).unwrap();
         let content = renamed.content().unwrap();
         records.replace(&found.record.key, found.record.version, content).await.unwrap();
         assert!(store.replace_secret(&found, &tokens("second", 20)).await.unwrap());
         let found = store.find(&vaults, URL).await.unwrap();
         assert_eq!(token(found.as_ref()), Some("second"));
-        let shown = StoredCredential::of(&found.as_ref().unwrap().record).unwrap().shown;
+        let shown = StoredCredential::from_record(&found.as_ref().unwrap().record).unwrap().shown;
         assert!(shown.get().contains("new"), "the name stays");
         let record =
             records.get(&RecordKey::new(&acme, CREDENTIAL.clone(), "1").unwrap()).await.unwrap().unwrap();
-        assert_eq!(StoredCredential::of(&record).unwrap().expires_at, Some(Timestamp::from_millis(20_000)));
+        assert_eq!(StoredCredential::from_record(&record).unwrap().expires_at, Some(Timestamp::from_millis(20_000)));
         let shown = format!("{record:?} {found:?} {}", String::from_utf8_lossy(&record.content.body));
         for secret in ["first", "second", "refresh-me", "client-secret"] {
             assert!(!shown.contains(secret), "{shown}");
         }
         // A sealed text opens in its own record only.
-        let stolen = StoredCredential::of(&record).unwrap();
+        let stolen = StoredCredential::from_record(&record).unwrap();
         assert!(matches!(store.open("2", &stolen), Err(VaultError::Sealed { .. })));
     }
 

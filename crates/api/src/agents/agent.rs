@@ -143,8 +143,8 @@ impl AgentUpdate {
             description: patch_text(&mut object, "description", MAX_DESCRIPTION)?,
             mcp_servers: patch_mcp_servers(&mut object)?,
             metadata: metadata::read_patch(&mut object)?,
-            model: required_if_given(&mut object, "model")?.map(ModelConfig::read).transpose()?,
-            name: required_if_given(&mut object, "name")?.map(|name| name.text(1..=MAX_NAME)).transpose()?,
+            model: required_if_present(&mut object, "model")?.map(ModelConfig::read).transpose()?,
+            name: required_if_present(&mut object, "name")?.map(|name| name.text(1..=MAX_NAME)).transpose()?,
             skills: object.patch("skills", read_skills)?,
             system: patch_text(&mut object, "system", MAX_SYSTEM)?,
             tools: object.patch("tools", read_tools)?,
@@ -159,10 +159,10 @@ impl AgentUpdate {
 fn read_unsupported(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
     object.unsupported("multiagent", "several agents in one session (`multiagent`)")?;
     if let Some(identity) = object.optional("execution_identity") {
-        let place = identity.place().to_owned();
+        let path = identity.path().to_owned();
         let mut identity = identity.object()?;
         if !identity.kind(&[("service_account", true), ("aws_role", false)])? {
-            return Err(RequestError::unsupported(place, "the execution identity `aws_role`"));
+            return Err(RequestError::unsupported(path, "the execution identity `aws_role`"));
         }
         identity.finish()?;
     }
@@ -192,11 +192,11 @@ pub(crate) fn patch_text(
 }
 
 /// Reads a field that may be absent but not null.
-pub(crate) fn required_if_given<'a>(
+pub(crate) fn required_if_present<'a>(
     object: &mut ObjectInput<'a>,
     name: &'static str,
 ) -> Result<Option<Input<'a>>, RequestError> {
-    match object.given(name) {
+    match object.take(name) {
         Some(input) if input.is_null() => Err(input
             .error("null is not allowed, since it cannot be removed; leave the field out to keep the value")),
         input => Ok(input),

@@ -26,7 +26,7 @@ pub struct McpServer {
 pub(crate) fn read_mcp_servers(input: Input<'_>) -> Result<Vec<McpServer>, RequestError> {
     let mut servers: Vec<McpServer> = Vec::new();
     for input in input.array("servers", MAX_SERVERS)? {
-        let place = input.place().to_owned();
+        let path = input.path().to_owned();
         let mut object = input.object()?;
         object.kind(&[("url", ())])?;
         let name = read_server_name(&object.required("name")?)?;
@@ -35,7 +35,7 @@ pub(crate) fn read_mcp_servers(input: Input<'_>) -> Result<Vec<McpServer>, Reque
         if servers.iter().any(|other| other.name == name) {
             let message =
                 format!("another server has the name `{name}` already; each name may be there once");
-            return Err(RequestError::new(place, message));
+            return Err(RequestError::new(path, message));
         }
         servers.push(McpServer { name, url });
     }
@@ -56,7 +56,7 @@ pub(crate) fn read_http_url(input: &Input<'_>) -> Result<String, RequestError> {
     if is_url {
         return Ok(url);
     }
-    Err(input.error("the value is no address; give an absolute URL such as `https://mcp.example.com/mcp`"))
+    Err(input.error("the value is not a URL; give an absolute URL such as `https://mcp.example.com/mcp`"))
 }
 
 /// Checks that servers and toolsets match: each server has exactly one toolset, and each toolset has a server.
@@ -65,26 +65,26 @@ pub(crate) fn read_http_url(input: &Input<'_>) -> Result<String, RequestError> {
 /// If one of them does not match. The error names it.
 pub fn check_mcp(servers: &[McpServer], tools: &[Tool]) -> Result<(), RequestError> {
     let mut used = BTreeSet::new();
-    for (place, tool) in tools.iter().enumerate() {
+    for (index, tool) in tools.iter().enumerate() {
         let Tool::Mcp(toolset) = tool else { continue };
         let name = toolset.mcp_server_name.as_str();
         if !servers.iter().any(|server| server.name == name) {
             let message = format!("`mcp_servers` has no server `{name}`; add it there, or correct the name");
-            return Err(RequestError::new(format!("tools.{place}.mcp_server_name"), message));
+            return Err(RequestError::new(format!("tools.{index}.mcp_server_name"), message));
         }
         if !used.insert(name) {
             let message =
-                format!("another `mcp_toolset` is of the server `{name}` already; make one of both");
-            return Err(RequestError::new(format!("tools.{place}.mcp_server_name"), message));
+                format!("another `mcp_toolset` has the server `{name}` already; merge the two");
+            return Err(RequestError::new(format!("tools.{index}.mcp_server_name"), message));
         }
     }
     match servers.iter().position(|server| !used.contains(server.name.as_str())) {
         None => Ok(()),
-        Some(place) => Err(RequestError::new(
-            format!("mcp_servers.{place}"),
+        Some(index) => Err(RequestError::new(
+            format!("mcp_servers.{index}"),
             format!(
                 "no `mcp_toolset` in `tools` is of the server `{}`; add one, or remove the server",
-                servers.get(place).map(|server| server.name.as_str()).unwrap_or_default()
+                servers.get(index).map(|server| server.name.as_str()).unwrap_or_default()
             ),
         )),
     }

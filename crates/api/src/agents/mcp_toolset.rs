@@ -52,7 +52,7 @@ impl McpToolset {
         let mut configs: Vec<McpToolConfig> = Vec::new();
         if let Some(input) = object.optional("configs") {
             for input in input.array("entries", MAX_CONFIGS)? {
-                let place = input.place().to_owned();
+                let path = input.path().to_owned();
                 let mut object = input.object()?;
                 let name = object.required("name")?.text(1..=MAX_TOOL_NAME)?;
                 let enabled = object.optional("enabled").map(|enabled| enabled.boolean()).transpose()?;
@@ -64,7 +64,7 @@ impl McpToolset {
                 object.finish()?;
                 if configs.iter().any(|other| other.name == config.name) {
                     let message = format!("`{}` has an entry already; give one for each tool", config.name);
-                    return Err(RequestError::new(place, message));
+                    return Err(RequestError::new(path, message));
                 }
                 configs.push(config);
             }

@@ -27,7 +27,7 @@ pub struct ToolsetDefault {
 /// Reads the field `permission_policy`.
 pub(crate) fn read_policy(object: &mut ObjectInput<'_>) -> Result<Option<PermissionPolicy>, RequestError> {
     let Some(input) = object.optional("permission_policy") else { return Ok(None) };
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut object = input.object()?;
     let policy = object.kind(&[
         ("always_allow", Some(PermissionPolicy::AlwaysAllow)),
@@ -37,7 +37,7 @@ pub(crate) fn read_policy(object: &mut ObjectInput<'_>) -> Result<Option<Permiss
     object.finish()?;
     let Some(policy) = policy else {
         let what = "the policy `auto`; use `always_allow` or `always_ask`";
-        return Err(RequestError::new(place, format!("this server does not support {what}")));
+        return Err(RequestError::new(path, format!("this server does not support {what}")));
     };
     Ok(Some(policy))
 }

@@ -44,7 +44,7 @@ pub enum SkillKind {
 pub(crate) fn read_skills(input: Input<'_>) -> Result<Vec<SkillRef>, RequestError> {
     let mut skills: Vec<SkillRef> = Vec::new();
     for input in input.array("skills", MAX_SKILLS)? {
-        let place = input.place().to_owned();
+        let path = input.path().to_owned();
         let mut object = input.object()?;
         let skill = SkillRef {
             kind: object.kind(&[("anthropic", SkillKind::Anthropic), ("custom", SkillKind::Custom)])?,
@@ -55,7 +55,7 @@ pub(crate) fn read_skills(input: Input<'_>) -> Result<Vec<SkillRef>, RequestErro
         object.finish()?;
         if skills.iter().any(|other| (other.kind, &other.skill_id) == (skill.kind, &skill.skill_id)) {
             let message = format!("the skill `{}` is listed twice; name each skill once", skill.skill_id);
-            return Err(RequestError::new(place, message));
+            return Err(RequestError::new(path, message));
         }
         skills.push(skill);
     }

@@ -199,12 +199,12 @@ impl Toolset {
         let mut configs: Vec<ToolConfig> = Vec::new();
         if let Some(input) = object.optional("configs") {
             for input in input.array("entries", MAX_TOOLS)? {
-                let place = input.place().to_owned();
+                let path = input.path().to_owned();
                 let config = read_config(input, default_config)?;
                 if configs.iter().any(|other| other.name == config.name) {
                     let message =
                         format!("`{}` has an entry already; give one for each tool", config.name.as_str());
-                    return Err(RequestError::new(place, message));
+                    return Err(RequestError::new(path, message));
                 }
                 configs.push(config);
             }
@@ -284,7 +284,7 @@ pub(crate) fn read_tools(input: Input<'_>) -> Result<Vec<Tool>, RequestError> {
     let mut tools = Vec::new();
     let mut count = 0;
     for input in input.array("tools", MAX_TOOLS)? {
-        let place = input.place().to_owned();
+        let path = input.path().to_owned();
         let mut object = input.object()?;
         let kind = object.kind(&[
             ("agent_toolset_20260401", Kind::Toolset),
@@ -296,18 +296,18 @@ pub(crate) fn read_tools(input: Input<'_>) -> Result<Vec<Tool>, RequestError> {
             Kind::Custom => Tool::Custom(CustomTool::read(object)?),
             Kind::Mcp => Tool::Mcp(McpToolset::read(object)?),
         };
-        let own: Vec<&str> = match &tool {
+        let tool_names: Vec<&str> = match &tool {
             Tool::Toolset(_) => BuiltinTool::ALL.iter().map(|tool| tool.as_str()).collect(),
             // MCP tools have the prefix `mcp__`, so their names cannot collide.
             Tool::Mcp(_) => Vec::new(),
             Tool::Custom(custom) => vec![custom.name.as_str()],
         };
-        count += own.len();
-        for name in own {
+        count += tool_names.len();
+        for name in tool_names {
             if !names.insert(name.to_owned()) {
                 let message =
                     format!("another tool has the name `{name}` already; each name may be there once");
-                return Err(RequestError::new(place, message));
+                return Err(RequestError::new(path, message));
             }
         }
         tools.push(tool);

@@ -16,7 +16,7 @@ use crate::RequestError;
 /// A value of a request, with its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Input<'a> {
-    place: String,
+    path: String,
     raw: &'a RawValue,
 }
 
@@ -62,16 +62,16 @@ impl<'a> Input<'a> {
             return Err(RequestError::new("", "the request has no body; send a JSON object"));
         }
         serde_json::from_slice(bytes)
-            .map(|raw| Self { place: String::new(), raw })
+            .map(|raw| Self { path: String::new(), raw })
             .map_err(|error| RequestError::new("", format!("the body is not JSON: {error}")))
     }
 
-    pub(crate) fn place(&self) -> &str {
-        &self.place
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
     pub(crate) fn error(&self, message: impl Into<String>) -> RequestError {
-        RequestError::new(self.place.clone(), message)
+        RequestError::new(self.path.clone(), message)
     }
 
     pub(crate) fn is_null(&self) -> bool {
@@ -110,10 +110,10 @@ impl<'a> Input<'a> {
         };
         let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.as_ref()).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(self.error(format!("the field `{}` is a duplicate; keep one of them", twice[0])));
+        if let Some(duplicate) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(self.error(format!("the field `{}` is a duplicate; keep one of them", duplicate[0])));
         }
-        Ok(ObjectInput { place: self.place, known: Vec::new(), fields })
+        Ok(ObjectInput { path: self.path, known: Vec::new(), fields })
     }
 
     /// Reads an array of at most `max` elements. `what` names the elements in messages.
@@ -124,9 +124,9 @@ impl<'a> Input<'a> {
                 self.error(format!("{} {what} are too many; at most {max} are allowed", elements.len()))
             );
         }
-        let place = &self.place;
+        let path = &self.path;
         Ok((elements.into_iter().enumerate())
-            .map(|(index, raw)| Self { place: format!("{place}.{index}"), raw })
+            .map(|(index, raw)| Self { path: format!("{path}.{index}"), raw })
             .collect())
     }
 
@@ -156,12 +156,12 @@ impl<'a> Input<'a> {
     /// Reads an integer in `range`.
     pub(crate) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64, RequestError> {
         let (min, max) = (range.start(), range.end());
-        let wanted = if *max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
+        let range_text = if *max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
         let number: serde_json::Number = self.read("an integer")?;
         number
             .as_u64()
             .filter(|number| range.contains(number))
-            .ok_or_else(|| self.error(format!("{number} is not allowed; give an integer of {wanted}")))
+            .ok_or_else(|| self.error(format!("{number} is not allowed; give an integer of {range_text}")))
     }
 
     /// Reads a number from `min` to `max`.
@@ -195,7 +195,7 @@ impl<'a> Input<'a> {
 /// The fields of an object in a request. [`ObjectInput::finish`] refuses the fields that were not read.
 #[derive(Debug)]
 pub(crate) struct ObjectInput<'a> {
-    place: String,
+    path: String,
     /// The names that were read, for the message about unknown fields.
     known: Vec<&'static str>,
     fields: Vec<(Cow<'a, str>, &'a RawValue)>,
@@ -203,27 +203,27 @@ pub(crate) struct ObjectInput<'a> {
 
 impl<'a> ObjectInput<'a> {
     /// The position of the field `name`.
-    pub(crate) fn place_of(&self, name: &str) -> String {
-        if self.place.is_empty() { name.to_owned() } else { format!("{}.{name}", self.place) }
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
     /// Takes the field; `None` if it is absent.
-    pub(crate) fn given(&mut self, name: &'static str) -> Option<Input<'a>> {
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<Input<'a>> {
         self.known.push(name);
         let index = self.fields.iter().position(|(found, _)| found == name)?;
         let (_, raw) = self.fields.swap_remove(index);
-        Some(Input { place: self.place_of(name), raw })
+        Some(Input { path: self.path_of(name), raw })
     }
 
     /// Takes the field; `None` if it is absent or null.
     pub(crate) fn optional(&mut self, name: &'static str) -> Option<Input<'a>> {
-        self.given(name).filter(|input| !input.is_null())
+        self.take(name).filter(|input| !input.is_null())
     }
 
     /// Takes a required field.
     pub(crate) fn required(&mut self, name: &'static str) -> Result<Input<'a>, RequestError> {
-        let place = self.place_of(name);
-        self.given(name).ok_or_else(|| RequestError::new(place, "the field is missing; it is required"))
+        let path = self.path_of(name);
+        self.take(name).ok_or_else(|| RequestError::new(path, "the field is missing; it is required"))
     }
 
     /// Takes the field of an update. If it has a value, `read` parses the value.
@@ -232,7 +232,7 @@ impl<'a> ObjectInput<'a> {
         name: &'static str,
         read: impl FnOnce(Input<'a>) -> Result<T, RequestError>,
     ) -> Result<Patch<T>, RequestError> {
-        match self.given(name) {
+        match self.take(name) {
             None => Ok(Patch::Keep),
             Some(input) if input.is_null() => Ok(Patch::Clear),
             Some(input) => read(input).map(Patch::Set),
@@ -248,7 +248,7 @@ impl<'a> ObjectInput<'a> {
     pub(crate) fn unsupported(&mut self, name: &'static str, what: &str) -> Result<(), RequestError> {
         match self.optional(name) {
             Some(input) if !matches!(input.raw.get(), "[]" | "{}") => {
-                Err(RequestError::unsupported(input.place, what))
+                Err(RequestError::unsupported(input.path, what))
             }
             _ => Ok(()),
         }
@@ -256,12 +256,12 @@ impl<'a> ObjectInput<'a> {
 
     /// The remaining fields of an object whose names the client chooses.
     pub(crate) fn entries(self) -> Vec<(String, Input<'a>)> {
-        let place = self.place.clone();
+        let path = self.path.clone();
         self.fields
             .into_iter()
             .map(|(name, raw)| {
-                let place = if place.is_empty() { name.to_string() } else { format!("{place}.{name}") };
-                (name.into_owned(), Input { place, raw })
+                let path = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+                (name.into_owned(), Input { path, raw })
             })
             .collect()
     }
@@ -271,7 +271,7 @@ impl<'a> ObjectInput<'a> {
         let Some((unknown, _)) = self.fields.first() else { return Ok(()) };
         let known = one_of(self.known.iter().copied());
         Err(RequestError::new(
-            self.place_of(unknown),
+            self.path_of(unknown),
             format!("the field is unknown; remove it, or give one of the fields {known}"),
         ))
     }

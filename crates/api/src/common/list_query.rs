@@ -224,12 +224,12 @@ queries! {
     ModelListQuery(query) {
         let lifecycle = query.many("lifecycle");
         let stages = [("active", true), ("deprecated", false), ("retired", false)];
-        let wanted: Vec<bool> =
+        let flags: Vec<bool> =
             lifecycle.iter().map(|text| by_name("lifecycle", text, &stages)).collect::<Result<_, _>>()?;
         Self {
             limit: query.limit(20, 1_000)?,
             by_id: query.by_id()?,
-            active: wanted.is_empty() || wanted.contains(&true),
+            active: flags.is_empty() || flags.contains(&true),
         }
     };
     SkillListQuery(query) Self {

@@ -21,23 +21,23 @@ const CODE: &str = "invalid_metadata";
 /// Reads the field `metadata` of a new object. Absent and null mean empty.
 pub(crate) fn read(object: &mut ObjectInput<'_>) -> Result<Metadata, RequestError> {
     let Some(input) = object.optional("metadata") else { return Ok(Metadata::new()) };
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut metadata = Metadata::new();
     for (key, value) in input.object()?.entries() {
-        check_key(&place, &key)?;
+        check_key(&path, &key)?;
         metadata.insert(key, read_value(&value)?);
     }
-    check_pairs(&place, metadata.len())?;
+    check_pairs(&path, metadata.len())?;
     Ok(metadata)
 }
 
 /// Reads the field `metadata` of an update. Absent and null change nothing.
 pub(crate) fn read_patch(object: &mut ObjectInput<'_>) -> Result<MetadataPatch, RequestError> {
     let Some(input) = object.optional("metadata") else { return Ok(MetadataPatch::new()) };
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut patch = MetadataPatch::new();
     for (key, value) in input.object()?.entries() {
-        check_key(&place, &key)?;
+        check_key(&path, &key)?;
         let value = if value.is_null() { None } else { Some(read_value(&value)?) };
         patch.insert(key, value);
     }
@@ -62,19 +62,19 @@ fn read_value(value: &Input<'_>) -> Result<String, RequestError> {
     value.text(0..=MAX_VALUE).map_err(|error| error.with_code(CODE))
 }
 
-fn check_key(place: &str, key: &str) -> Result<(), RequestError> {
+fn check_key(path: &str, key: &str) -> Result<(), RequestError> {
     let length = key.chars().count();
     if (1..=MAX_KEY).contains(&length) {
         return Ok(());
     }
     let message = format!("a key has {length} characters; 1 to {MAX_KEY} are allowed");
-    Err(RequestError::new(place, message).with_code(CODE))
+    Err(RequestError::new(path, message).with_code(CODE))
 }
 
-fn check_pairs(place: &str, pairs: usize) -> Result<(), RequestError> {
+fn check_pairs(path: &str, pairs: usize) -> Result<(), RequestError> {
     if pairs <= MAX_PAIRS {
         return Ok(());
     }
     let message = format!("{pairs} pairs are too many; at most {MAX_PAIRS} are allowed");
-    Err(RequestError::new(place, message).with_code(CODE))
+    Err(RequestError::new(path, message).with_code(CODE))
 }

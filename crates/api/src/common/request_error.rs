@@ -4,27 +4,27 @@
 ///
 /// The message says where in the request the fault is, what is wrong, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", prefix(.place))]
+#[error("{}{message}", prefix(.path))]
 pub struct RequestError {
-    place: String,
+    path: String,
     message: String,
     code: Option<&'static str>,
 }
 
 /// The position as the prefix of a message; empty for the request as a whole.
-fn prefix(place: &str) -> String {
-    if place.is_empty() { String::new() } else { format!("{place}: ") }
+fn prefix(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!("{path}: ") }
 }
 
 impl RequestError {
-    /// Creates an error at `place`, a path such as `tools.0.name`. An empty path means the request as a whole.
-    pub fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { place: place.into(), message: message.into(), code: None }
+    /// Creates an error at `path`, a path such as `tools.0.name`. An empty path means the request as a whole.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into(), code: None }
     }
 
     /// Creates the error for a part of the API that this server does not have. `what` names that part.
-    pub fn unsupported(place: impl Into<String>, what: &str) -> Self {
-        Self::new(place, format!("this server does not support {what}; leave it out"))
+    pub fn unsupported(path: impl Into<String>, what: &str) -> Self {
+        Self::new(path, format!("this server does not support {what}; leave it out"))
     }
 
     /// The same error with the API's stable code for it.
@@ -36,8 +36,8 @@ impl RequestError {
 
     /// The position of the fault, a path such as `tools.0.name`; empty for the request as a whole.
     #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     /// The API's stable code for this error (`error.details.error_code`).

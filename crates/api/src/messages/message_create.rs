@@ -105,7 +105,7 @@ impl MessageCreate {
         let mut object = Input::body(body)?.object()?;
         object.required("model")?.text(1..=256)?;
         for name in WITHOUT_EFFECT {
-            object.given(name);
+            object.take(name);
         }
         for name in UNSUPPORTED {
             object
@@ -141,8 +141,8 @@ fn read_system(input: Input<'_>) -> Result<Vec<String>, RequestError> {
     let text = |block: Input<'_>| {
         let mut object = block.object()?;
         object.kind(&[("text", ())])?;
-        object.given("cache_control");
-        object.given("citations");
+        object.take("cache_control");
+        object.take("citations");
         let text = object.required("text")?.string()?;
         object.finish()?;
         Ok(text)
@@ -151,17 +151,17 @@ fn read_system(input: Input<'_>) -> Result<Vec<String>, RequestError> {
 }
 
 fn read_tool(input: Input<'_>) -> Result<MessageTool, RequestError> {
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut object = input.object()?;
     if let Some(kind) = object.optional("type").map(|kind| kind.string()).transpose()?
         && kind != "custom"
     {
         let what = format!("the tool `{kind}` for models that do not use the Messages API");
-        return Err(RequestError::unsupported(place, &what));
+        return Err(RequestError::unsupported(path, &what));
     }
     // None of these fields changes the translated request.
     for name in ["cache_control", "defer_loading", "eager_input_streaming"] {
-        object.given(name);
+        object.take(name);
     }
     let schema = object.required("input_schema")?;
     let input_schema = schema.verbatim()?;
@@ -176,7 +176,7 @@ fn read_tool(input: Input<'_>) -> Result<MessageTool, RequestError> {
 }
 
 fn read_messages(input: Input<'_>) -> Result<Vec<MessageInput>, RequestError> {
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut messages: Vec<MessageInput> = Vec::new();
     for message in input.array("messages", MAX_MESSAGES)? {
         let mut object = message.object()?;
@@ -194,7 +194,7 @@ fn read_messages(input: Input<'_>) -> Result<Vec<MessageInput>, RequestError> {
     let ends = [messages.first(), messages.last()];
     if ends.into_iter().any(|message| message.is_none_or(|message| message.role != MessageRole::User)) {
         return Err(RequestError::new(
-            place,
+            path,
             "the first and the last message must be the user's; a model with another API cannot continue an answer",
         ));
     }
@@ -207,10 +207,10 @@ fn read_content(input: Input<'_>) -> Result<Vec<Box<RawValue>>, RequestError> {
         let block = RawValue::from_string(format!(r#"{{"type":"text","text":{text}}}"#));
         return block.map(|block| vec![block]).map_err(|error| input.error(error.to_string()));
     }
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let blocks = input.array("blocks", MAX_BLOCKS)?;
     if blocks.is_empty() {
-        return Err(RequestError::new(place, "the content is empty; give at least one block"));
+        return Err(RequestError::new(path, "the content is empty; give at least one block"));
     }
     let read = |block: Input<'_>| {
         let raw = block.verbatim()?;

@@ -96,7 +96,7 @@ fn read_stop_sequences(input: Input<'_>) -> Result<Vec<String>, RequestError> {
 /// Reads the schema of the answer. The effort is ignored, because it is a hint to the vendor's own models.
 fn read_output_config(input: Input<'_>) -> Result<Option<Box<RawValue>>, RequestError> {
     let mut object = input.object()?;
-    object.given("effort");
+    object.take("effort");
     let schema = object.optional("format").map(|format| {
         let mut format = format.object()?;
         format.kind(&[("json_schema", ())])?;
@@ -134,9 +134,9 @@ mod tests {
         assert_eq!(options.tool_choice, Some(MessageToolChoice::Tool("t".to_owned())));
         assert!(options.disable_parallel_tool_use);
         assert_eq!(options.output_schema.unwrap().get(), r#"{"type":"object"}"#);
-        let nothing = read(r#"{"temperature":null,"output_config":{"effort":"high"}}"#).unwrap();
+        let defaults = read(r#"{"temperature":null,"output_config":{"effort":"high"}}"#).unwrap();
         assert!(
-            nothing.temperature.is_none() && nothing.output_schema.is_none() && nothing.tool_choice.is_none()
+            defaults.temperature.is_none() && defaults.output_schema.is_none() && defaults.tool_choice.is_none()
         );
     }
 

@@ -73,14 +73,14 @@ impl EventSend {
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let events = object.required("events")?;
-        let place = events.place().to_owned();
+        let path = events.path().to_owned();
         let events =
             events.array("events", MAX_EVENTS)?.into_iter().map(read_event).collect::<Result<Vec<_>, _>>()?;
         object.finish()?;
         if events.is_empty() {
-            return Err(RequestError::new(place, "the list is empty; send at least one event"));
+            return Err(RequestError::new(path, "the list is empty; send at least one event"));
         }
-        check_system_message(&place, &events)?;
+        check_system_message(&path, &events)?;
         Ok(Self { events })
     }
 }
@@ -117,7 +117,7 @@ enum Kind {
 }
 
 fn read_event(input: Input<'_>) -> Result<ClientEvent, RequestError> {
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut object = input.object()?;
     let kind = object.kind(&[
         ("user.message", Kind::Message),
@@ -143,7 +143,7 @@ fn read_event(input: Input<'_>) -> Result<ClientEvent, RequestError> {
             tool_use_id: object.required("tool_use_id")?.text(1..=MAX_ID)?,
             result: read_outcome(&mut object)?,
         },
-        Kind::Outcome => return Err(RequestError::unsupported(place, "outcomes (`user.define_outcome`)")),
+        Kind::Outcome => return Err(RequestError::unsupported(path, "outcomes (`user.define_outcome`)")),
         Kind::System => ClientEvent::SystemMessage {
             content: read_some_blocks(object.required("content")?, Allowed::System)?,
         },
@@ -160,10 +160,10 @@ fn read_message(mut object: ObjectInput<'_>) -> Result<ClientEvent, RequestError
 
 /// Reads an initial event of a new session. It must be a message.
 pub(crate) fn read_initial_event(input: Input<'_>) -> Result<Vec<ContentBlock>, RequestError> {
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut object = input.object()?;
     if !object.kind(&[("user.message", true), ("user.define_outcome", false)])? {
-        return Err(RequestError::unsupported(place, "outcomes (`user.define_outcome`)"));
+        return Err(RequestError::unsupported(path, "outcomes (`user.define_outcome`)"));
     }
     let content = read_some_blocks(object.required("content")?, Allowed::Message)?;
     object.finish()?;
@@ -194,7 +194,7 @@ fn read_outcome(object: &mut ObjectInput<'_>) -> Result<ToolOutcome, RequestErro
 }
 
 /// Checks that a system message is the last event, and that it follows the message or result that it accompanies.
-fn check_system_message(place: &str, events: &[ClientEvent]) -> Result<(), RequestError> {
+fn check_system_message(path: &str, events: &[ClientEvent]) -> Result<(), RequestError> {
     let is_system = |event: &ClientEvent| matches!(event, ClientEvent::SystemMessage { .. });
     let Some(index) = events.iter().position(is_system) else { return Ok(()) };
     let follows = index.checked_sub(1).and_then(|before| events.get(before)).is_some_and(|before| {
@@ -209,7 +209,7 @@ fn check_system_message(place: &str, events: &[ClientEvent]) -> Result<(), Reque
         return Ok(());
     }
     Err(RequestError::new(
-        format!("{place}.{index}"),
+        format!("{path}.{index}"),
         "a `system.message` must be the last event of a request and follow a `user.message`, `user.tool_result` or \
          `user.custom_tool_result`",
     ))

@@ -127,10 +127,10 @@ pub(crate) fn read_some_blocks(
     input: Input<'_>,
     allowed: Allowed,
 ) -> Result<Vec<ContentBlock>, RequestError> {
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let blocks = read_blocks(input, allowed)?;
     if blocks.is_empty() {
-        return Err(RequestError::new(place, "the content is empty; give at least one block"));
+        return Err(RequestError::new(path, "the content is empty; give at least one block"));
     }
     Ok(blocks)
 }

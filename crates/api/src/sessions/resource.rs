@@ -57,7 +57,7 @@ impl ResourceCreate {
     }
 
     pub(crate) fn read(input: Input<'_>) -> Result<Self, RequestError> {
-        let place = input.place().to_owned();
+        let path = input.path().to_owned();
         let mut object = input.object()?;
         let kind = object.kind(&[
             ("file", Kind::File),
@@ -68,12 +68,12 @@ impl ResourceCreate {
             Kind::File => {}
             Kind::Repository => {
                 return Err(RequestError::unsupported(
-                    place,
+                    path,
                     "repositories as resources (`github_repository`)",
                 ));
             }
             Kind::Memory => {
-                return Err(RequestError::unsupported(place, "memory stores as resources (`memory_store`)"));
+                return Err(RequestError::unsupported(path, "memory stores as resources (`memory_store`)"));
             }
         }
         let create = Self {
@@ -86,7 +86,7 @@ impl ResourceCreate {
 
     /// The path at which the file is mounted.
     #[must_use]
-    pub fn place(&self, file: FileId) -> String {
+    pub fn mount_path_or_default(&self, file: FileId) -> String {
         self.mount_path.clone().unwrap_or_else(|| format!("{UPLOADS}/{file}"))
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agents::agent::{
-    Agent, ExecutionIdentity, MAX_SYSTEM, NoMultiagent, patch_text, read_text, required_if_given,
+    Agent, ExecutionIdentity, MAX_SYSTEM, NoMultiagent, patch_text, read_text, required_if_present,
 };
 use crate::agents::mcp_server::{McpServer, patch_mcp_servers};
 use crate::agents::model_config::ModelConfig;
@@ -373,7 +373,7 @@ fn read_agent(input: Input<'_>) -> Result<AgentChoice, RequestError> {
 fn read_overrides(object: &mut ObjectInput<'_>) -> Result<AgentOverrides, RequestError> {
     Ok(AgentOverrides {
         mcp_servers: patch_mcp_servers(object)?,
-        model: required_if_given(object, "model")?.map(ModelConfig::read).transpose()?,
+        model: required_if_present(object, "model")?.map(ModelConfig::read).transpose()?,
         skills: object.patch("skills", read_skills)?,
         system: patch_text(object, "system", MAX_SYSTEM)?,
         tools: object.patch("tools", read_tools)?,

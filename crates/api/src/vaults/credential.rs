@@ -234,8 +234,8 @@ const KINDS: [(&str, Kind); 3] = [
     ("environment_variable", Kind::EnvironmentVariable),
 ];
 
-fn no_variables(place: String) -> RequestError {
-    RequestError::unsupported(place, "credentials of the type `environment_variable`")
+fn no_variables(path: String) -> RequestError {
+    RequestError::unsupported(path, "credentials of the type `environment_variable`")
 }
 
 impl CredentialAuth {
@@ -256,7 +256,7 @@ impl CredentialCreate {
     pub fn from_json(body: &[u8], now: Time) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
         let auth = object.required("auth")?;
-        let place = auth.place().to_owned();
+        let path = auth.path().to_owned();
         let mut fields = auth.object()?;
         let kind = fields.kind(&KINDS)?;
         let (auth, secrets) = match kind {
@@ -266,7 +266,7 @@ impl CredentialCreate {
                 (CredentialAuth::StaticBearer { mcp_server_url }, secrets(token))
             }
             Kind::McpOauth => read_oauth(&mut fields, now)?,
-            Kind::EnvironmentVariable => return Err(no_variables(place)),
+            Kind::EnvironmentVariable => return Err(no_variables(path)),
         };
         fields.finish()?;
         let create = Self {
@@ -339,7 +339,7 @@ impl CredentialUpdate {
 }
 
 fn read_auth_update(input: Input<'_>, now: Time) -> Result<CredentialAuthUpdate, RequestError> {
-    let place = input.place().to_owned();
+    let path = input.path().to_owned();
     let mut fields = input.object()?;
     let kind = fields.kind(&KINDS)?;
     let secret = |input: Option<Input<'_>>| -> Result<Option<Secret>, RequestError> {
@@ -371,7 +371,7 @@ fn read_auth_update(input: Input<'_>, now: Time) -> Result<CredentialAuthUpdate,
                 }
             },
         },
-        Kind::EnvironmentVariable => return Err(no_variables(place)),
+        Kind::EnvironmentVariable => return Err(no_variables(path)),
     };
     fields.finish()?;
     Ok(update)

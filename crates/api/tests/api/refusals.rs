@@ -294,7 +294,7 @@ fn faults_of_mcp_servers_are_told() {
         check(
             json!([server("a", url)]),
             json!([toolset("a")]),
-            "mcp_servers.0.url: the value is no address; give an absolute URL such as `https://mcp.example.com/mcp`",
+            "mcp_servers.0.url: the value is not a URL; give an absolute URL such as `https://mcp.example.com/mcp`",
         );
     }
     check(
@@ -305,7 +305,7 @@ fn faults_of_mcp_servers_are_told() {
     check(
         json!([a()]),
         json!([toolset("a"), toolset("a")]),
-        "tools.1.mcp_server_name: another `mcp_toolset` is of the server `a` already; make one of both",
+        "tools.1.mcp_server_name: another `mcp_toolset` has the server `a` already; make one of both",
     );
     check(
         json!([a()]),
@@ -344,6 +344,6 @@ fn faults_of_credentials_are_told_without_their_secrets() {
     check(
         json!({"type": "mcp_oauth", "access_token": "a", "mcp_server_url": url,
             "refresh": {"client_id": "c", "refresh_token": "r", "token_endpoint": "here", "token_endpoint_auth": {"type": "none"}}}),
-        "auth.refresh.token_endpoint: the value is no address; give an absolute URL such as `https://mcp.example.com/mcp`",
+        "auth.refresh.token_endpoint: the value is not a URL; give an absolute URL such as `https://mcp.example.com/mcp`",
     );
 }

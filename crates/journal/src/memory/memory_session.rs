@@ -128,11 +128,11 @@ impl MemorySession {
 
     pub(super) fn matches(&self, query: &SessionQuery) -> bool {
         let status = self.row.as_ref().map(|row| row.status);
-        let is_behind = query.after.is_none_or(|after| match query.direction {
+        let is_after_cursor = query.after.is_none_or(|after| match query.direction {
             Direction::Ascending => self.number > after.number(),
             Direction::Descending => self.number < after.number(),
         });
-        is_behind
+        is_after_cursor
             && query.created.contains(&self.created)
             && query.updated.contains(&self.updated)
             && (query.statuses.is_empty() || status.is_some_and(|status| query.statuses.contains(&status)))

@@ -57,8 +57,8 @@ impl MemoryRecords {
     /// The approximate size of the tenant's records.
     pub(crate) fn stored_bytes(&self, tenant: &TenantId) -> u64 {
         let state = self.lock();
-        let of_tenant = state.records.values().filter(|record| record.key.scope().tenant() == Some(tenant));
-        of_tenant.map(|record| ROW_BYTES + record.content.body.len() as u64).sum()
+        let tenant_records = state.records.values().filter(|record| record.key.scope().tenant() == Some(tenant));
+        tenant_records.map(|record| ROW_BYTES + record.content.body.len() as u64).sum()
     }
 
     /// Runs the call at once and returns a ready future.
@@ -153,8 +153,8 @@ impl RecordsState {
 
     fn by_name(&self, scope: &RecordScope, kind: &RecordKind, name: &str) -> Option<&Record> {
         self.records.values().find(|record| {
-            let is_of_kind = record.key.scope() == scope && record.key.kind() == kind;
-            is_of_kind && record.content.unique_name.as_deref() == Some(name)
+            let matches_kind = record.key.scope() == scope && record.key.kind() == kind;
+            matches_kind && record.content.unique_name.as_deref() == Some(name)
         })
     }
 
@@ -204,12 +204,12 @@ fn sort_key(order: &RecordOrder, record: &Record) -> Option<SortKey> {
 }
 
 fn is_between<T: Ord>(value: &T, from: &Bound<T>, to: &Bound<T>) -> bool {
-    let is_above = match from {
+    let is_within_bound = match from {
         Bound::Included(from) => value >= from,
         Bound::Excluded(from) => value > from,
         Bound::Unbounded => true,
     };
-    is_above
+    is_within_bound
         && match to {
             Bound::Included(to) => value <= to,
             Bound::Excluded(to) => value < to,

@@ -411,13 +411,13 @@ async fn sweep(journal: SqliteJournal) -> Result<SweepReport, JournalError> {
         exclusive_job(writes, |tx| tx.remove_garbage()).await?;
     }
     for tenant in journal.submit_read(None, |tx| Ok(tx.blobs.tenants()?)).await? {
-        let looked_at = tenant.clone();
-        if !journal.submit_read(Some(&tenant), move |tx| tx.has_unreferenced_blobs(&looked_at)).await? {
+        let checked_tenant = tenant.clone();
+        if !journal.submit_read(Some(&tenant), move |tx| tx.has_unreferenced_blobs(&checked_tenant)).await? {
             continue;
         }
-        let of_tenant = exclusive_job(writes, move |tx| tx.collect_blobs(&tenant)).await?;
-        swept.blobs += of_tenant.blobs;
-        swept.bytes += of_tenant.bytes;
+        let tenant_report = exclusive_job(writes, move |tx| tx.collect_blobs(&tenant)).await?;
+        swept.blobs += tenant_report.blobs;
+        swept.bytes += tenant_report.bytes;
     }
     Ok(swept)
 }

@@ -33,13 +33,13 @@ pub(crate) struct Writer {
 impl Writer {
     /// Writes until the queue is closed and empty. Returns the connection.
     pub(crate) fn run(mut self) -> Option<ConnectionGuard> {
-        let most = BatchLimits { calls: self.options.batch, bytes: self.options.batch_bytes };
+        let limits = BatchLimits { calls: self.options.batch, bytes: self.options.batch_bytes };
         loop {
             let when_empty = match self.garbage {
                 MoreWork::Yes => OnEmpty::Return,
                 MoreWork::No => OnEmpty::Wait,
             };
-            let Some(group) = self.queue.take(most, when_empty) else {
+            let Some(group) = self.queue.take(limits, when_empty) else {
                 return self.open.map(|open| open.connection);
             };
             if !group.is_empty() {
@@ -52,9 +52,9 @@ impl Writer {
     }
 
     /// Runs a batch in one transaction, except for the calls that need their own.
-    fn commit(&mut self, taken: Vec<Box<dyn QueuedCall>>) {
-        let mut group = Vec::with_capacity(taken.len());
-        for job in taken {
+    fn commit(&mut self, jobs: Vec<Box<dyn QueuedCall>>) {
+        let mut group = Vec::with_capacity(jobs.len());
+        for job in jobs {
             match job.batching() {
                 Batching::Shared => group.push(job),
                 Batching::Exclusive => {
@@ -120,9 +120,9 @@ impl Writer {
         self.open = Some(open);
         let value = result?;
         self.files.check()?;
-        let displaced = self.open.as_ref().and_then(|open| self.files.check_wal(open.wal).err());
+        let wal_error = self.open.as_ref().and_then(|open| self.files.check_wal(open.wal).err());
         // The transaction is committed, but a restart may not find it, so the caller gets the error and must not repeat it.
-        self.repair_wal().map_err(|error| displaced.unwrap_or(error))?;
+        self.repair_wal().map_err(|error| wal_error.unwrap_or(error))?;
         Ok(value)
     }
 
@@ -149,13 +149,13 @@ impl Writer {
     /// Checks that the open WAL is at its path. Repairs it if it was removed.
     fn repair_wal(&mut self) -> Result<(), JournalError> {
         let Some(open) = &self.open else { return Ok(()) };
-        let displaced = match self.files.check_wal(open.wal) {
+        let wal_error = match self.files.check_wal(open.wal) {
             Ok(()) => return Ok(()),
-            Err(displaced) => displaced,
+            Err(wal_error) => wal_error,
         };
         // If the database was moved too, both come back together.
         self.files.check()?;
-        tracing::warn!(%displaced, "the journal's WAL was moved; merging it into the database and starting a new one");
+        tracing::warn!(%wal_error, "the journal's WAL was moved; merging it into the database and starting a new one");
         let files = Arc::clone(&self.files);
         let mut open_wal = files.replace_wal();
         match open::merge_wal(&open.connection, files.database()) {

@@ -149,7 +149,7 @@ impl<'r> Credentials<'r> {
         if !query.include_archived {
             wanted = wanted.with_filter(ARCHIVED, archived(false));
         }
-        self.rows.page(wanted, &query.page, |record| read(record, &StoredCredential::of(record)?)).await
+        self.rows.page(wanted, &query.page, |record| read(record, &StoredCredential::from_record(record)?)).await
     }
 
     async fn all(&self) -> Result<Vec<CredentialId>, ApiError> {
@@ -171,7 +171,7 @@ impl<'r> Credentials<'r> {
     async fn stored(&self, id: CredentialId) -> Result<(Record, StoredCredential), ApiError> {
         let missing = || ApiError::not_found(format!("the vault `{}` has no credential `{id}`", self.vault));
         let record = self.rows.get(id).await?.ok_or_else(missing)?;
-        let stored = StoredCredential::of(&record)?;
+        let stored = StoredCredential::from_record(&record)?;
         if stored.vault != self.vault.to_string() {
             return Err(missing());
         }

@@ -56,7 +56,7 @@ pub(crate) async fn new_resource(
 ) -> Result<Resource, ApiError> {
     let file_id: FileId = create.file_id.parse()?;
     Files::new(&*state.records, tenant).available(file_id).await?;
-    let mount_path = create.place(file_id);
+    let mount_path = create.mount_path_or_default(file_id);
     workspace_place(&mount_path, field)?;
     let id = ResourceId::random().map_err(|error| ApiError::internal(error.to_string()))?;
     let created_at = now();

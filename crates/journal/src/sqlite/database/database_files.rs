@@ -94,7 +94,7 @@ impl DatabaseFiles {
     pub(crate) fn check_connection(&self, connection: &Connection) -> Result<(), JournalError> {
         // The order matters: if the path is the database's now, a connection to another file has lost its path.
         self.check()?;
-        match has_lost_its_name(connection, &self.database)? {
+        match has_moved_file(connection, &self.database)? {
             false => Ok(()),
             true => Err(self.moved_error(database_moved(&self.database, FoundInstead::Another))),
         }
@@ -152,10 +152,10 @@ impl DatabaseFiles {
 }
 
 /// Whether the path of a connection's database now has another file or none.
-fn has_lost_its_name(connection: &Connection, path: &Path) -> Result<bool, JournalError> {
+fn has_moved_file(connection: &Connection, path: &Path) -> Result<bool, JournalError> {
     let mut has_moved = 0;
-    let asked = connection.file_control(Some(MAIN_DB), FileControl::HasMoved(&mut has_moved));
-    asked.map_err(|error| map_sqlite_error(&error, path))?;
+    let result = connection.file_control(Some(MAIN_DB), FileControl::HasMoved(&mut has_moved));
+    result.map_err(|error| map_sqlite_error(&error, path))?;
     Ok(has_moved != 0)
 }
 

@@ -36,8 +36,8 @@ pub(crate) fn prepare_dir(dir: &Path) -> Result<PathBuf, JournalError> {
     ensure_dir(dir).map_err(|error| map_io_error(&error, "create the directory", dir))?;
     // SQLite takes a path that begins with `file:` for a URI, so the path is made absolute.
     let dir = dir.canonicalize().map_err(|error| map_io_error(&error, "open", dir))?;
-    if is_new && let Some(above) = dir.parent() {
-        sync_dir(above)?;
+    if is_new && let Some(parent) = dir.parent() {
+        sync_dir(parent)?;
     }
     Ok(dir.join(DATABASE))
 }

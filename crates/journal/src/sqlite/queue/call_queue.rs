@@ -131,18 +131,18 @@ impl<J> CallQueue<J> {
 impl<J> QueueState<J> {
     fn take(&mut self, limits: BatchLimits) -> Vec<J> {
         let Self { calls, weights, .. } = self;
-        let mut taken = Vec::with_capacity(limits.calls.min(calls.load().calls));
+        let mut batch = Vec::with_capacity(limits.calls.min(calls.load().calls));
         let mut bytes = 0_usize;
         while let Some(more) = calls.next_bytes() {
             bytes = bytes.saturating_add(more);
-            if !taken.is_empty() && (taken.len() >= limits.calls || bytes > limits.bytes) {
+            if !batch.is_empty() && (batch.len() >= limits.calls || bytes > limits.bytes) {
                 break;
             }
-            let of_lane = |lane: &LaneKey| {
+            let lane_weight = |lane: &LaneKey| {
                 lane.as_ref().map_or_else(|| weights.default_weight(), |tenant| weights.weight_of(tenant))
             };
-            taken.extend(calls.take(of_lane));
+            batch.extend(calls.take(lane_weight));
         }
-        taken
+        batch
     }
 }

@@ -122,9 +122,9 @@ impl<J> FairQueue<J> {
                 lane_calls
             }
             Entry::Vacant(lane) => {
-                let place = (self.virtual_now, self.next_seq);
-                self.ready.insert(place, lane.key().clone());
-                lane.insert(TenantLane { waiting: VecDeque::new(), bytes: 0, position: place })
+                let key = (self.virtual_now, self.next_seq);
+                self.ready.insert(key, lane.key().clone());
+                lane.insert(TenantLane { waiting: VecDeque::new(), bytes: 0, position: key })
             }
         };
         lane_calls.waiting.push_back((call, bytes));
@@ -137,24 +137,24 @@ impl<J> FairQueue<J> {
     }
 
     fn check(&self, lane: &LaneKey, bytes: usize) -> Result<(), QueueFull> {
-        let of_lane = self.lane_load(lane);
+        let lane_load = self.lane_load(lane);
         let free = self.limits.calls.saturating_sub(self.total.calls);
         if free == 0 {
             return Err(QueueFull::Total(self.total));
         }
-        if of_lane.calls >= self.limits.calls_per_tenant.min(free) {
-            return Err(QueueFull::Tenant(of_lane));
+        if lane_load.calls >= self.limits.calls_per_tenant.min(free) {
+            return Err(QueueFull::Tenant(lane_load));
         }
         if bytes == 0 {
             return Ok(());
         }
         let free = self.limits.bytes - self.accounted_bytes;
-        match of_lane.bytes {
+        match lane_load.bytes {
             // A single large call counts at most as the limit of a tenant.
             0 if bytes.min(self.limits.bytes_per_tenant) <= free => Ok(()),
             0 => Err(QueueFull::Total(self.total)),
             some if some.saturating_add(bytes) <= self.limits.bytes_per_tenant.min(free) => Ok(()),
-            _ => Err(QueueFull::Tenant(of_lane)),
+            _ => Err(QueueFull::Tenant(lane_load)),
         }
     }
 
@@ -166,21 +166,21 @@ impl<J> FairQueue<J> {
 
     /// Takes the next call. `weight` returns the weight of its lane.
     pub(crate) fn take(&mut self, weight: impl FnOnce(&LaneKey) -> NonZeroU32) -> Option<J> {
-        let (place, lane) = self.ready.pop_first()?;
+        let (key, lane) = self.ready.pop_first()?;
         let lane_calls = self.lanes.get_mut(&lane)?;
         let (call, bytes) = lane_calls.waiting.pop_front()?;
-        self.virtual_now = place.0;
+        self.virtual_now = key.0;
         self.next_seq += 1;
         let cost =
             (CALL_COST as u128 + bytes as u128).saturating_mul(BYTE_COST) / u128::from(weight(&lane).get());
-        lane_calls.position = (place.0.saturating_add(cost), self.next_seq);
+        lane_calls.position = (key.0.saturating_add(cost), self.next_seq);
         self.accounted_bytes -= lane_calls.bytes.min(self.limits.bytes_per_tenant);
         lane_calls.bytes -= bytes;
         self.accounted_bytes += lane_calls.bytes.min(self.limits.bytes_per_tenant);
         self.total.calls -= 1;
         self.total.bytes -= bytes;
-        let left = if lane_calls.waiting.is_empty() { &mut self.idle_ahead } else { &mut self.ready };
-        left.insert(lane_calls.position, lane);
+        let target = if lane_calls.waiting.is_empty() { &mut self.idle_ahead } else { &mut self.ready };
+        target.insert(lane_calls.position, lane);
         self.drop_idle_lanes();
         Some(call)
     }

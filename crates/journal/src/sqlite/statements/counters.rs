@@ -20,8 +20,8 @@ impl Tx<'_> {
             INSERT INTO counters (tenant, name, count) VALUES (?1, ?2, ?3)
             ON CONFLICT DO UPDATE SET count = CASE WHEN count > ?4 - ?3 THEN ?4 ELSE count + ?3 END";
         for increment in increments {
-            let (amount, most) = (to_i64(increment.amount), to_i64(MAX_COUNT));
-            let row = params![tenant.as_str(), increment.counter.as_ref(), amount, most];
+            let (amount, max) = (to_i64(increment.amount), to_i64(MAX_COUNT));
+            let row = params![tenant.as_str(), increment.counter.as_ref(), amount, max];
             self.connection.prepare_cached(SQL)?.execute(row)?;
         }
         Ok(())

@@ -103,9 +103,9 @@ impl Tx<'_> {
     fn remove_events(&self, session: i64) -> Result<MoreWork, TxError> {
         const EVENTS: &str = "
             DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE session = ? LIMIT ?)";
-        const DONE: &str = "DELETE FROM garbage_sessions WHERE session = ?";
+        const DELETE_SESSION: &str = "DELETE FROM garbage_sessions WHERE session = ?";
         if self.connection.execute(EVENTS, params![session, EVENTS_PER_STEP as i64])? < EVENTS_PER_STEP {
-            self.connection.execute(DONE, params![session])?;
+            self.connection.execute(DELETE_SESSION, params![session])?;
         }
         Ok(MoreWork::Yes)
     }

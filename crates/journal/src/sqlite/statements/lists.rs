@@ -92,13 +92,13 @@ impl Tx<'_> {
         for (bound, compare) in [(query.created.0, [">=", ">"]), (query.created.1, ["<=", "<"])] {
             let is_start = compare[0] == ">=";
             let order = if is_start { "created, id" } else { "created DESC, id DESC" };
-            if let Some((compare, time)) = bound_of(bound, compare) {
+            if let Some((compare, time)) = sql_bound(bound, compare) {
                 let found = format!("({first} {compare} {{}} ORDER BY {order} LIMIT 1)");
                 add(&format!(" AND id {} {found}", if is_start { ">=" } else { "<=" }), time);
             }
         }
         for (bound, compare) in [(query.updated.0, [">=", ">"]), (query.updated.1, ["<=", "<"])] {
-            if let Some((compare, time)) = bound_of(bound, compare) {
+            if let Some((compare, time)) = sql_bound(bound, compare) {
                 add(&format!(" AND updated {compare} {{}}"), time);
             }
         }
@@ -157,7 +157,7 @@ impl Tx<'_> {
 }
 
 /// The SQL comparison and the value of a bound. The caller passes the two operators, with and without equality.
-fn bound_of(bound: Bound<Timestamp>, [included, excluded]: [&'static str; 2]) -> Option<(&'static str, i64)> {
+fn sql_bound(bound: Bound<Timestamp>, [included, excluded]: [&'static str; 2]) -> Option<(&'static str, i64)> {
     match bound {
         Bound::Included(time) => Some((included, to_i64(time.millis()))),
         Bound::Excluded(time) => Some((excluded, to_i64(time.millis()))),

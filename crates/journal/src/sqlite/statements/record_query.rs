@@ -38,7 +38,7 @@ impl QuerySql {
     pub(crate) fn new(query: &RecordQuery, limit: usize) -> Self {
         let (driver, filters) = match (&query.order, &query.filters[..]) {
             (RecordOrder::Index { name, .. }, filters) => (Driver::Index(name), filters),
-            (RecordOrder::CreatedAt { .. }, [first, others @ ..]) => (Driver::Filter(first), others),
+            (RecordOrder::CreatedAt { .. }, [first, rest @ ..]) => (Driver::Filter(first), rest),
             (RecordOrder::CreatedAt { .. }, []) => (Driver::Time, &[][..]),
         };
         let table = match driver {
@@ -77,7 +77,7 @@ impl QuerySql {
             );
             this.push(&exists, [text(name.as_str()), to_sql(value)]);
         }
-        let places = match &query.order {
+        let columns = match &query.order {
             RecordOrder::CreatedAt { .. } => vec![format!("{alias}.created"), format!("{alias}.number")],
             RecordOrder::Index { .. } => vec!["i.value".into(), "i.created".into(), "i.number".into()],
         };
@@ -88,11 +88,11 @@ impl QuerySql {
         if let Some(after) = &query.after {
             let value = after.value.as_ref().map(to_sql);
             let last = [after.created_at.millis(), after.number].map(|number| Value::Integer(to_i64(number)));
-            let marks = vec!["?"; places.len()].join(", ");
-            let behind = format!(" AND ({}) {compare} ({marks})", places.join(", "));
-            this.push(&behind, value.into_iter().chain(last));
+            let placeholders = vec!["?"; columns.len()].join(", ");
+            let after_cursor = format!(" AND ({}) {compare} ({placeholders})", columns.join(", "));
+            this.push(&after_cursor, value.into_iter().chain(last));
         }
-        let order: Vec<String> = places.iter().map(|place| format!("{place}{direction}")).collect();
+        let order: Vec<String> = columns.iter().map(|column| format!("{column}{direction}")).collect();
         let limit = Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
         this.push(&format!(" ORDER BY {} LIMIT ?", order.join(", ")), [limit]);
         this

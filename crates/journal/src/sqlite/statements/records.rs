@@ -341,8 +341,8 @@ impl Records for SqliteJournal {
         kind: &RecordKind,
         name: &str,
     ) -> RecordFuture<Option<Record>> {
-        let (of, kind, name) = (scope.clone(), kind.clone(), name.to_owned());
-        flatten(self.submit_read(scope.tenant(), move |tx| outcome(tx.record_by_name(&of, &kind, &name))))
+        let (scope_key, kind, name) = (scope.clone(), kind.clone(), name.to_owned());
+        flatten(self.submit_read(scope.tenant(), move |tx| outcome(tx.record_by_name(&scope_key, &kind, &name))))
     }
 
     fn query(&self, query: RecordQuery) -> RecordFuture<RecordPage> {

@@ -79,7 +79,7 @@ impl Vaults {
             }
             let path = self.inner.file.clone();
             let failed = |reason: String| VaultError::KeyFile { path: self.inner.file.clone(), reason };
-            let reading = run_blocking("reading the key of vaults", move || Ok(VaultKey::of_file(&path)));
+            let reading = run_blocking("reading the key of vaults", move || Ok(VaultKey::from_file(&path)));
             reading.await.map_err(|error| failed(error.to_string()))?.map(Arc::new)
         };
         self.inner.key.get_or_try_init(read).await.cloned()
