@@ -55,7 +55,8 @@ pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: 
         is_granted
     };
     // A breakpoint on the conversation saves the most, one on the tools the least.
-    let message_breakpoints: BreakpointPositions = message_breakpoints.into_iter().filter(|_| try_take(true)).collect();
+    let message_breakpoints: BreakpointPositions =
+        message_breakpoints.into_iter().filter(|_| try_take(true)).collect();
     let marks_instructions = try_take(!request.instructions.iter().all(|text| text.trim().is_empty()));
     let has_tools = !(request.tools.is_empty() && options.server_tools().is_empty());
     let marks_tools = try_take(has_tools && !options.server_tools().last().is_some_and(has_breakpoint));

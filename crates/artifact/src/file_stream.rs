@@ -147,7 +147,8 @@ mod tests {
         let file = RegularFile::from_open(file.into()).unwrap();
         let pieces: Vec<_> = stream_file(file, "file".to_owned()).map(Result::unwrap).collect().await;
         assert_eq!(pieces.concat(), expected);
-        let zero_pieces = pieces.iter().filter(|piece| ZEROS.as_ptr_range().contains(&piece.as_ptr())).count();
+        let zero_pieces =
+            pieces.iter().filter(|piece| ZEROS.as_ptr_range().contains(&piece.as_ptr())).count();
         // Both holes, but for what the file system has around the data.
         assert!(zero_pieces >= 12, "{zero_pieces} of {}", pieces.len());
     }

@@ -251,12 +251,14 @@ fn reject_query(text: &str, rest: &str) -> Result<(), ArtifactError> {
 /// Refuses `@` and `:`, which mean a user and a port at this position of a URI.
 fn reject_authority(text: &str, name: &str, what: &str) -> Result<(), ArtifactError> {
     if name.contains('@') {
-        let reason =
-            format!("a user name is not allowed before the name: write an `@` in the name of {what} as `%40`");
+        let reason = format!(
+            "a user name is not allowed before the name: write an `@` in the name of {what} as `%40`"
+        );
         return Err(invalid(text, reason));
     }
     if name.contains(':') {
-        let reason = format!("a port is not allowed after the name: write a `:` in the name of {what} as `%3A`");
+        let reason =
+            format!("a port is not allowed after the name: write a `:` in the name of {what} as `%3A`");
         return Err(invalid(text, reason));
     }
     Ok(())

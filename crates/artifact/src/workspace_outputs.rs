@@ -131,7 +131,8 @@ impl OutputStore for WorkspaceOutputs {
                 let head = read_head(file.file(), HEAD_BYTES).map_err(|error| read_error(&name, &error))?;
                 let content_type = content_type_of(&id, &head);
                 let size = Some(file.size());
-                let name_in_path = Path::new(&id).file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name_in_path =
+                    Path::new(&id).file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let stream = stream_file(file, name);
                 Ok(OutputContent { name: name_in_path, content_type, size, stream })
             })
@@ -342,7 +343,8 @@ async fn run_blocking_for<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OutputError> + Send + 'static,
 ) -> Result<T, OutputError> {
     let result = run_blocking(work).await;
-    result.unwrap_or_else(|error| Err(OutputError::Failed { name: name.to_owned(), reason: error.to_string() }))
+    result
+        .unwrap_or_else(|error| Err(OutputError::Failed { name: name.to_owned(), reason: error.to_string() }))
 }
 
 mod shallowest;

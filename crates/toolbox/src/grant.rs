@@ -8,7 +8,11 @@ use serde_json::Value;
 use crate::skills::{Script, SkillRequest};
 
 /// Whether a grant of the session covers this call. A grant for one skill does not cover another skill's scripts.
-pub(crate) fn is_granted(call: &ToolCall, request: Option<&SkillRequest>, session_view: &SessionView) -> bool {
+pub(crate) fn is_granted(
+    call: &ToolCall,
+    request: Option<&SkillRequest>,
+    session_view: &SessionView,
+) -> bool {
     let subject = rule_subject(call);
     session_view.grants().any(|grant| {
         let covers_call = match (&grant.scope, request) {

@@ -128,7 +128,8 @@ impl Toolbox {
         }
         let is_free = |tool: &&ToolDefinition| self.definitions.iter().all(|own| own.name != tool.name);
         let source_definitions = sourced.offered().iter().filter(is_free);
-        let definitions: Arc<[ToolDefinition]> = self.definitions.iter().chain(source_definitions).cloned().collect();
+        let definitions: Arc<[ToolDefinition]> =
+            self.definitions.iter().chain(source_definitions).cloned().collect();
         *current = Some((sourced, Arc::clone(&definitions)));
         definitions
     }

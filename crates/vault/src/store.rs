@@ -348,7 +348,10 @@ mod tests {
         assert!(shown.get().contains("new"), "the name stays");
         let record =
             records.get(&RecordKey::new(&acme, CREDENTIAL.clone(), "1").unwrap()).await.unwrap().unwrap();
-        assert_eq!(StoredCredential::from_record(&record).unwrap().expires_at, Some(Timestamp::from_millis(20_000)));
+        assert_eq!(
+            StoredCredential::from_record(&record).unwrap().expires_at,
+            Some(Timestamp::from_millis(20_000))
+        );
         let shown = format!("{record:?} {found:?} {}", String::from_utf8_lossy(&record.content.body));
         for secret in ["first", "second", "refresh-me", "client-secret"] {
             assert!(!shown.contains(secret), "{shown}");

@@ -124,7 +124,8 @@ fn a_service_that_is_not_there_or_breaks_off_is_reported() {
 
 #[test]
 fn a_service_that_is_silent_or_drips_is_left_in_time() {
-    let drips = || says(&"drip ".repeat(1000)).with_chunk_size(10).with_chunk_interval(Duration::from_millis(100));
+    let drips =
+        || says(&"drip ".repeat(1000)).with_chunk_size(10).with_chunk_interval(Duration::from_millis(100));
     for reply in [Reply::silence(), says("Hello.").stall_after_bytes(200), drips()] {
         let service = Service::always(&reply);
         let run = service.run().env("CONJURE_MODEL_TIMEOUT", "0.5").arg("Go");

@@ -77,7 +77,10 @@ pub(super) fn compaction_request(
 }
 
 /// Decides how the response to these messages begins.
-pub(super) fn response_start(compaction_request: Option<CompactionRequest>, messages: &[Message]) -> ResponseStart {
+pub(super) fn response_start(
+    compaction_request: Option<CompactionRequest>,
+    messages: &[Message],
+) -> ResponseStart {
     let Some(CompactionRequest { trigger, pauses }) = compaction_request else { return ResponseStart::Plain };
     let blocks: Vec<&Block> = messages.iter().flat_map(|message| &message.content).collect();
     let is_compaction =

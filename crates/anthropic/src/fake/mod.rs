@@ -1,4 +1,4 @@
-//! A fake of the Messages service for tests, also available as the program `examples/fake_messages.rs`.
+//! A fake of the Messages service for tests.
 //!
 //! It speaks the service's HTTP on loopback: both API profiles, responses with and without streaming, errors of every type with their
 //! headers, and rate limits. It validates requests as the service does and names the position of a mistake (`messages.N.content.M`). Its

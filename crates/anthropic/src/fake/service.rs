@@ -224,7 +224,9 @@ async fn next_reply(
         return FakeReply::answer(compaction::paused(messages));
     }
     let mut reply = router.reply_for_turn(&checked.model, turn, checked.request.clone()).await;
-    if let (ResponseStart::Compacted { messages }, Some(answer)) = (&checked.response_start, reply.answer_mut()) {
+    if let (ResponseStart::Compacted { messages }, Some(answer)) =
+        (&checked.response_start, reply.answer_mut())
+    {
         compaction::prepend_summary(answer, *messages);
     }
     // An answer is recorded at the position after its blocks. A failure adds no blocks, so it is recorded at its own position.

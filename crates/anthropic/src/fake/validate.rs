@@ -339,7 +339,9 @@ fn check_block(at: &str, kind: &str, block: &Value) -> Check {
         if matches!(kind, "thinking" | "redacted_thinking") {
             return invalid(format!("{at}.{kind}.cache_control: Extra inputs are not permitted"));
         }
-        if breakpoint["type"] != "ephemeral" || !matches!(breakpoint["ttl"].as_str(), None | Some("5m" | "1h")) {
+        if breakpoint["type"] != "ephemeral"
+            || !matches!(breakpoint["ttl"].as_str(), None | Some("5m" | "1h"))
+        {
             return invalid(format!("{at}.{kind}.cache_control: Input should be an ephemeral cache control"));
         }
     }
@@ -425,7 +427,8 @@ fn count_breakpoints(body: &Map<String, Value>) -> usize {
         value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
     let own = usize::from(body.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()));
-    let stable = list(body.get("tools")).iter().chain(list(body.get("system"))).map(direct_breakpoints).sum::<usize>();
+    let stable =
+        list(body.get("tools")).iter().chain(list(body.get("system"))).map(direct_breakpoints).sum::<usize>();
     let blocks = list(body.get("messages")).iter().flat_map(|message| list(message.get("content")));
     let count_in_block = |block: &Value| {
         let parts = list(block.get("content")).iter().chain(list(block["source"].get("content")));

@@ -131,9 +131,10 @@ mod tests {
             let options = ModelOptions::new("m").with_field("container", named).unwrap();
             assert_eq!(hosted.applied_to(options, ApiProfile::Beta).extra()["container"], expected);
         }
-        let user_settings = json!({"type": "code_execution_20260120", "name": "code_execution", "strict": true});
-        let options =
-            hosted.applied_to(ModelOptions::new("m").with_server_tool(user_settings.clone()), ApiProfile::Beta);
+        let user_settings =
+            json!({"type": "code_execution_20260120", "name": "code_execution", "strict": true});
+        let options = hosted
+            .applied_to(ModelOptions::new("m").with_server_tool(user_settings.clone()), ApiProfile::Beta);
         assert_eq!(options.server_tools(), [user_settings]);
         // The tool alone.
         let without_skills = ContainerRequest::default().applied_to(ModelOptions::new("m"), ApiProfile::Beta);

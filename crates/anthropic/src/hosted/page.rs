@@ -103,7 +103,9 @@ where
             state.pages += 1;
             match (state.fetch)(token.clone()).await {
                 Ok(page) if page.next.is_some() && (page.next == token || state.pages >= MAX_PAGES) => {
-                    let message = format!("the service repeats a page or has more than {MAX_PAGES} pages; narrow the list");
+                    let message = format!(
+                        "the service repeats a page or has more than {MAX_PAGES} pages; narrow the list"
+                    );
                     return Some((Err(HostedError::new(HostedErrorKind::Protocol, message)), state));
                 }
                 Ok(page) => {

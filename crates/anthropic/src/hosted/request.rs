@@ -136,11 +136,16 @@ impl ClientState {
         request: ApiRequest<'_>,
         limits: &HostedLimits,
     ) -> Result<T, HostedError> {
-        self.record(request, limits, |body| serde_json::from_slice(body).map_err(|error| error.to_string())).await
+        self.record(request, limits, |body| serde_json::from_slice(body).map_err(|error| error.to_string()))
+            .await
     }
 
     /// Sends a deletion. If a retry finds nothing, the deletion has succeeded.
-    pub(crate) async fn delete(&self, request: ApiRequest<'_>, limits: &HostedLimits) -> Result<(), HostedError> {
+    pub(crate) async fn delete(
+        &self,
+        request: ApiRequest<'_>,
+        limits: &HostedLimits,
+    ) -> Result<(), HostedError> {
         self.hosted(&request, limits, ExpectedBody::Record).await.map(drop)
     }
 
@@ -203,8 +208,9 @@ impl ClientState {
                 Ok(success) => return Ok(success),
                 Err(failure) => failure,
             };
-            let is_already_deleted =
-                request.method == Method::DELETE && may_have_arrived && error.kind() == HostedErrorKind::NotFound;
+            let is_already_deleted = request.method == Method::DELETE
+                && may_have_arrived
+                && error.kind() == HostedErrorKind::NotFound;
             if is_already_deleted {
                 return Ok(SuccessResponse::Record(Vec::new(), None));
             }
@@ -281,11 +287,7 @@ impl ClientState {
                 let failure = transport.errors().transport(&error);
                 let is_final = failure.next == RetryDecision::GiveUp;
                 let failed = failed(HostedError::from_attempt(failure), error.is_connect());
-                Err(if is_final {
-                    FailedAttempt { next: RetryDecision::GiveUp, ..failed }
-                } else {
-                    failed
-                })
+                Err(if is_final { FailedAttempt { next: RetryDecision::GiveUp, ..failed } } else { failed })
             }
             Err(expired) => {
                 let what = if expired.is_total() { "the call took too long" } else { "nothing moved" };

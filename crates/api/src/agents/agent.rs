@@ -144,7 +144,9 @@ impl AgentUpdate {
             mcp_servers: patch_mcp_servers(&mut object)?,
             metadata: metadata::read_patch(&mut object)?,
             model: required_if_present(&mut object, "model")?.map(ModelConfig::read).transpose()?,
-            name: required_if_present(&mut object, "name")?.map(|name| name.text(1..=MAX_NAME)).transpose()?,
+            name: required_if_present(&mut object, "name")?
+                .map(|name| name.text(1..=MAX_NAME))
+                .transpose()?,
             skills: object.patch("skills", read_skills)?,
             system: patch_text(&mut object, "system", MAX_SYSTEM)?,
             tools: object.patch("tools", read_tools)?,

@@ -73,8 +73,7 @@ pub fn check_mcp(servers: &[McpServer], tools: &[Tool]) -> Result<(), RequestErr
             return Err(RequestError::new(format!("tools.{index}.mcp_server_name"), message));
         }
         if !used.insert(name) {
-            let message =
-                format!("another `mcp_toolset` has the server `{name}` already; merge the two");
+            let message = format!("another `mcp_toolset` has the server `{name}` already; merge the two");
             return Err(RequestError::new(format!("tools.{index}.mcp_server_name"), message));
         }
     }

@@ -84,7 +84,8 @@ impl Query {
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.map(Some).ok_or_else(|| {
             let (min, max) = (range.start(), range.end());
-            let range_text = if *max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
+            let range_text =
+                if *max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
             RequestError::new(name, format!("`{text}` is not allowed; give an integer of {range_text}"))
         })
     }

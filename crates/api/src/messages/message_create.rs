@@ -108,8 +108,7 @@ impl MessageCreate {
             object.take(name);
         }
         for name in UNSUPPORTED {
-            object
-                .unsupported(name, &format!("`{name}` for models that do not use the Messages API"))?;
+            object.unsupported(name, &format!("`{name}` for models that do not use the Messages API"))?;
         }
         if let Some(speed) = object.optional("speed") {
             speed.one_of(&[("standard", ())])?;

@@ -136,7 +136,9 @@ mod tests {
         assert_eq!(options.output_schema.unwrap().get(), r#"{"type":"object"}"#);
         let defaults = read(r#"{"temperature":null,"output_config":{"effort":"high"}}"#).unwrap();
         assert!(
-            defaults.temperature.is_none() && defaults.output_schema.is_none() && defaults.tool_choice.is_none()
+            defaults.temperature.is_none()
+                && defaults.output_schema.is_none()
+                && defaults.tool_choice.is_none()
         );
     }
 

@@ -247,7 +247,9 @@ impl HttpFetchInner {
         let time = match response.freshness_left {
             Freshness::Default => limits.max_age,
             // The response was generated when it was requested, at the earliest.
-            Freshness::MaxAge(server_max_age) => limits.max_age.min(server_max_age.saturating_sub(self.elapsed(fetch_deadline, limit))),
+            Freshness::MaxAge(server_max_age) => {
+                limits.max_age.min(server_max_age.saturating_sub(self.elapsed(fetch_deadline, limit)))
+            }
             Freshness::NoStore => {
                 self.cache().remove(&key);
                 return Ok(response.fetched);

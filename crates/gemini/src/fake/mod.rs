@@ -1,4 +1,4 @@
-//! A fake of the Gemini service for tests, also available as the program `examples/fake_gemini.rs`.
+//! A fake of the Gemini service for tests.
 //!
 //! It speaks the service's HTTP on loopback: `generateContent` and `streamGenerateContent`, errors of every type, under `/v1` and
 //! `/v1beta`. It validates requests as the service does: unknown fields, names of functions, the order of calls and results, and

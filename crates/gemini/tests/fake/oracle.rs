@@ -98,17 +98,13 @@ async fn the_sdk_reads_streams_as_we_do() {
 async fn the_sdk_reports_refusals_and_errors_as_it_does_with_the_service() {
     let Some(python) = oracle().await else { return };
     let refusal = |kind| Refusal::new(kind, "so it is");
-    let fake =
-        start(
-            FakeGemini::builder().faults([
-                Reply::blocked("PROHIBITED_CONTENT"),
-                Reply::parts([], "SAFETY"),
-                Reply::error(refusal(ApiErrorKind::RateLimit)),
-                Reply::blocks(vec![Block::text("abcd")])
-                    .error_after_pieces(2, refusal(ApiErrorKind::Overloaded)),
-            ]),
-        )
-        .await;
+    let fake = start(FakeGemini::builder().faults([
+        Reply::blocked("PROHIBITED_CONTENT"),
+        Reply::parts([], "SAFETY"),
+        Reply::error(refusal(ApiErrorKind::RateLimit)),
+        Reply::blocks(vec![Block::text("abcd")]).error_after_pieces(2, refusal(ApiErrorKind::Overloaded)),
+    ]))
+    .await;
     let mut all = vec![given(&fake); 5];
     all[4]["key"] = "wrong".into();
     let theirs = sdk(&python, "reads", &Value::from(all)).await;

@@ -57,7 +57,8 @@ impl MemoryRecords {
     /// The approximate size of the tenant's records.
     pub(crate) fn stored_bytes(&self, tenant: &TenantId) -> u64 {
         let state = self.lock();
-        let tenant_records = state.records.values().filter(|record| record.key.scope().tenant() == Some(tenant));
+        let tenant_records =
+            state.records.values().filter(|record| record.key.scope().tenant() == Some(tenant));
         tenant_records.map(|record| ROW_BYTES + record.content.body.len() as u64).sum()
     }
 

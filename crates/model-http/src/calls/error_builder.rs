@@ -139,7 +139,13 @@ impl ErrorBuilder {
     }
 
     /// An error that came with a successful status. Its kind and its retry advice decide about a retry.
-    fn reported<W: Wire>(&self, wire: &W, call: &HttpCall, error: ServiceError, description: &str) -> AttemptError {
+    fn reported<W: Wire>(
+        &self,
+        wire: &W,
+        call: &HttpCall,
+        error: ServiceError,
+        description: &str,
+    ) -> AttemptError {
         let name = String::from(error.kind.clone());
         let message = format!("{description} ({name}): {}", error.message);
         let kind = wire.error_kind(call, &error);

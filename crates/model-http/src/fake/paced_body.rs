@@ -94,8 +94,15 @@ pub(super) fn paced(
         truncate(&mut all, after);
     }
     let repeated = pieces.repeated.filter(|_| timing.end == BodyEnd::Complete);
-    let delivery =
-        PacedBody { pieces: all, repeated, every: timing.every, end: timing.end, is_first: true, clock, stop };
+    let delivery = PacedBody {
+        pieces: all,
+        repeated,
+        every: timing.every,
+        end: timing.end,
+        is_first: true,
+        clock,
+        stop,
+    };
     let frames = stream::unfold(Some(delivery), |delivery| async {
         let mut delivery = delivery?;
         let next = delivery.next().await?;

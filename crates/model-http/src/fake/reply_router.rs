@@ -123,12 +123,19 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
             Some(ReplySource::Script(script)) => self.reply_from_script(script, turn, request).await,
             Some(ReplySource::Turns(turns)) => turns.get(turn).cloned().unwrap_or_else(|| {
                 let (count, number) = (turns.len(), turn + 1);
-                FakeReply::no_reply_left(format!("the fake has {count} turns, but turn {number} was requested"))
+                FakeReply::no_reply_left(format!(
+                    "the fake has {count} turns, but turn {number} was requested"
+                ))
             }),
         }
     }
 
-    async fn reply_from_script(&self, script: &Arc<Script>, turn: usize, request: Request) -> FakeReply<A, E> {
+    async fn reply_from_script(
+        &self,
+        script: &Arc<Script>,
+        turn: usize,
+        request: Request,
+    ) -> FakeReply<A, E> {
         let model =
             ScriptedModel::new(Arc::clone(script)).starting_at(turn).with_clock(Arc::clone(&self.clock));
         let mut stream = model.stream(request);
@@ -150,7 +157,10 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
 }
 
 /// A reply that stops after these events, with an error of the service or without an end.
-fn partial_reply<A: WireAnswer, E: WireError>(events: Vec<ModelEvent>, error: Option<ModelError>) -> FakeReply<A, E> {
+fn partial_reply<A: WireAnswer, E: WireError>(
+    events: Vec<ModelEvent>,
+    error: Option<ModelError>,
+) -> FakeReply<A, E> {
     let (answer, after) = A::from_partial(events);
     let request_id = error.as_ref().and_then(|error| error.request_id.clone());
     let ending = match error {

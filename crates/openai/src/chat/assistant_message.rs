@@ -242,7 +242,8 @@ impl AssistantMessage {
         }
         // Some servers write the object itself, not its text.
         let piece = function.get("arguments");
-        let piece = piece.map(|raw| string_value(raw).unwrap_or_else(|| raw.get().to_owned())).unwrap_or_default();
+        let piece =
+            piece.map(|raw| string_value(raw).unwrap_or_else(|| raw.get().to_owned())).unwrap_or_default();
         call.arguments.push_str(&piece);
         match call.index {
             Some(index) => self.preview.input(index, &piece, emit),

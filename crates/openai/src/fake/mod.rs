@@ -1,4 +1,4 @@
-//! A fake of OpenAI's two APIs for tests, also available as the program `examples/fake_openai.rs`.
+//! A fake of OpenAI's two APIs for tests.
 //!
 //! It speaks HTTP on loopback: `/v1/chat/completions`, `/v1/responses` and `/v1/models`, streamed or not. It validates requests as the
 //! service does: members, roles, the pairing of calls and results, the names of tools. Its replies come from scripts

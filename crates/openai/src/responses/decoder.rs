@@ -92,8 +92,7 @@ impl ResponsesDecoder {
         let status = response.text("status").unwrap_or_default();
         if status == "failed" {
             let object: Value = serde_json::from_str(json).unwrap_or_default();
-            let failed =
-                || ServiceError::new(ApiErrorKind::Api, "the answer failed without a reason");
+            let failed = || ServiceError::new(ApiErrorKind::Api, "the answer failed without a reason");
             return Err(service_error(&object, None).unwrap_or_else(failed).into());
         }
         self.add_output(&response.get("output").map(array_items).unwrap_or_default())?;
@@ -105,9 +104,9 @@ impl ResponsesDecoder {
             // llama.cpp reports this status for a cut answer too.
             "completed" if self.is_at_limit() => End::Incomplete(Some("max_output_tokens".to_owned())),
             "completed" => End::Completed,
-            "incomplete" => {
-                End::Incomplete(response.object("incomplete_details").and_then(|details| details.text("reason")))
-            }
+            "incomplete" => End::Incomplete(
+                response.object("incomplete_details").and_then(|details| details.text("reason")),
+            ),
             other => End::Other(other.to_owned()),
         });
         Ok(())

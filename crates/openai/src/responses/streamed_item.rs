@@ -52,9 +52,9 @@ pub(super) fn complete_items(items: &[StreamedItem]) -> Vec<(Option<u64>, Cow<'_
     let complete = items.iter().filter_map(|item| {
         let raw = match &item.completed {
             Some(completed) => Cow::Borrowed(&**completed),
-            None => {
-                Cow::Owned(item.build().filter(|built| output(built).is_none_or(|it| !completed.contains(&it)))?)
-            }
+            None => Cow::Owned(
+                item.build().filter(|built| output(built).is_none_or(|it| !completed.contains(&it)))?,
+            ),
         };
         Some((item.output_index, raw, item.arguments.as_str()))
     });

@@ -149,7 +149,9 @@ impl<'r> Credentials<'r> {
         if !query.include_archived {
             wanted = wanted.with_filter(ARCHIVED, archived(false));
         }
-        self.rows.page(wanted, &query.page, |record| read(record, &StoredCredential::from_record(record)?)).await
+        self.rows
+            .page(wanted, &query.page, |record| read(record, &StoredCredential::from_record(record)?))
+            .await
     }
 
     async fn all(&self) -> Result<Vec<CredentialId>, ApiError> {

@@ -133,7 +133,9 @@ pub(crate) fn cursor(page: &PageQuery) -> Result<Option<RecordCursor>, ApiError>
     let Some(text) = &page.page else { return Ok(None) };
     let cursor = text.strip_prefix(CURSOR_PREFIX).and_then(|text| text.parse().ok());
     cursor.map(Some).ok_or_else(|| {
-        ApiError::invalid("page: the value is not a cursor; pass `next_page` of an earlier response unchanged")
+        ApiError::invalid(
+            "page: the value is not a cursor; pass `next_page` of an earlier response unchanged",
+        )
     })
 }
 

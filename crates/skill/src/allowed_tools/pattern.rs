@@ -34,9 +34,9 @@ impl Pattern {
         };
         let refused = |reason| Err(AllowRuleError::Pattern { reason });
         match prefix.map(str::trim) {
-            Some(prefix) if prefix.contains(|c: char| !is_plain(c) || QUOTING.contains(&c)) => {
-                refused("before `:*` only plain words are allowed, without quotes, wildcards or command separators")
-            }
+            Some(prefix) if prefix.contains(|c: char| !is_plain(c) || QUOTING.contains(&c)) => refused(
+                "before `:*` only plain words are allowed, without quotes, wildcards or command separators",
+            ),
             Some(prefix) => Ok(Self::CommandPrefix(prefix.to_owned())),
             None if text.contains('*') => {
                 refused("a command's pattern is `words:*` or the exact command, and has no other wildcards")

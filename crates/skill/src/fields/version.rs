@@ -69,7 +69,9 @@ impl Version {
             let outside = found.iter().find(|found| found.depth == 0);
             outside.or(found.first()).cloned()
         });
-        first.or_else(|| in_lines(&|found| found.is_separate_word && found.depth == 0)).map(|found| found.version)
+        first
+            .or_else(|| in_lines(&|found| found.is_separate_word && found.depth == 0))
+            .map(|found| found.version)
     }
 
     /// Parses a version at the start of a text. Also returns its length.

@@ -149,7 +149,12 @@ impl FieldRules<'_, '_> {
         let text = match node.as_text() {
             Some(text) if !name::strip(text).is_empty() => text,
             _ => {
-                return self.use_directory_name(RuleId::NameEmpty, &NameProblem::Empty.to_string(), mark, folder);
+                return self.use_directory_name(
+                    RuleId::NameEmpty,
+                    &NameProblem::Empty.to_string(),
+                    mark,
+                    folder,
+                );
             }
         };
         let read = match self.mode {

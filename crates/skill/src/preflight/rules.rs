@@ -174,10 +174,8 @@ fn redaction(manifest: &Manifest, report: &mut ReportBuilder) {
             format!("the value of the input `{}` is kept out of everything that is recorded", input.name());
         report.add(Severity::Info, input.name(), message);
         if input.schema().default_value().is_some() {
-            let message = format!(
-                "the input `{}` is sensitive, and its default is in the skill's files",
-                input.name()
-            );
+            let message =
+                format!("the input `{}` is sensitive, and its default is in the skill's files", input.name());
             report.add(Severity::Warning, input.name(), message);
         }
     }

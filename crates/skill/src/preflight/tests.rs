@@ -44,7 +44,9 @@ impl Probe for Machine {
     fn command<'a>(&'a self, name: &'a str, ask: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
         self.answer(match (self.commands.get(name), ask) {
             (None, _) => CommandProbe::NotFound,
-            (Some(version_output), VersionQuery::Yes) => CommandProbe::Found { version_output: (*version_output).to_owned() },
+            (Some(version_output), VersionQuery::Yes) => {
+                CommandProbe::Found { version_output: (*version_output).to_owned() }
+            }
             (Some(_), VersionQuery::No) => CommandProbe::Found { version_output: String::new() },
         })
     }

@@ -55,7 +55,9 @@ impl SchemaChecker {
         if self.found.len() >= MAX_MISMATCHES {
             return;
         }
-        if let Some(expected_type) = schema.value_type.filter(|expected_type| !has_type(value, *expected_type)) {
+        if let Some(expected_type) =
+            schema.value_type.filter(|expected_type| !has_type(value, *expected_type))
+        {
             self.mismatch(format!("{} {}", article(expected_type.as_str()), expected_type.as_str()), value);
             return;
         }

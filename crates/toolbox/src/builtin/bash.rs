@@ -119,9 +119,10 @@ fn exit_line(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<Stri
             (ToolStatus::Failed, Some(format!("exit code {code}, no output")))
         }
         CommandEnd::Exited(code) => (ToolStatus::Failed, Some(format!("exit code {code}"))),
-        CommandEnd::Signaled(signal) => {
-            (ToolStatus::Failed, Some(format!("killed by signal {signal}{}; {output_note}", signal_name(signal))))
-        }
+        CommandEnd::Signaled(signal) => (
+            ToolStatus::Failed,
+            Some(format!("killed by signal {signal}{}; {output_note}", signal_name(signal))),
+        ),
         CommandEnd::OutOfMemory => {
             (ToolStatus::Failed, Some(format!("killed because memory ran out; {output_note}")))
         }

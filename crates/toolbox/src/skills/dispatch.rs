@@ -10,7 +10,11 @@ use crate::tool::ToolOutput;
 
 impl SkillTools {
     /// The timeout of this call from the skill's manifest, if it has one.
-    pub(crate) fn script_timeout(&self, request: &SkillRequest, session_view: &SessionView) -> Option<Duration> {
+    pub(crate) fn script_timeout(
+        &self,
+        request: &SkillRequest,
+        session_view: &SessionView,
+    ) -> Option<Duration> {
         let SkillRequest::RunScript(script) = request else { return None };
         let skill = self.find_active(script.skill.as_deref(), session_view).ok()?;
         Some(execution(skill)?.timeout?.min(self.max_script_duration))

@@ -54,7 +54,9 @@ impl SkillTools {
             reason: reason.to_owned(),
         };
         match read.await.ok_or_else(|| failed("its reading was broken off"))? {
-            Ok(Ok(bytes)) => Ok(render_content(path, &bytes, command_path.as_deref(), call.limits, call.redactor)),
+            Ok(Ok(bytes)) => {
+                Ok(render_content(path, &bytes, command_path.as_deref(), call.limits, call.redactor))
+            }
             Ok(Err(size)) => Err(SkillCallError::TooLarge {
                 name: skill.name().to_owned(),
                 path: quote(path),
@@ -126,7 +128,8 @@ pub(crate) fn render_content(
     limits: &OutputLimits,
     redactor: &Redactor,
 ) -> ToolOutput {
-    let at = command_path.map_or_else(String::new, |command_path| format!("; commands find it at `{command_path}`"));
+    let at = command_path
+        .map_or_else(String::new, |command_path| format!("; commands find it at `{command_path}`"));
     if let Some(media_type) = image_type(bytes) {
         if bytes.len() as u64 <= limits.max_image_bytes() {
             return ToolOutput::image(media_type, bytes);

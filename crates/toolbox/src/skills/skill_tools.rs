@@ -171,17 +171,19 @@ impl SkillTools {
     ) -> Result<&Arc<SessionSkill>, SkillCallError> {
         let pinned = match name {
             None => session_view.active_skills().last().ok_or(SkillCallError::NothingLoaded)?,
-            Some(name) => session_view.active_skill(name).ok_or_else(|| match session_view.active_skills() {
-                [] => SkillCallError::NothingLoaded,
-                loaded => SkillCallError::NotLoaded {
-                    name: name.to_owned(),
-                    loaded: loaded
-                        .iter()
-                        .map(|skill| format!("`{}`", skill.name))
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                },
-            })?,
+            Some(name) => {
+                session_view.active_skill(name).ok_or_else(|| match session_view.active_skills() {
+                    [] => SkillCallError::NothingLoaded,
+                    loaded => SkillCallError::NotLoaded {
+                        name: name.to_owned(),
+                        loaded: loaded
+                            .iter()
+                            .map(|skill| format!("`{}`", skill.name))
+                            .collect::<Vec<_>>()
+                            .join(", "),
+                    },
+                })?
+            }
         };
         self.skills.recorded(pinned).ok_or_else(|| SkillCallError::SkillMissing { name: pinned.name.clone() })
     }
@@ -191,7 +193,8 @@ impl SkillTools {
         let requested_path = Path::new(path);
         if requested_path.is_absolute() {
             let root = self.skills.root_dir(skill);
-            let relative = root.and_then(|root| Some(requested_path.strip_prefix(root).ok()?.to_str()?.to_owned()));
+            let relative =
+                root.and_then(|root| Some(requested_path.strip_prefix(root).ok()?.to_str()?.to_owned()));
             let relative = relative.filter(|relative| !relative.is_empty());
             return Err(SkillCallError::Absolute { path: crate::text::quote(path), relative });
         }

@@ -197,9 +197,13 @@ impl ToolboxBuilder {
             (None, None) => Vec::new(),
         };
         let runs = if sandbox.is_some() { ScriptSupport::Scripts } else { ScriptSupport::Nothing };
-        let skill_definitions = self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
+        let skill_definitions =
+            self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
         let skills = self.skills.map(|skills| Skills {
-            tools: skill_definitions.iter().filter_map(|tool| SkillTool::from_wire_name(&tool.name)).collect(),
+            tools: skill_definitions
+                .iter()
+                .filter_map(|tool| SkillTool::from_wire_name(&tool.name))
+                .collect(),
             skills,
         });
         definitions.extend(skill_definitions);

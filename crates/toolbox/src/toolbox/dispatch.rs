@@ -145,8 +145,15 @@ impl Toolbox {
                 let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
                 let session_view = context.view.clone();
                 let (limits, redactor, clock) = (&self.limits, &self.redactor, &self.clock);
-                let call =
-                    SkillCallContext { session_view, executor, environment, limits, redactor, clock, options };
+                let call = SkillCallContext {
+                    session_view,
+                    executor,
+                    environment,
+                    limits,
+                    redactor,
+                    clock,
+                    options,
+                };
                 Box::pin(async move {
                     let outcome = tools.run(request, call).await;
                     match runs_in {
@@ -293,7 +300,8 @@ impl ToolRunner for Toolbox {
         Box::pin(async move {
             let skills = self.skills.as_ref().map(|skills| &skills.skills);
             // A URL that the model wrote is approved each time: no earlier grant covers it.
-            let is_granted = || url_access == UrlAccess::None && is_granted(call, request.as_ref(), session_view);
+            let is_granted =
+                || url_access == UrlAccess::None && is_granted(call, request.as_ref(), session_view);
             let is_allowed = |skills: &SkillTools| {
                 url_access == UrlAccess::None && skills.is_allowed(call, request.as_ref(), session_view)
             };

@@ -37,7 +37,8 @@ impl Toolbox {
         let skill = SkillTool::from_wire_name(&call.name).and_then(|tool| {
             Some((tool, self.skills.as_ref().filter(|skills| skills.tools.contains(&tool))?))
         });
-        let toolset_match = self.toolset.as_ref().and_then(|toolset| Some((toolset.find(&call.name)?, toolset)));
+        let toolset_match =
+            self.toolset.as_ref().and_then(|toolset| Some((toolset.find(&call.name)?, toolset)));
         let is_client = self.client.contains(&call.name);
         let is_builtin = builtin.is_some() || toolset_match.is_some() || skill.is_some() || is_client;
         let host = self.host.get(&call.name).cloned();

@@ -31,7 +31,8 @@ pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Re
             let text = String::from_utf8(field.content.to_vec());
             let text = text.map_err(|_| Refusal::invalid(format!("{}: not UTF-8", field.name)))?;
             if text.chars().count() > MAX_TITLE_CHARS {
-                let message = format!("{}: String should have at most {MAX_TITLE_CHARS} characters", field.name);
+                let message =
+                    format!("{}: String should have at most {MAX_TITLE_CHARS} characters", field.name);
                 return Err(Refusal::invalid(message));
             }
             uploaded.title = Some(text);

@@ -234,7 +234,11 @@ impl SkillSync {
     }
 
     /// Plans a push. It compares the files of versions that are not in the index.
-    async fn make_plan(&self, folder: PathBuf, index_entries: &UploadedSkills) -> Result<SyncPlan, SyncError> {
+    async fn make_plan(
+        &self,
+        folder: PathBuf,
+        index_entries: &UploadedSkills,
+    ) -> Result<SyncPlan, SyncError> {
         let limits = *self.skills.limits();
         let local = run_blocking(move || local_skills::scan(&folder, &limits)).await?;
         let listed: Vec<SkillMetadata> = self.skills.list(Some(SkillSource::Custom)).try_collect().await?;
@@ -337,7 +341,9 @@ impl SkillSync {
         let result = match (step, candidate) {
             (Err(failure), _) => Err(failure),
             (Ok(PlannedAction::Keep { skill, version }), _) => Ok(PushResult::Unchanged { skill, version }),
-            (Ok(step), Some(candidate)) => self.upload(&name, &candidate, step).await.map_err(SkillFailure::from),
+            (Ok(step), Some(candidate)) => {
+                self.upload(&name, &candidate, step).await.map_err(SkillFailure::from)
+            }
             // The plan never has an upload without a candidate.
             (Ok(_), None) => Err(SkillFailure::Invalid { reason: "it was not read".to_owned() }),
         };

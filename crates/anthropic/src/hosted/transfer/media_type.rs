@@ -88,7 +88,8 @@ pub(crate) fn media_type_for_name(name: &str) -> &'static str {
         return "application/x-tar";
     }
     if ENCODINGS.contains(&extension.as_str()) {
-        return split_extension(stem).map_or(BYTES, |(_, extension)| media_type_for_extension(&extension.to_ascii_lowercase()));
+        return split_extension(stem)
+            .map_or(BYTES, |(_, extension)| media_type_for_extension(&extension.to_ascii_lowercase()));
     }
     media_type_for_extension(&extension)
 }

@@ -157,7 +157,10 @@ impl Tx<'_> {
 }
 
 /// The SQL comparison and the value of a bound. The caller passes the two operators, with and without equality.
-fn sql_bound(bound: Bound<Timestamp>, [included, excluded]: [&'static str; 2]) -> Option<(&'static str, i64)> {
+fn sql_bound(
+    bound: Bound<Timestamp>,
+    [included, excluded]: [&'static str; 2],
+) -> Option<(&'static str, i64)> {
     match bound {
         Bound::Included(time) => Some((included, to_i64(time.millis()))),
         Bound::Excluded(time) => Some((excluded, to_i64(time.millis()))),

@@ -342,7 +342,9 @@ impl Records for SqliteJournal {
         name: &str,
     ) -> RecordFuture<Option<Record>> {
         let (scope_key, kind, name) = (scope.clone(), kind.clone(), name.to_owned());
-        flatten(self.submit_read(scope.tenant(), move |tx| outcome(tx.record_by_name(&scope_key, &kind, &name))))
+        flatten(
+            self.submit_read(scope.tenant(), move |tx| outcome(tx.record_by_name(&scope_key, &kind, &name))),
+        )
     }
 
     fn query(&self, query: RecordQuery) -> RecordFuture<RecordPage> {

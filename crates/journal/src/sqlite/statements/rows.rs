@@ -174,8 +174,9 @@ fn body(
     match (here, blob) {
         (Some(body), None) => check(&BodyRef::Inline(&body)).map(|()| body),
         (None, Some(blob)) => {
-            let digest = blob_digest(&blob)
-                .ok_or_else(|| RowError::corrupt(place.clone(), "the reference to its body is not a digest"))?;
+            let digest = blob_digest(&blob).ok_or_else(|| {
+                RowError::corrupt(place.clone(), "the reference to its body is not a digest")
+            })?;
             check(&BodyRef::Blob(digest))?;
             let body = blobs.read(&key.tenant, &digest).map_err(|failure| match failure {
                 BlobReadError::Missing => RowError::Missing(place.clone()),

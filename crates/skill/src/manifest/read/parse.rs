@@ -71,9 +71,7 @@ pub(crate) fn read(text: &str, origin: ManifestOrigin) -> Result<ParsedManifest,
         DeclaredVersion::Version(version) => version,
     };
     if version > CURRENT {
-        let message = format!(
-            "manifest_version {version} is newer than {CURRENT}: newer fields are ignored"
-        );
+        let message = format!("manifest_version {version} is newer than {CURRENT}: newer fields are ignored");
         fields.reader().in_key(VERSION, |reader| {
             reader.add(RuleId::ManifestVersion, Severity::Warning, message);
         });

@@ -204,8 +204,7 @@ impl<'a> ValueReader<'a> {
     /// Reports unknown fields of a mapping.
     pub(super) fn unknown_fields(&mut self, fields: &Map<String, Value>, known: &[&str]) {
         for key in fields.keys().filter(|key| !known.contains(&key.as_str())) {
-            let message =
-                format!("this field is unknown and ignored; known here: {}", known.join(", "));
+            let message = format!("this field is unknown and ignored; known here: {}", known.join(", "));
             self.in_key(key, |reader| reader.add(RuleId::ManifestField, Severity::Warning, message));
         }
     }
