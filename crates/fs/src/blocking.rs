@@ -2,6 +2,8 @@
 
 use std::any::Any;
 
+use tokio::sync::oneshot;
+
 /// Why blocking work has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlockingError {
@@ -20,10 +22,16 @@ pub enum BlockingError {
 pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BlockingError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
-        Ok(panic) => BlockingError::Panicked(panic_message(&*panic).to_owned()),
-        Err(_) => BlockingError::Cancelled,
-    })
+    // The thread gets the work as one type, whatever it is: Tokio's code for a task is then compiled once, not for each caller.
+    let (sender, receiver) = oneshot::channel();
+    let work: Box<dyn FnOnce() + Send> = Box::new(move || drop(sender.send(work())));
+    match tokio::task::spawn_blocking(work).await {
+        Ok(()) => receiver.await.map_err(|_| BlockingError::Cancelled),
+        Err(error) => Err(match error.try_into_panic() {
+            Ok(panic) => BlockingError::Panicked(panic_message(&*panic).to_owned()),
+            Err(_) => BlockingError::Cancelled,
+        }),
+    }
 }
 
 /// The message of a panic, if it is text.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use conjure_base::{SessionId, TenantId};
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -73,6 +74,21 @@ impl Job {
     pub async fn wait(self) {
         // The task has already reported a panic of the work.
         let _ = self.0.await;
+    }
+}
+
+/// Runs work of an actor, and reports its panic. The guard is dropped after the work, however the work ends.
+///
+/// Boxed work is one type, so that Tokio's code for a task is compiled once, not for each caller.
+async fn run_guarded(
+    work_guard: Option<WorkGuard>,
+    incarnation: Arc<Incarnation>,
+    work: BoxFuture<'static, ()>,
+) {
+    let Some(_work_guard) = work_guard else { return };
+    let work = AssertUnwindSafe(work).catch_unwind();
+    if let Err(payload) = work.await {
+        tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
     }
 }
 
@@ -146,36 +162,30 @@ impl<M: Send + 'static> Context<M> {
     /// Runs `work` concurrently with the actor, which stays responsive. The work should report its result in a message.
     /// It is aborted when the actor ends. The actor counts as gone only when the work has ended.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
-        self.track(&self.inner.jobs, self.work_guard(), work)
+        self.track(&self.inner.jobs, self.work_guard(), Box::pin(work))
     }
 
     /// Like [`Context::spawn`], for work that runs as long as the actor does. It does not keep the actor from being
     /// idle.
     pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
-        self.track(&self.inner.background, self.background_guard(), work)
+        self.track(&self.inner.background, self.background_guard(), Box::pin(work))
     }
 
     fn track(
         &self,
         tracker: &TaskTracker,
         work_guard: Option<WorkGuard>,
-        work: impl Future<Output = ()> + Send + 'static,
+        work: BoxFuture<'static, ()>,
     ) -> Job {
-        let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
-        let task = async move {
-            // Dropped after the work, however the work ends.
-            let Some(_work_guard) = work_guard else { return };
-            let work = AssertUnwindSafe(work).catch_unwind();
+        let shutdown = self.inner.shutdown.clone();
+        let work = Box::pin(async move {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => {}
-                outcome = work => {
-                    if let Err(payload) = outcome {
-                        tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
-                    }
-                }
+                () = work => {}
             }
-        };
+        });
+        let task = run_guarded(work_guard, Arc::clone(&self.inner.incarnation), work);
         Job(AbortOnDropHandle::new(tracker.spawn(task)))
     }
 
@@ -208,18 +218,10 @@ impl<M: Send + 'static> Context<M> {
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
-        let task = async move {
-            // Dropped after the work, however the work ends.
-            let Some(_work_guard) = work_guard else { return };
-            // `work` is called inside the future, because a panic of the call must be caught too. The inner future is
-            // boxed: otherwise this one would have room for both the closure and the future that the closure returns.
-            let work = AssertUnwindSafe(async move { Box::pin(work(shutdown)).await }).catch_unwind();
-            if let Err(payload) = work.await {
-                tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
-            }
-        };
-        drop(tracker.spawn(task));
+        let shutdown = self.inner.shutdown.clone();
+        // `work` is called inside the future, because a panic of the call must be caught too.
+        let work = Box::pin(async move { work(shutdown).await });
+        drop(tracker.spawn(run_guarded(work_guard, Arc::clone(&self.inner.incarnation), work)));
     }
 
     /// Runs blocking `work` on a thread. Nothing can abort it. Until it ends, the actor is neither gone nor restarted.

@@ -10,6 +10,7 @@ use std::future::Future;
 
 use conjure_actors::session::SessionError;
 use conjure_base::{Clock as _, Deadline, SystemClock};
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -107,16 +108,20 @@ impl TaskSet {
         if self.closed.is_cancelled() {
             return Err(SessionError::ShuttingDown.into());
         }
+        self.start(Box::pin(work.in_current_span()));
+        Ok(())
+    }
+
+    /// Boxed work is one type, so that Tokio's code for a task is compiled once, not for each caller.
+    fn start(&self, work: BoxFuture<'static, ()>) {
         let ended = self.ended.clone();
-        let task = async move {
+        drop(self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = ended.cancelled_owned() => {}
                 () = work => {}
             }
-        };
-        drop(self.tasks.spawn(task.in_current_span()));
-        Ok(())
+        }));
     }
 
     /// Starts no more tasks, and waits for the running ones. At the deadline they are aborted. May be called again.
