@@ -1,4 +1,4 @@
-//! Builds the guest, a small static program, for the host's target and embeds it in the library.
+//! Builds the guest, a small static program, for the host's target and embeds it, compressed, in the library.
 //!
 //! Only for the feature `local`. The sources are those of the `conjure-guest` that this crate depends on; its
 //! own build script says where they are, so that it works in the workspace, from Git, vendored, and from a
@@ -11,8 +11,12 @@ use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -46,12 +50,14 @@ fn given(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Copies the guest to where the library includes it from.
+/// Writes the guest, compressed, to where the library includes it from.
 fn embed(guest: &Path) -> Result<()> {
     let bytes = fs::read(guest).map_err(|error| format!("cannot read `{}`: {error}", guest.display()))?;
     check_static(&bytes).map_err(|reason| format!("`{}` {reason}", guest.display()))?;
-    let embedded = out_dir()?.join("conjure-guest");
-    fs::write(&embedded, bytes)?;
+    let embedded = out_dir()?.join("conjure-guest.zlib");
+    let mut compressed = ZlibEncoder::new(fs::File::create(&embedded)?, Compression::best());
+    compressed.write_all(&bytes)?;
+    compressed.finish()?;
     println!("cargo::rustc-env=CONJURE_GUEST_PROGRAM={}", embedded.display());
     Ok(())
 }

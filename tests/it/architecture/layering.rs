@@ -170,7 +170,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 41] = [
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
     ("dashmap", &["conjure-actors"]),
-    ("flate2", &["conjure-skill"]),
+    ("flate2", &["conjure-sandbox", "conjure-skill"]),
     ("globset", &["conjure-toolbox"]),
     ("regex", &["conjure-toolbox"]),
     ("subtle", &["conjure-server"]),

@@ -34,7 +34,7 @@ impl RuntimeFiles {
         let failed = |error: io::Error| unavailable("the folder for containers cannot be used", error);
         let folder = data.path().join("guest");
         ensure_dir(&folder).map_err(failed)?;
-        let guest = ensure_file(&folder, "", program(), 0o555).map_err(failed)?;
+        let guest = ensure_file(&folder, "", &program().map_err(failed)?, 0o555).map_err(failed)?;
         let filter = seccomp::profile().to_string();
         let seccomp = ensure_file(&folder, ".json", filter.as_bytes(), 0o444).map_err(failed)?;
         Ok(Self { data, guest, seccomp })
@@ -74,6 +74,6 @@ mod tests {
         fs::remove_file(&first.guest).unwrap();
         fs::write(&first.guest, "half").unwrap();
         RuntimeFiles::make(data.clone()).unwrap();
-        assert_eq!(fs::read(&first.guest).unwrap(), program());
+        assert_eq!(fs::read(&first.guest).unwrap(), program().unwrap());
     }
 }

@@ -10,6 +10,7 @@
 //! State: two containers with the same labels. Removing the volume container removes the volume.
 
 use std::collections::HashMap;
+use std::io;
 
 use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountPoint, MountType};
 use conjure_guest::protocol::Access;
@@ -45,8 +46,8 @@ pub(super) struct VolumeContainer {
 
 impl VolumeContainer {
     /// Creates the archive and the mounts for a container with this user.
-    pub(super) fn for_user(user: &ContainerUser, names: Option<(String, String)>) -> Self {
-        let mut archive = TarWriter::default().file_with_mode("guest", program(), 0o555).file_with_mode(
+    pub(super) fn for_user(user: &ContainerUser, names: Option<(String, String)>) -> io::Result<Self> {
+        let mut archive = TarWriter::default().file_with_mode("guest", &program()?, 0o555).file_with_mode(
             SECCOMP,
             seccomp::profile().to_string().as_bytes(),
             0o444,
@@ -77,7 +78,7 @@ impl VolumeContainer {
                 all.push(mounts(name, &format!("/etc/{name}"), Access::ReadOnly));
             }
         }
-        Self { archive: archive.finish(), mounts: all }
+        Ok(Self { archive: archive.finish(), mounts: all })
     }
 }
 

@@ -160,7 +160,9 @@ impl PlanInputs<'_> {
             JailMounts::from_context(self.context, JailUser::choose(), ContentSource { data, dir: None })?;
         self.check_nothing_is_shared(&workspace)?;
         let user = ContainerUser::for_remote_engine(self.info, self.options);
-        let VolumeContainer { archive, mounts } = VolumeContainer::for_user(&user, user.ids.map(names));
+        let files = VolumeContainer::for_user(&user, user.ids.map(names));
+        let VolumeContainer { archive, mounts } =
+            files.map_err(|error| unavailable("its preparation failed", error))?;
         // The roots of the context are the content directories and the workspace only.
         roots.retain(|root| mounts.iter().any(|mount| mount.target == root.path));
         let tmpfs = in_memory(&self.image.volumes, &mounts)?;
