@@ -15,7 +15,7 @@ use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
     HostedFiles, HostedSupport, Model, ModelError, ModelEvent, ModelStream, Request, SideEffects,
 };
-use conjure_model_http::{CallEvent, Delivery, HeaderMap, HeaderValue, HttpCall, HttpClient, Url};
+use conjure_model_http::{CallEvent, HeaderMap, HeaderValue, HttpCall, HttpClient, Url};
 use futures_util::{Stream, StreamExt};
 
 use crate::client_state::ClientState;
@@ -148,7 +148,7 @@ impl Messages {
     /// end of its messages.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
-        request_body(request, &self.with_hosted_skills(request).0.options, Delivery::Streamed)
+        request_body(request, &self.with_hosted_skills(request).0.options)
     }
 
     /// Starts a streamed call and returns its events. The last one is the complete API response. Nothing happens before the stream is
@@ -159,20 +159,9 @@ impl Messages {
         let messages = self.clone();
         let make = move || {
             let inner = messages.with_hosted_skills(&request).0;
-            Ok(inner.call(&request, Delivery::Streamed))
+            Ok(inner.call(&request))
         };
         Box::pin(shared.http.stream(Arc::clone(&shared.wire), make))
-    }
-
-    /// Runs a call without streaming. Use the stream for responses that take minutes: without streaming, the client cannot tell a slow
-    /// response from a dead connection.
-    ///
-    /// # Errors
-    /// [`ModelError`].
-    pub async fn create(&self, request: &Request) -> Result<ApiResponse, ModelError> {
-        let shared = &self.0.shared;
-        let call = self.with_hosted_skills(request).0.call(request, Delivery::Whole);
-        shared.http.create(Arc::clone(&shared.wire), call).await
     }
 }
 
@@ -203,8 +192,8 @@ impl Model for Messages {
 }
 
 impl MessagesInner {
-    fn call(&self, request: &Request, delivery: Delivery) -> HttpCall {
-        let body = request_body(request, &self.options, delivery);
+    fn call(&self, request: &Request) -> HttpCall {
+        let body = request_body(request, &self.options);
         HttpCall {
             headers: self.betas.clone(),
             max_tokens: Some(self.options.max_tokens()),

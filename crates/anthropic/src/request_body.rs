@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use conjure_base::ContainerId;
 use conjure_conversation::{Block, BlockKind, Message, ModelApi, Request, Role};
-use conjure_model_http::{Delivery, quoted};
+use conjure_model_http::quoted;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -41,7 +41,7 @@ const NO_TEXT: &str = r#"{"type":"text","text":"(no text)"}"#;
 type BreakpointPositions = Vec<(usize, usize)>;
 
 /// Writes the body of `request`.
-pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: Delivery) -> Vec<u8> {
+pub(crate) fn request_body(request: &Request, options: &ModelOptions) -> Vec<u8> {
     let mark = options.caching().breakpoint_json();
     let (message_breakpoints, own) = breakpoint_positions(&request.messages);
     let has_breakpoint = |tool: &Value| tool.get("cache_control").is_some_and(|mark| !mark.is_null());
@@ -67,9 +67,7 @@ pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: 
     body.text(&quoted(options.model()));
     body.text(",\"max_tokens\":");
     body.text(&options.max_tokens().to_string());
-    if delivery == Delivery::Streamed {
-        body.text(",\"stream\":true");
-    }
+    body.text(",\"stream\":true");
     let mut field = |name: &str, value: &Value| {
         body.text(",");
         body.text(&quoted(name));

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
-use conjure_model_http::{CallEvent, HttpCall, HttpClient, KeyHeader, TokenEstimator, Url};
+use conjure_conversation::{Model, ModelApi, ModelEvent, ModelStream, Origin, Request};
+use conjure_model_http::{CallEvent, HttpCall, HttpClient, KeyHeader, TokenEstimator};
 use futures_util::StreamExt as _;
 
 use crate::options::GeminiOptions;
@@ -16,11 +16,6 @@ pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1
 
 /// The header that carries the key.
 pub const KEY_HEADER: KeyHeader = KeyHeader::Named("x-goog-api-key");
-
-/// The method of a streamed answer.
-const STREAM: &str = "streamGenerateContent";
-/// The method of an unstreamed answer.
-const GENERATE: &str = "generateContent";
 
 /// One model, with its options, under one key. Cheap to clone.
 ///
@@ -70,17 +65,6 @@ impl Gemini {
     pub fn body(&self, request: &Request) -> Vec<u8> {
         request_body(request, &self.0.options, &self.0.origin).0
     }
-
-    /// Runs a call without streaming. Use the stream for answers that take minutes: without streaming, the client cannot tell a slow answer
-    /// from a dead connection.
-    ///
-    /// # Errors
-    /// [`ModelError`].
-    pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
-        let wire = self.0.wire(request);
-        let call = self.0.call(request, &wire, self.0.url(GENERATE));
-        self.0.client.create(wire, call).await
-    }
 }
 
 impl GeminiInner {
@@ -88,16 +72,15 @@ impl GeminiInner {
         Arc::new(GeminiWire::new(self.origin.clone(), request, Arc::clone(&self.estimator)))
     }
 
-    /// The URL of a method of the model. A name with a slash is a complete path: `models/NAME`, `tunedModels/NAME`.
-    fn url(&self, method: &str) -> Url {
-        let model = format!("{}:{method}", self.options.model());
-        match model.contains('/') {
+    fn call(&self, request: &Request, wire: &GeminiWire) -> HttpCall {
+        let model = format!("{}:streamGenerateContent", self.options.model());
+        let mut url = match model.contains('/') {
+            // The name is a complete path: `models/NAME`, `tunedModels/NAME`.
             true => self.client.url(model.split('/')),
             false => self.client.url(["models", model.as_str()]),
-        }
-    }
-
-    fn call(&self, request: &Request, wire: &GeminiWire, url: Url) -> HttpCall {
+        };
+        // Without this parameter, the answer is one list and not a stream of events.
+        url.query_pairs_mut().append_pair("alt", "sse");
         let (body, size) = request_body(request, &self.options, &self.origin);
         wire.set_size(size);
         let mut call = HttpCall::new(url, body, request, self.options.model());
@@ -111,12 +94,7 @@ impl Model for Gemini {
         let inner = Arc::clone(&self.0);
         let wire = inner.wire(&request);
         let called = Arc::clone(&wire);
-        let events = self.0.client.stream(wire, move || {
-            let mut url = inner.url(STREAM);
-            // Without this parameter, the answer is one list and not a stream of events.
-            url.query_pairs_mut().append_pair("alt", "sse");
-            Ok(inner.call(&request, &called, url))
-        });
+        let events = self.0.client.stream(wire, move || Ok(inner.call(&request, &called)));
         Box::pin(events.map(|item| {
             item.map(|event| match event {
                 CallEvent::Preview(event) => event,

@@ -23,7 +23,7 @@ mod known_models;
 mod prices;
 
 pub use calls::client::{CallEvent, HttpClient};
-pub use calls::http_call::{Delivery, HttpCall};
+pub use calls::http_call::HttpCall;
 pub use calls::model_list::ListedModel;
 pub use calls::service_error::{ServiceError, error_kind_of_status};
 pub use calls::wire::Wire;

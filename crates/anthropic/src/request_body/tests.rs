@@ -44,7 +44,7 @@ fn many_calls(count: usize) -> Vec<Message> {
 }
 
 fn text(request: &Request, options: &ModelOptions) -> String {
-    String::from_utf8(request_body(request, options, Delivery::Streamed)).unwrap()
+    String::from_utf8(request_body(request, options)).unwrap()
 }
 
 fn unmarked(body: &str) -> String {
@@ -102,8 +102,8 @@ fn without_tools_instructions_and_marks_only_the_messages_are_there() {
     (bare.tools, bare.instructions) = (Arc::from([]), vec![" ".to_owned()]);
     let options = ModelOptions::new("m").with_caching(Caching::Off);
     assert_eq!(
-        String::from_utf8(request_body(&bare, &options, Delivery::Whole)).unwrap(),
-        r#"{"model":"m","max_tokens":8192,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#
+        text(&bare, &options),
+        r#"{"model":"m","max_tokens":8192,"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#
     );
 }
 

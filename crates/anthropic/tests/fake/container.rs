@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, RecordedRequest, Reply};
 use conjure_anthropic::{Caching, Client, Config, Messages, ModelOptions};
-use conjure_base::{ContainerId, SystemClock, TurnId};
+use conjure_base::{ContainerId, SystemClock};
 use conjure_conversation::scripted::{Recorder, ScriptedModel};
 use conjure_conversation::{
-    Block, CommandKind, Conversation, Limits, MemoryEventLog, Message, Model, PromptPrefix, Request,
+    Block, CommandKind, Conversation, Limits, MemoryEventLog, Message, Model, PromptPrefix,
     Response, StopReason, TurnOptions, TurnOutcome, TurnServices, TurnStop, Usage, run_turn,
 };
 use secrecy::SecretString;
@@ -95,22 +95,6 @@ async fn it_is_kept_over_a_pause_a_turn_and_a_replay_of_the_ledger() {
         let (before, after) = (messages(pair[0]), messages(pair[1]));
         assert!(after.starts_with(&before) && after.len() > before.len(), "{before}\n{after}");
     }
-}
-
-#[tokio::test]
-async fn a_whole_answer_brings_it_as_a_streamed_one_does() {
-    let fake = start(FakeMessages::builder().turns([paused()])).await;
-    let request = Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: Arc::new([]),
-        messages: vec![Arc::new(Message::user(vec![Block::text("Compute.")]))],
-        container: None,
-        hosted: Arc::default(),
-    };
-    let answer = client(&fake, ModelOptions::new("m")).create(&request).await.unwrap();
-    assert_eq!(answer.response.container, Some(ContainerId::new(ID)));
 }
 
 #[tokio::test]

@@ -14,11 +14,10 @@ use conjure_anthropic::hosted::{
 use conjure_anthropic::{ApiProfile, Messages, ModelOptions};
 use conjure_base::{Clock, ContainerId, Deadline, SystemClock, Timestamp, TurnId};
 use conjure_conversation::{Block, Message, ModelErrorKind, Request, StopReason};
-use futures_util::TryStreamExt as _;
 use serde_json::{Value, json};
 
 use crate::hosted::{PROFILES, client, skill};
-use crate::support::{KEY, send, start};
+use crate::support::{KEY, ask, send, start};
 
 fn request(content: Vec<Block>, container: Option<ContainerId>) -> Request {
     Request {
@@ -55,26 +54,15 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
         let model = model(&fake, profile, &skills);
         let upload = Block::from_json(container_upload(&data.id).to_string()).unwrap();
         let mut asked = request(vec![Block::text("Make a table."), upload], None);
-        let first = model.create(&asked).await.unwrap();
-        assert_eq!(first.response.stop_reason, StopReason::PauseTurn);
-        let loaded: Value = serde_json::from_str(first.container.as_ref().unwrap().get()).unwrap();
-        assert_eq!(
-            loaded["skills"][1]["version"],
-            own.latest.as_ref().unwrap().as_str(),
-            "`latest` is resolved"
-        );
-        assert!(loaded["expires_at"].as_str().unwrap().ends_with('Z'));
+        let first = ask(&model, asked.clone()).await.unwrap();
+        assert_eq!(first.stop_reason, StopReason::PauseTurn);
 
-        asked.container = first.response.container.clone();
+        asked.container = first.container.clone();
         assert_eq!(asked.container, Some(fake.containers().remove(0)));
-        asked.messages.push(Arc::new(Message::assistant(first.response.content)));
-        let events = model.events(asked);
-        let events: Vec<_> = events.try_collect().await.unwrap();
-        let Some(conjure_anthropic::ResponseEvent::Finished(answer)) = events.last() else {
-            panic!("{events:?}")
-        };
-        assert_eq!(answer.response.container, first.response.container);
-        let files = produced_files(&answer.response.content);
+        asked.messages.push(Arc::new(Message::assistant(first.content)));
+        let answer = ask(&model, asked).await.unwrap();
+        assert_eq!(answer.container, first.container);
+        let files = produced_files(&answer.content);
         assert_eq!(files.len(), 1);
         let download = client.files().download(&files[0]).await.unwrap();
         assert_eq!(download.name(), Some("report.xlsx"));
@@ -88,18 +76,18 @@ async fn a_container_that_ended_is_gone_and_a_new_one_begins() {
     let turns = [made("a.txt", "1"), made("b.txt", "2")];
     let fake = start(FakeMessages::builder().hosting_for(Duration::from_secs(3600)).turns(turns)).await;
     let model = model(&fake, ApiProfile::Beta, &[HostedSkill::anthropic("pdf")]);
-    let first = model.create(&request(vec![Block::text("a")], None)).await.unwrap().response.container;
+    let ask = async |text: &str, container| ask(&model, request(vec![Block::text(text)], container)).await;
+    let first = ask("a", None).await.unwrap().container;
     assert!(first.is_some());
-    let again = model.create(&request(vec![Block::text("b")], first.clone())).await.unwrap();
-    assert_eq!(again.response.container, first);
+    assert_eq!(ask("b", first.clone()).await.unwrap().container, first);
     fake.expire_containers();
     for gone in [first.clone(), Some(ContainerId::new("container_of_others"))] {
-        let failure = model.create(&request(vec![Block::text("c")], gone)).await.unwrap_err();
+        let failure = ask("c", gone).await.unwrap_err();
         assert_eq!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
         assert!(failure.request_id.is_some());
     }
-    let fresh = model.create(&request(vec![Block::text("c")], None)).await.unwrap();
-    assert!(fresh.response.container.is_some() && fresh.response.container != first);
+    let fresh = ask("c", None).await.unwrap().container;
+    assert!(fresh.is_some() && fresh != first);
 }
 
 /// The machine's clock, so many milliseconds ahead.
@@ -132,11 +120,11 @@ async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
     let fake = FakeMessages::builder().hosting_for(hour).clock(clock.clone()).turns(turns);
     let fake = start(fake).await;
     let model = model(&fake, ApiProfile::Current, &[]);
-    let ask = async |text: &str, container| model.create(&request(vec![Block::text(text)], container)).await;
-    let container = ask("a", None).await.unwrap().response.container;
+    let ask = async |text: &str, container| ask(&model, request(vec![Block::text(text)], container)).await;
+    let container = ask("a", None).await.unwrap().container;
     for _ in 0..3 {
         clock.0.fetch_add(50 * 60 * 1000, Ordering::SeqCst);
-        assert_eq!(ask("b", container.clone()).await.unwrap().response.container, container);
+        assert_eq!(ask("b", container.clone()).await.unwrap().container, container);
     }
     clock.0.fetch_add(61 * 60 * 1000, Ordering::SeqCst);
     let failure = ask("b", container).await.unwrap_err();
@@ -146,27 +134,27 @@ async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
 #[tokio::test]
 async fn a_request_for_what_is_not_there_is_refused_as_the_service_does() {
     let fake = start(FakeMessages::builder().hosting().turns([made("a.txt", "1")])).await;
-    let ask = async |skills: &[HostedSkill], content: Vec<Block>| {
-        let failure =
-            model(&fake, ApiProfile::Beta, skills).create(&request(content, None)).await.unwrap_err();
+    let refused = async |skills: &[HostedSkill], content: Vec<Block>| {
+        let model = model(&fake, ApiProfile::Beta, skills);
+        let failure = ask(&model, request(content, None)).await.unwrap_err();
         assert_ne!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
         failure.message
     };
     let text = || vec![Block::text("Hi")];
     let unknown = [HostedSkill::custom("skill_x")];
-    assert!(ask(&unknown, text()).await.contains("skill `skill_x`"));
+    assert!(refused(&unknown, text()).await.contains("skill `skill_x`"));
     let old = [HostedSkill::anthropic("xlsx").with_version("1")];
-    assert!(ask(&old, text()).await.contains("of version `1` not found"));
+    assert!(refused(&old, text()).await.contains("of version `1` not found"));
     let upload = Block::from_json(container_upload(&FileId::new("file_x")).to_string()).unwrap();
-    assert!(ask(&[], vec![upload]).await.contains("File not found: file_x"));
+    assert!(refused(&[], vec![upload]).await.contains("File not found: file_x"));
     // Without the tool, and without the betas.
     let options = ModelOptions::new("m").with_field("container", container_config(&old).unwrap()).unwrap();
-    let failure = client(&fake, ApiProfile::Beta).messages(options).unwrap();
-    let failure = failure.create(&request(text(), None)).await.unwrap_err();
+    let model = client(&fake, ApiProfile::Beta).messages(options).unwrap();
+    let failure = ask(&model, request(text(), None)).await.unwrap_err();
     assert!(failure.message.contains("tool is required"), "{failure}");
     let options = ModelOptions::new("m").with_server_tool(code_execution_tool(&Default::default()));
-    let failure = client(&fake, ApiProfile::Beta).messages(options).unwrap();
-    let failure = failure.create(&request(text(), None)).await.unwrap_err();
+    let model = client(&fake, ApiProfile::Beta).messages(options).unwrap();
+    let failure = ask(&model, request(text(), None)).await.unwrap_err();
     assert!(failure.message.contains("code-execution-2025-08-25"), "{failure}");
 }
 
@@ -176,7 +164,7 @@ async fn errors_of_the_container_are_results_without_files() {
         [Reply::from(FakeToolRun::new("x").failing("execution_time_exceeded").with_file("a", "lost"))];
     let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
     let model = model(&fake, ApiProfile::Beta, &[]);
-    let answer = model.create(&request(vec![Block::text("Hi")], None)).await.unwrap().response;
+    let answer = ask(&model, request(vec![Block::text("Hi")], None)).await.unwrap();
     assert!(produced_files(&answer.content).is_empty());
     assert!(answer.content[1].json().contains("execution_time_exceeded"));
 }
@@ -202,8 +190,11 @@ async fn the_helpers_alone_resume_pauses_over_any_client() {
     let question = vec![json!({"role": "user", "content": "Go."})];
     let mut told = Vec::new();
     let options = ResumeOptions::new().on_pause(|response, attempt| {
+        let container = &response["container"];
+        assert_ne!(container["skills"][0]["version"], "latest", "it is resolved");
+        assert!(container["expires_at"].as_str().unwrap().ends_with('Z'));
         told.push((
-            response["container"]["id"].as_str().map(str::to_owned),
+            container["id"].as_str().map(str::to_owned),
             attempt,
             extract_file_ids(response).len(),
         ));

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use conjure_anthropic::Messages;
 use conjure_anthropic::fake::{FakeMessages, FakeMessagesBuilder};
-use conjure_conversation::Block;
+use conjure_conversation::{Block, Model as _, ModelError, ModelEvent, Request, Response};
 use conjure_conversation::scripted::{Script, ScriptFormat};
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -60,6 +62,16 @@ pub(crate) fn script(text: &str) -> Script {
 
 pub(crate) async fn start(builder: FakeMessagesBuilder) -> FakeMessages {
     builder.start().await.unwrap()
+}
+
+/// How a call of the model ends.
+pub(crate) async fn ask(model: &Messages, request: Request) -> Result<Response, ModelError> {
+    let mut events = model.stream(request);
+    loop {
+        if let ModelEvent::Finished(response) = events.next().await.unwrap()? {
+            return Ok(*response);
+        }
+    }
 }
 
 pub(crate) fn call(id: &str, name: &str, input: &Value) -> Block {

@@ -78,8 +78,6 @@ async fn nothing_that_is_traced_holds_the_key_or_the_words() {
             _ = drain(messages.stream(ask("canary question"))) => {}
             () = async { loop { clock.skip_retry_wait().await; } } => unreachable!(),
         }
-        let without_retries = crate::support::messages(&config(&server).with_retries(0), &clock);
-        let _ = without_retries.create(&ask("canary question")).await;
     }
     // A way that fails in the connector, with the proxy's password in its address.
     let server = Server::always(Vec::new()).await;

@@ -90,19 +90,6 @@ async fn a_probe_dropped_before_its_head_came() {
 }
 
 #[tokio::test]
-async fn a_probe_dropped_within_create() {
-    let (server, clock) = (server(2).await, ManualClock::new());
-    let messages = told_to_wait(&server, &clock).await;
-    let request = ask("probe");
-    let there = async {
-        clock.skip_retry_wait().await;
-        server.received(2).await;
-    };
-    drop_when(messages.create(&request), there).await;
-    assert_free(&messages, &clock).await;
-}
-
-#[tokio::test]
 async fn dropped_during_its_own_backoff() {
     let server = Server::start(|n, _| match n {
         0 => vec![Part::Bytes(error("500 x", &[("retry-after", "3")], "api_error", "oops"))],

@@ -85,8 +85,8 @@ async fn a_success_that_is_no_stream_breaks_the_protocol() {
 #[tokio::test]
 async fn a_whole_answer_that_is_none_breaks_the_protocol() {
     for body in ["", "<html>", "{}", r#"{"type":"completion"}"#, r#"{"type":"message","content":[{}]}"#] {
-        let server = Server::always(answer("200 OK", &[("request-id", "req_p")], body)).await;
-        let failed = client(&server).0.create(&ask("Hi")).await.unwrap_err();
+        let head = [("content-type", "application/json"), ("request-id", "req_p")];
+        let failed = failure(answer("200 OK", &head, body)).await;
         assert_eq!(failed.kind, ModelErrorKind::Protocol, "{body}: {failed}");
         assert_eq!(failed.request_id.as_deref(), Some("req_p"));
     }

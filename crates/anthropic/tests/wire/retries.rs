@@ -175,21 +175,6 @@ async fn the_same_seed_gives_the_same_waits() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_streamed_is_tried_again_too() {
-    let body = r#"{"type":"message","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn"}"#;
-    let head = [("content-type", "application/json"), ("content-length", "86")];
-    assert_eq!(body.len(), 86);
-    let server = Server::answers(vec![overloaded(), answer("200 OK", &head, body)]).await;
-    let (messages, clock) = client(&server);
-    let request = ask("Hi");
-    let answer = tokio::select! {
-        answer = messages.create(&request) => answer.unwrap(),
-        _ = async { loop { clock.skip_retry_wait().await; } } => unreachable!(),
-    };
-    assert_eq!(text(&answer.response), "Hello");
-}
-
-#[tokio::test]
 async fn without_retries_there_is_one_attempt() {
     let server = Server::always(overloaded()).await;
     let messages = messages(&config(&server).with_retries(0), &ManualClock::new());

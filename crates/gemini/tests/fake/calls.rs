@@ -109,19 +109,6 @@ async fn events_come_in_their_order() {
 }
 
 #[tokio::test]
-async fn an_answer_in_one_body_is_the_same() {
-    let fake =
-        start(FakeGemini::builder().turns(two_steps().into_iter().map(|turn| turn.with_pieces(1)))).await;
-    let model = client(&fake);
-    let streamed = ask(&model, &[user("Look.")]).await.unwrap();
-    let whole = model.create(&request(&[user("Look.")])).await.unwrap();
-    assert_eq!(whole.native, streamed.native);
-    assert_eq!(whole.usage, streamed.usage);
-    assert_eq!(whole.content[..2], streamed.content[..2]);
-    assert_eq!(fake.requests()[1].path(), format!("/v1/models/{MODEL}:generateContent"));
-}
-
-#[tokio::test]
 async fn refusals_and_cuts_say_why() {
     let text = |text: &str| json!({"text": text});
     let fake = start(FakeGemini::builder().faults([

@@ -1,4 +1,4 @@
-//! [`HttpClient`]: streamed and unstreamed calls of one model service under one key.
+//! [`HttpClient`]: calls of one model service under one key.
 //!
 //! Dropping a call closes its connection and releases its rate limiter permit. Nothing is stored. The caller must record whether the call
 //! was sent.
@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use reqwest::Url;
 
 use crate::calls::client_state::ClientState;
-use crate::calls::http_call::{Delivery, HttpCall};
+use crate::calls::http_call::HttpCall;
 use crate::calls::model_call::ModelCall;
 use crate::calls::wire::Wire;
 use crate::config::{HttpConfig, HttpConfigError};
@@ -112,7 +112,7 @@ impl HttpClient {
     {
         let begin: Box<Begin<W>> = {
             let client = Arc::clone(&self.0);
-            Box::new(move || Ok(ModelCall::new(client, wire, make()?, Delivery::Streamed)))
+            Box::new(move || Ok(ModelCall::new(client, wire, make()?)))
         };
         let state = Running { stage: Stage::New(begin), ready: VecDeque::new() };
         let events = stream::unfold(state, |mut running| async move {
@@ -120,15 +120,6 @@ impl HttpClient {
             Some((item, running))
         });
         events.fuse()
-    }
-
-    /// Runs a call without streaming. Use the stream for responses that take minutes: without streaming, the client cannot tell a slow
-    /// response from a dead connection.
-    ///
-    /// # Errors
-    /// [`ModelError`].
-    pub async fn create<W: Wire>(&self, wire: Arc<W>, call: HttpCall) -> Result<W::Answer, ModelError> {
-        ModelCall::new(Arc::clone(&self.0), wire, call, Delivery::Whole).unstreamed().await
     }
 }
 

@@ -8,15 +8,6 @@ use conjure_conversation::{Request, SideEffects};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
-/// Whether the response is streamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// As server-sent events.
-    Streamed,
-    /// As one body.
-    Whole,
-}
-
 /// One model call, ready to be sent with `POST`.
 #[derive(Clone)]
 pub struct HttpCall {

@@ -17,7 +17,7 @@ use crate::calls::attempt_error::{AttemptError, PossibleEffects, RetryDecision, 
 use crate::calls::call_span::call_span;
 use crate::calls::call_span::{record_error, record_response};
 use crate::calls::client_state::ClientState;
-use crate::calls::http_call::{Delivery, HttpCall};
+use crate::calls::http_call::HttpCall;
 use crate::calls::wire::Wire;
 use crate::connection::limiter::{MAX_CLOSED, Permit, QueueTicket};
 use crate::connection::retry::{backoff, is_limit, retry_after};
@@ -29,7 +29,6 @@ pub(crate) struct ModelCall<W: Wire> {
     client: Arc<ClientState>,
     wire: Arc<W>,
     call: HttpCall,
-    delivery: Delivery,
     ticket: QueueTicket,
     deadline: Deadline,
     /// The number of failed attempts.
@@ -43,7 +42,7 @@ pub(crate) struct ModelCall<W: Wire> {
     span: Span,
 }
 
-/// The stage of a streamed call before its response arrives.
+/// The stage of a call before its response arrives.
 enum CallStage {
     /// Not started.
     New,
@@ -54,10 +53,9 @@ enum CallStage {
 }
 
 impl<W: Wire> ModelCall<W> {
-    pub(crate) fn new(client: Arc<ClientState>, wire: Arc<W>, call: HttpCall, delivery: Delivery) -> Self {
+    pub(crate) fn new(client: Arc<ClientState>, wire: Arc<W>, call: HttpCall) -> Self {
         Self {
             span: call_span(wire.provider(), client.transport.host(), &call),
-            delivery,
             ticket: client.limiter.ticket(),
             deadline: client.transport.clock().deadline(client.transport.timeouts().total),
             failed_attempts: 0,
@@ -152,31 +150,6 @@ impl<W: Wire> ModelCall<W> {
         self.response.as_ref().map_or(OutputShown::Nothing, ResponseStream::shown)
     }
 
-    /// Runs a call without streaming and returns its response.
-    pub(crate) async fn unstreamed(mut self) -> Result<W::Answer, ModelError> {
-        let span = self.span.clone();
-        async {
-            loop {
-                match self.attempt_unstreamed().await {
-                    Ok(mut answer) => {
-                        record_response(&self.span, W::response_mut(&mut answer));
-                        return Ok(answer);
-                    }
-                    Err(failure) => self.recover(failure, None)?,
-                }
-                self.pause().await;
-            }
-        }
-        .instrument(span)
-        .await
-    }
-
-    async fn attempt_unstreamed(&mut self) -> Result<W::Answer, AttemptError> {
-        let permit = self.wait_for_permit().await?;
-        let response = self.attempt(permit).await?;
-        self.read_whole(response).await
-    }
-
     /// Reads a body that is a complete answer.
     async fn read_whole(&mut self, mut response: reqwest::Response) -> Result<W::Answer, AttemptError> {
         let transport = &self.client.transport;
@@ -255,11 +228,6 @@ impl<W: Wire> ModelCall<W> {
     async fn attempt(&mut self, permit: Permit) -> Result<reqwest::Response, AttemptError> {
         let client = &self.client;
         let transport = &client.transport;
-        let idle = match self.delivery {
-            Delivery::Streamed => transport.timeouts().idle,
-            // The head arrives only when the response is complete.
-            Delivery::Whole => transport.timeouts().total,
-        };
         let mut request = transport
             .request(Method::POST, self.call.url.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
@@ -268,7 +236,7 @@ impl<W: Wire> ModelCall<W> {
             request = request.headers(self.call.headers.clone());
         }
         // Without a response, nothing is known about the limit. Dropping the permit releases it.
-        let mut response = transport.head(request, idle, self.deadline).await?;
+        let mut response = transport.head(request, transport.timeouts().idle, self.deadline).await?;
         let status = response.status().as_u16();
         if is_limit(status) {
             // The gate is closed before the body is read.

@@ -96,16 +96,16 @@ async fn nothing_is_made_or_sent_before_the_first_poll() {
 
 #[tokio::test]
 async fn a_whole_answer_has_its_request_id_and_cost() {
-    let body = r#"{"text":"Hello"}"#;
-    let server = Server::always(answer("200 OK", &[("request-id", "req_2")], body)).await;
+    let headers = [("content-type", "application/json"), ("request-id", "req_2")];
+    let server = Server::always(answer("200 OK", &headers, r#"{"text":"Hello"}"#)).await;
     let client = HttpClient::new(&config(&server.url)).unwrap();
-    let response = client.create(Arc::new(TextWire), call(&client)).await.unwrap();
+    let response = drain(&client, call(&client)).await.1.unwrap();
     assert_eq!((text(&response), response.request_id.as_deref()), ("Hello".to_owned(), Some("req_2")));
     assert_eq!(client.models_without_price(), ["m"]);
     let price = ModelPrices { input: 1, output: 1, cache_write: 1, cache_read: 1 };
     let priced = config(&server.url).with_prices(Prices::none().with_fallback(price));
     let priced = HttpClient::new(&priced).unwrap();
-    priced.create(Arc::new(TextWire), call(&priced)).await.unwrap();
+    drain(&priced, call(&priced)).await.1.unwrap();
     assert!(priced.models_without_price().is_empty());
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
+use conjure_conversation::{Model, ModelApi, ModelEvent, ModelStream, Origin, Request, Response};
 use conjure_model_http::{
     CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError,
     TokenEstimator, Url, Wire,
@@ -79,17 +79,7 @@ impl Chat {
     /// The body of a streamed call. It is deterministic, and a byte prefix of the next call's body up to the end of its messages.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
-        self.0.body(request, true).0
-    }
-
-    /// Runs a call without streaming. Use the stream for answers that take minutes.
-    ///
-    /// # Errors
-    /// [`ModelError`].
-    pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
-        let wire = self.0.wire(request);
-        let call = self.0.call(request, &wire, false);
-        self.0.client.create(wire, call).await
+        self.0.body(request).0
     }
 }
 
@@ -104,19 +94,18 @@ impl ChatState {
         Arc::new(ChatWire(Arc::new(context)))
     }
 
-    fn body(&self, request: &Request, is_streamed: bool) -> (Vec<u8>, RequestSize) {
+    fn body(&self, request: &Request) -> (Vec<u8>, RequestSize) {
         let with = BodyOptions {
             options: &self.options,
             origin: &self.origin,
             tokens_field: self.tokens_field,
             replayed_reasoning: self.replayed_reasoning.as_deref(),
-            is_streamed,
         };
         request_body(request, with)
     }
 
-    fn call(&self, request: &Request, wire: &ChatWire, is_streamed: bool) -> HttpCall {
-        let (body, size) = self.body(request, is_streamed);
+    fn call(&self, request: &Request, wire: &ChatWire) -> HttpCall {
+        let (body, size) = self.body(request);
         // The size is set once, because each call's body is written once.
         let _ = wire.0.size.set(size);
         HttpCall {
@@ -131,7 +120,7 @@ impl Model for Chat {
         let state = Arc::clone(&self.0);
         let wire = state.wire(&request);
         let called = Arc::clone(&wire);
-        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called, true)));
+        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called)));
         Box::pin(events.map(|item| {
             item.map(|event| match event {
                 CallEvent::Preview(event) => event,

@@ -32,7 +32,6 @@ pub(super) struct BodyOptions<'o> {
     pub(super) tokens_field: TokensField,
     /// The member for the reasoning of other services.
     pub(super) replayed_reasoning: Option<&'o str>,
-    pub(super) is_streamed: bool,
 }
 
 /// Writes the body of `request`.
@@ -48,9 +47,7 @@ pub(super) fn request_body(request: &Request, with: BodyOptions<'_>) -> (Vec<u8>
         };
         body.member(name, &max_tokens.into());
     }
-    if with.is_streamed {
-        body.raw(",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
-    }
+    body.raw(",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
     for (name, value) in &options.extra {
         if name != "tool_choice" || !request.tools.is_empty() {
             body.member(name, value);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use conjure_conversation::{
-    Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response, StopReason,
+    Model, ModelApi, ModelEvent, ModelStream, Origin, Request, Response, StopReason,
 };
 use conjure_model_http::{
     CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError,
@@ -64,17 +64,7 @@ impl Responses {
     /// The body of a streamed call. It is deterministic, and a byte prefix of the next call's body up to the end of its input.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
-        self.0.body(request, true).0
-    }
-
-    /// Runs a call without streaming. Use the stream for answers that take minutes.
-    ///
-    /// # Errors
-    /// [`ModelError`].
-    pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
-        let wire = self.0.wire(request);
-        let call = self.0.call(request, &wire, false);
-        self.0.client.create(wire, call).await
+        self.0.body(request).0
     }
 }
 
@@ -89,12 +79,12 @@ impl ResponsesState {
         Arc::new(ResponsesWire(Arc::new(context)))
     }
 
-    fn body(&self, request: &Request, is_streamed: bool) -> (Vec<u8>, RequestSize) {
-        request_body(request, &self.options, &self.origin, is_streamed)
+    fn body(&self, request: &Request) -> (Vec<u8>, RequestSize) {
+        request_body(request, &self.options, &self.origin)
     }
 
-    fn call(&self, request: &Request, wire: &ResponsesWire, is_streamed: bool) -> HttpCall {
-        let (body, size) = self.body(request, is_streamed);
+    fn call(&self, request: &Request, wire: &ResponsesWire) -> HttpCall {
+        let (body, size) = self.body(request);
         // The size is set once, because each call's body is written once.
         let _ = wire.0.size.set(size);
         HttpCall {
@@ -109,7 +99,7 @@ impl Model for Responses {
         let state = Arc::clone(&self.0);
         let wire = state.wire(&request);
         let called = Arc::clone(&wire);
-        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called, true)));
+        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called)));
         Box::pin(events.map(|item| {
             item.map(|event| match event {
                 CallEvent::Preview(event) => event,

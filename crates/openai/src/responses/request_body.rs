@@ -27,7 +27,6 @@ pub(super) fn request_body(
     request: &Request,
     options: &ResponsesOptions,
     origin: &Origin,
-    is_streamed: bool,
 ) -> (Vec<u8>, RequestSize) {
     let common = &options.common;
     let mut body = RequestWriter::with_capacity(estimated_size(request));
@@ -36,10 +35,7 @@ pub(super) fn request_body(
     if let Some(max_tokens) = common.max_tokens {
         body.member("max_output_tokens", &max_tokens.into());
     }
-    if is_streamed {
-        body.raw(",\"stream\":true");
-    }
-    body.raw(",\"store\":false");
+    body.raw(",\"stream\":true,\"store\":false");
     if options.encrypted_reasoning == EncryptedReasoning::Requested {
         body.raw(",\"include\":[\"reasoning.encrypted_content\"]");
     }

@@ -3,12 +3,9 @@
 use conjure_conversation::scripted::{Script, ScriptFormat};
 use conjure_conversation::{Block, Message, ModelEvent, StopReason, Usage};
 use conjure_openai::fake::{FakeOpenAi, Reply};
-use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
 use serde_json::json;
 
-use crate::support::{
-    answered, ask, blocks, body, call, client, events, models, request, result, start, thinking, user,
-};
+use crate::support::{answered, ask, blocks, call, client, events, models, request, result, start, user};
 
 fn script() -> Script {
     let text = r"
@@ -80,25 +77,23 @@ async fn a_conversation_moves_from_one_wire_to_the_other() {
 }
 
 #[tokio::test]
-async fn unstreamed_answers_are_the_same() {
-    let turns = || {
-        [Reply::blocks(vec![
-            thinking("Hm"),
-            Block::text("I run."),
-            call("call_1", "bash", &json!({"command": "x"})),
-        ])]
-    };
-    let fake = start(FakeOpenAi::builder().turns(turns())).await;
-    let chat = Chat::new(client(&fake), ChatOptions::new("m"));
-    let responses = Responses::new(client(&fake), ResponsesOptions::new("m"));
-    let ask_for = || request(vec![user("Hi")]);
-    let streamed = [ask(&chat, ask_for()).await.unwrap(), ask(&responses, ask_for()).await.unwrap()];
-    let whole = [chat.create(&ask_for()).await.unwrap(), responses.create(&ask_for()).await.unwrap()];
-    for (streamed, whole) in streamed.iter().zip(&whole) {
-        assert_eq!(streamed.content, whole.content);
-        assert_eq!((&streamed.stop_reason, streamed.usage), (&whole.stop_reason, whole.usage));
+async fn an_answer_in_one_body_is_read_too() {
+    let chat = json!({"id": "a", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+        "role": "assistant", "content": "I run.",
+        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}],
+    }}]});
+    let responses = json!({"id": "a", "object": "response", "status": "completed", "output": [
+        {"type": "message", "id": "m", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": "I run.", "annotations": []}]},
+        {"type": "function_call", "id": "f", "call_id": "call_1", "name": "bash", "arguments": "{}", "status": "completed"},
+    ]});
+    for (place, body) in [chat, responses].iter().enumerate() {
+        let fake = start(FakeOpenAi::builder().faults([Reply::raw(200, "application/json", body.to_string())])).await;
+        let (name, model) = &models(&fake)[place];
+        let answer = ask(&**model, request(vec![user("Hi")])).await.unwrap();
+        assert_eq!(answer.content, [Block::text("I run."), call("call_1", "bash", &json!({}))], "{name}");
+        assert_eq!(answer.stop_reason, StopReason::ToolUse, "{name}");
     }
-    assert!(body(&fake, 2).get("stream").is_none() && body(&fake, 2).get("stream_options").is_none());
 }
 
 #[tokio::test]

@@ -86,7 +86,8 @@ async fn a_container_that_is_gone_is_told_from_other_refusals() {
         "details": {"error_code": "container_expired"}}});
     let head = [("content-type", "application/json"), ("request-id", "req_9")];
     let server = Server::always(crate::server::answer("400 Bad", &head, &by_code.to_string())).await;
-    let failure = model(&server, ApiProfile::Current).create(&in_container("c_1")).await.unwrap_err();
+    let model = model(&server, ApiProfile::Current);
+    let failure = drain(model.stream(in_container("c_1"))).await.1.unwrap_err();
     assert_eq!(failure.kind, ModelErrorKind::ContainerGone);
     assert_eq!(failure.request_id.as_deref(), Some("req_9"));
     assert!(failure.message.contains("Gone."), "{failure}");

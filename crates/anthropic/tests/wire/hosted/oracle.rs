@@ -8,12 +8,13 @@ use conjure_anthropic::hosted::{
     ContainerRequest, FileId, FileUpload, HostedSkill, SkillId, SkillSource, Upload, VersionId,
 };
 use conjure_anthropic::{ApiProfile, Caching, Client, ModelOptions};
+use conjure_conversation::Model as _;
 use serde_json::{Value, json};
 
 use crate::clock::ManualClock;
 use crate::oracle::{BETA, CURRENT};
 use crate::server::{Part, Recorded, Server, answer};
-use crate::support::{ask, config};
+use crate::support::{ask, config, drain};
 
 /// The same calls, by the SDK.
 const CALLS: &str = r#"
@@ -109,7 +110,12 @@ fn plain(request: &Recorded) -> Value {
     let is_message = request.line.contains("/v1/messages");
     let body = String::from_utf8(request.body.clone()).unwrap();
     let body = match serde_json::from_str::<Value>(&body) {
-        Ok(body) => body,
+        Ok(mut body) => {
+            if let Some(body) = body.as_object_mut() {
+                body.remove("stream");
+            }
+            body
+        }
         Err(_) => without(body).into(),
     };
     json!({
@@ -160,7 +166,7 @@ async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
             container,
             ..ask("")
         };
-        model.create(&request).await.unwrap();
+        drain(model.stream(request)).await.1.unwrap();
     }
 }
 

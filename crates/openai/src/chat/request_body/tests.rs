@@ -40,7 +40,6 @@ fn with_messages(options: &ChatOptions, origin: &Origin, messages: Vec<Message>)
         origin,
         tokens_field: options.tokens_field.unwrap_or(TokensField::MaxTokens),
         replayed_reasoning: options.replayed_reasoning.as_deref(),
-        is_streamed: true,
     };
     let text = String::from_utf8(request_body(&request(messages), with).0).unwrap();
     let value = serde_json::from_str(&text).unwrap();
@@ -94,11 +93,10 @@ fn without_tools_nothing_about_tools_is_sent() {
         origin: &origin,
         tokens_field: TokensField::MaxTokens,
         replayed_reasoning: None,
-        is_streamed: false,
     };
     let body: Value = serde_json::from_slice(&request_body(&bare, with).0).unwrap();
     let names: Vec<&String> = body.as_object().unwrap().keys().collect();
-    assert_eq!(names, ["model", "messages"], "no `stream`, and so no `stream_options`");
+    assert_eq!(names, ["model", "stream", "stream_options", "messages"]);
 }
 
 /// An answer of another service, its results, and what the user adds.

@@ -31,7 +31,7 @@ fn request(messages: Vec<Message>) -> Request {
 }
 
 fn body(options: &ResponsesOptions, messages: Vec<Message>) -> (String, Value) {
-    let body = request_body(&request(messages), options, &origin(), true).0;
+    let body = request_body(&request(messages), options, &origin()).0;
     let text = String::from_utf8(body).unwrap();
     let value = serde_json::from_str(&text).unwrap();
     (text, value)
