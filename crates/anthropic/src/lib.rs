@@ -32,8 +32,7 @@ pub use conjure_model_http::{
     HttpConfigError, ModelPrices, OutputShown, PlaintextPolicy, Prices, ResponseLimits, ServiceError,
     SseError, SseEvent, SseParser, StreamError, Timeouts,
 };
-pub use messages::{Client, Messages, ResponseEvent, ResponseEventStream};
+pub use messages::{Client, Messages};
 pub use options::ModelOptions;
 pub use passthrough::{PassthroughBody, PassthroughRequest, PassthroughResponse};
-pub use response::api_response::ApiResponse;
 pub use response::message_accumulator::MessageAccumulator;

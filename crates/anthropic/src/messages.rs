@@ -7,16 +7,12 @@
 //! was sent.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use conjure_artifact::ServiceFiles;
 use conjure_base::{Clock, SystemClock};
-use conjure_conversation::{
-    HostedFiles, HostedSupport, Model, ModelError, ModelEvent, ModelStream, Request, SideEffects,
-};
-use conjure_model_http::{CallEvent, HeaderMap, HeaderValue, HttpCall, HttpClient, Url};
-use futures_util::{Stream, StreamExt};
+use conjure_conversation::{HostedFiles, HostedSupport, Model, ModelStream, Request, SideEffects};
+use conjure_model_http::{HeaderMap, HeaderValue, HttpCall, HttpClient, Url};
 
 use crate::client_state::ClientState;
 use crate::config::{ApiProfile, Config, ConfigError};
@@ -24,7 +20,6 @@ use crate::hosted::{ContainerRequest, HostedFileDeletion, HostedOutputs, HostedU
 use crate::options::ModelOptions;
 use crate::request_body::container_id;
 use crate::request_body::request_body;
-use crate::response::api_response::ApiResponse;
 use crate::response::effects::effects_of;
 
 /// The client of one API key. Cheap to clone.
@@ -41,12 +36,6 @@ struct MessagesInner {
     betas: HeaderMap,
     url: Url,
 }
-
-/// An event of [`Messages::events`].
-pub type ResponseEvent = CallEvent<ApiResponse>;
-
-/// A streamed call. Dropping it abandons the call.
-pub type ResponseEventStream = Pin<Box<dyn Stream<Item = Result<ResponseEvent, ModelError>> + Send>>;
 
 impl Client {
     /// The HTTP client, for requests that are not model calls.
@@ -150,29 +139,16 @@ impl Messages {
     pub fn body(&self, request: &Request) -> Vec<u8> {
         request_body(request, &self.with_hosted_skills(request).0.options)
     }
-
-    /// Starts a streamed call and returns its events. The last one is the complete API response. Nothing happens before the stream is
-    /// polled.
-    #[must_use]
-    pub fn events(&self, request: Request) -> ResponseEventStream {
-        let shared = &self.0.shared;
-        let messages = self.clone();
-        let make = move || {
-            let inner = messages.with_hosted_skills(&request).0;
-            Ok(inner.call(&request))
-        };
-        Box::pin(shared.http.stream(Arc::clone(&shared.wire), make))
-    }
 }
 
 impl Model for Messages {
     fn stream(&self, request: Request) -> ModelStream {
-        Box::pin(self.events(request).map(|item| {
-            item.map(|event| match event {
-                ResponseEvent::Preview(event) => event,
-                ResponseEvent::Finished(answer) => ModelEvent::Finished(Box::new(answer.response)),
-            })
-        }))
+        let shared = &self.0.shared;
+        let messages = self.clone();
+        shared.http.stream(Arc::clone(&shared.wire), move || {
+            let inner = messages.with_hosted_skills(&request).0;
+            Ok(inner.call(&request))
+        })
     }
 
     fn hosted_support(&self) -> HostedSupport {

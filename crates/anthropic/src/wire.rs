@@ -4,10 +4,10 @@ use conjure_conversation::{ModelErrorKind, Response};
 use conjure_model_http::{HeaderMap, HttpCall, ServiceError, Wire};
 use serde::Deserialize;
 
-use crate::response::api_response::{ApiResponse, WireMessage};
 use crate::response::container_gone::ServiceErrorText;
 use crate::response::error_body;
 use crate::response::message_accumulator::MessageAccumulator;
+use crate::response::wire_message::WireMessage;
 
 /// The headers with the id of a request. Other servers that speak this API use the second.
 pub(crate) const REQUEST_ID_HEADERS: &[&str] = &["request-id", "x-request-id"];
@@ -17,7 +17,6 @@ pub(crate) const REQUEST_ID_HEADERS: &[&str] = &["request-id", "x-request-id"];
 pub(crate) struct MessagesWire;
 
 impl Wire for MessagesWire {
-    type Answer = ApiResponse;
     type Decoder = MessageAccumulator;
 
     fn provider(&self) -> &str {
@@ -32,7 +31,7 @@ impl Wire for MessagesWire {
         MessageAccumulator::new()
     }
 
-    fn read_whole(&self, body: &[u8]) -> Result<ApiResponse, String> {
+    fn read_whole(&self, body: &[u8]) -> Result<Response, String> {
         #[derive(Deserialize)]
         struct Kind {
             #[serde(rename = "type")]
@@ -49,10 +48,6 @@ impl Wire for MessagesWire {
 
     fn read_error(&self, status: u16, _: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
         error_body::from_response(status, body)
-    }
-
-    fn response_mut(answer: &mut ApiResponse) -> &mut Response {
-        &mut answer.response
     }
 
     fn request_id_headers(&self) -> &[&'static str] {

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_conversation::{Model, ModelApi, ModelEvent, ModelStream, Origin, Request};
-use conjure_model_http::{CallEvent, HttpCall, HttpClient, KeyHeader, TokenEstimator};
-use futures_util::StreamExt as _;
+use conjure_conversation::{Model, ModelApi, ModelStream, Origin, Request};
+use conjure_model_http::{HttpCall, HttpClient, KeyHeader, TokenEstimator};
 
 use crate::options::GeminiOptions;
 use crate::request_body::request_body;
@@ -94,13 +93,7 @@ impl Model for Gemini {
         let inner = Arc::clone(&self.0);
         let wire = inner.wire(&request);
         let called = Arc::clone(&wire);
-        let events = self.0.client.stream(wire, move || Ok(inner.call(&request, &called)));
-        Box::pin(events.map(|item| {
-            item.map(|event| match event {
-                CallEvent::Preview(event) => event,
-                CallEvent::Finished(response) => ModelEvent::Finished(response),
-            })
-        }))
+        self.0.client.stream(wire, move || Ok(inner.call(&request, &called)))
     }
 }
 

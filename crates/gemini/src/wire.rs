@@ -52,7 +52,6 @@ impl GeminiWire {
 }
 
 impl Wire for GeminiWire {
-    type Answer = Response;
     type Decoder = GeminiDecoder;
 
     fn provider(&self) -> &str {
@@ -74,9 +73,5 @@ impl Wire for GeminiWire {
 
     fn read_error(&self, status: u16, _: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
         read_error(Some(status), std::str::from_utf8(body).ok()?)
-    }
-
-    fn response_mut(answer: &mut Response) -> &mut Response {
-        answer
     }
 }

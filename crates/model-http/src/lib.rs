@@ -22,7 +22,7 @@ mod config;
 mod known_models;
 mod prices;
 
-pub use calls::client::{CallEvent, HttpClient};
+pub use calls::client::HttpClient;
 pub use calls::http_call::HttpCall;
 pub use calls::model_list::ListedModel;
 pub use calls::service_error::{ServiceError, error_kind_of_status};

@@ -24,9 +24,9 @@
 
 pub use conjure_anthropic::hosted;
 pub use conjure_anthropic::{
-    ApiProfile, ApiResponse, Caching, Client, Config, ConfigError, DEFAULT_BASE_URL, HttpConfigError,
-    Messages, ModelOptions, ModelPrices, PassthroughBody, PassthroughRequest, PassthroughResponse,
-    PlaintextPolicy, Prices, ResponseEvent, ResponseEventStream, ResponseLimits, Timeouts,
+    ApiProfile, Caching, Client, Config, ConfigError, DEFAULT_BASE_URL, HttpConfigError, Messages,
+    ModelOptions, ModelPrices, PassthroughBody, PassthroughRequest, PassthroughResponse, PlaintextPolicy,
+    Prices, ResponseLimits, Timeouts,
 };
 pub use secrecy::SecretString;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::response::api_response::{WireMessage, WireUsage};
+use crate::response::wire_message::{WireMessage, WireUsage};
 
 /// The beginning of a delta event, exactly as the service writes it.
 pub(crate) const FAST_DELTA_PREFIX: &str = r#"{"type":"content_block_delta""#;
@@ -101,10 +101,6 @@ pub(crate) struct Delta {
     pub(crate) citation: Option<Box<RawValue>>,
     #[serde(default)]
     pub(crate) stop_reason: Option<String>,
-    #[serde(default)]
-    pub(crate) stop_sequence: Option<String>,
-    #[serde(default)]
-    pub(crate) stop_details: Option<Box<RawValue>>,
     #[serde(default)]
     pub(crate) container: Option<Box<RawValue>>,
 }

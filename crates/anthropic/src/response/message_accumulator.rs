@@ -5,17 +5,17 @@
 
 use std::borrow::Cow;
 
-use conjure_conversation::{AfterResponse, ModelEvent, StopReason};
+use conjure_conversation::{AfterResponse, ModelEvent, Response, StopReason};
 use conjure_model_http::{Decoder, OutputShown, RawObject, SseEvent, StreamError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::response::api_response::{ApiResponse, MAX_BLOCKS, WireMessage};
 use crate::response::block::{InitialContent, Merge, PartialBlock};
 use crate::response::error_body;
 use crate::response::events::{
     Delta, DeltaType, Event, EventType, FAST_DELTA_PREFIX, FastDelta, FastDeltaBody,
 };
+use crate::response::wire_message::{MAX_BLOCKS, WireMessage};
 
 /// The maximum number of citations and fields of unknown deltas in a response.
 const MAX_ADDITIONS: usize = 100_000;
@@ -187,8 +187,6 @@ impl MessageAccumulator {
             EventType::MessageDelta => {
                 if let Some(delta) = event.delta {
                     message.stop_reason = delta.stop_reason.or_else(|| message.stop_reason.take());
-                    message.stop_sequence = delta.stop_sequence.or_else(|| message.stop_sequence.take());
-                    message.stop_details = delta.stop_details.or_else(|| message.stop_details.take());
                     message.container = delta.container.or_else(|| message.container.take());
                 }
                 if let Some(usage) = event.usage {
@@ -347,7 +345,7 @@ impl MessageAccumulator {
     ///
     /// # Errors
     /// If the content is invalid.
-    pub fn finish(self) -> Result<Option<ApiResponse>, StreamError> {
+    pub fn finish(self) -> Result<Option<Response>, StreamError> {
         let Some(message) = self.message.filter(|_| self.is_stopped) else {
             return Ok(None);
         };
@@ -365,8 +363,6 @@ impl MessageAccumulator {
 }
 
 impl Decoder for MessageAccumulator {
-    type Answer = ApiResponse;
-
     fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         self.push_event(event, emit)
     }
@@ -379,7 +375,7 @@ impl Decoder for MessageAccumulator {
         self.is_stopped
     }
 
-    fn finish(self) -> Result<Option<ApiResponse>, StreamError> {
+    fn finish(self) -> Result<Option<Response>, StreamError> {
         Self::finish(self)
     }
 }

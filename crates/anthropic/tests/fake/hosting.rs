@@ -193,11 +193,7 @@ async fn the_helpers_alone_resume_pauses_over_any_client() {
         let container = &response["container"];
         assert_ne!(container["skills"][0]["version"], "latest", "it is resolved");
         assert!(container["expires_at"].as_str().unwrap().ends_with('Z'));
-        told.push((
-            container["id"].as_str().map(str::to_owned),
-            attempt,
-            extract_file_ids(response).len(),
-        ));
+        told.push((container["id"].as_str().map(str::to_owned), attempt, extract_file_ids(response).len()));
     });
     let done =
         run_until_complete(question.clone(), container.clone(), options, async |messages, container| {

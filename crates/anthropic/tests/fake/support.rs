@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use conjure_anthropic::Messages;
 use conjure_anthropic::fake::{FakeMessages, FakeMessagesBuilder};
-use conjure_conversation::{Block, Model as _, ModelError, ModelEvent, Request, Response};
 use conjure_conversation::scripted::{Script, ScriptFormat};
+use conjure_conversation::{Block, Model as _, ModelError, ModelEvent, Request, Response};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

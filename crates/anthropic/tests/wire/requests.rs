@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use conjure_anthropic::{
-    ApiProfile, Caching, Client, Config, ConfigError, ModelOptions, ModelPrices, Prices, ResponseEvent,
+    ApiProfile, Caching, Client, Config, ConfigError, ModelOptions, ModelPrices, Prices,
 };
 use conjure_conversation::{Block, Message, Model, ModelEvent, StopReason, Usage};
-use futures_util::StreamExt;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -153,15 +152,8 @@ async fn the_container_is_handed_out_with_the_answer() {
     last[0]["delta"]["container"] = json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z"});
     let events: Vec<serde_json::Value> = [start()].into_iter().chain(last).collect();
     let server = Server::always(stream(&sse(&events))).await;
-    let (messages, _) = client(&server);
-    let mut events = messages.events(ask("Hi"));
-    let mut found = None;
-    while let Some(event) = events.next().await {
-        if let ResponseEvent::Finished(answer) = event.unwrap() {
-            found = answer.container;
-        }
-    }
-    assert!(found.unwrap().get().contains("container_1"));
+    let container = call(&client(&server).0).await.unwrap().container;
+    assert_eq!(container.unwrap().as_str(), "container_1");
 }
 
 #[tokio::test]

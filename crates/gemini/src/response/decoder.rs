@@ -267,8 +267,6 @@ impl GeminiDecoder {
 }
 
 impl Decoder for GeminiDecoder {
-    type Answer = Response;
-
     fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let data = event.data.trim();
         // The service sends no such end, but gateways add the end of another API.

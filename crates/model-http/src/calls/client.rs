@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use conjure_base::{Clock, Jitter, SystemClock};
-use conjure_conversation::{ModelError, ModelEvent};
-use futures_util::{Stream, StreamExt as _, stream};
+use conjure_conversation::{ModelError, ModelEvent, ModelStream, Response};
+use futures_util::{StreamExt as _, stream};
 use reqwest::Url;
 
 use crate::calls::client_state::ClientState;
@@ -23,15 +23,6 @@ use crate::connection::transport::Transport;
 /// The client of one service and key. All calls share its rate limiter, connections and prices. Cheap to clone.
 #[derive(Clone)]
 pub struct HttpClient(Arc<ClientState>);
-
-/// An event of [`HttpClient::stream`].
-#[derive(Debug, Clone)]
-pub enum CallEvent<A> {
-    /// A preview; never [`ModelEvent::Finished`].
-    Preview(ModelEvent),
-    /// The complete response; the last event of a successful stream.
-    Finished(Box<A>),
-}
 
 impl HttpClient {
     /// Creates a client with the system clock. Needs a Tokio runtime.
@@ -100,12 +91,8 @@ impl HttpClient {
     }
 
     /// Starts a streamed call and returns its events. Nothing happens before the stream is polled; at the first poll, `make` writes the
-    /// call. The stream ends after [`CallEvent::Finished`] or an error.
-    pub fn stream<W, F>(
-        &self,
-        wire: Arc<W>,
-        make: F,
-    ) -> impl Stream<Item = Result<CallEvent<W::Answer>, ModelError>> + Send + use<W, F>
+    /// call. The stream ends after [`ModelEvent::Finished`] or an error.
+    pub fn stream<W, F>(&self, wire: Arc<W>, make: F) -> ModelStream
     where
         W: Wire,
         F: FnOnce() -> Result<HttpCall, ModelError> + Send + 'static,
@@ -119,7 +106,7 @@ impl HttpClient {
             let item = running.next().await?;
             Some((item, running))
         });
-        events.fuse()
+        Box::pin(events.fuse())
     }
 }
 
@@ -136,20 +123,20 @@ enum Stage<W: Wire> {
     New(Box<Begin<W>>),
     Calling(Box<ModelCall<W>>),
     /// The result. It is returned after the events that are ready.
-    Ended(Result<Box<W::Answer>, ModelError>),
+    Ended(Result<Box<Response>, ModelError>),
     Over,
 }
 
 impl<W: Wire> Running<W> {
-    async fn next(&mut self) -> Option<Result<CallEvent<W::Answer>, ModelError>> {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Some(Ok(CallEvent::Preview(event)));
+                return Some(Ok(event));
             }
             let ended = match &mut self.stage {
                 Stage::Calling(call) => match call.next(&mut self.ready).await {
                     Ok(None) => continue,
-                    Ok(Some(answer)) => Ok(Box::new(answer)),
+                    Ok(Some(response)) => Ok(Box::new(response)),
                     Err(error) => Err(error),
                 },
                 Stage::New(_) => match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -163,7 +150,7 @@ impl<W: Wire> Running<W> {
                     _ => return None,
                 },
                 Stage::Ended(_) => match std::mem::replace(&mut self.stage, Stage::Over) {
-                    Stage::Ended(result) => return Some(result.map(CallEvent::Finished)),
+                    Stage::Ended(result) => return Some(result.map(ModelEvent::Finished)),
                     _ => return None,
                 },
                 Stage::Over => return None,

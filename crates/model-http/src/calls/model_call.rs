@@ -73,7 +73,7 @@ impl<W: Wire> ModelCall<W> {
     pub(crate) async fn next(
         &mut self,
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Option<W::Answer>, ModelError> {
+    ) -> Result<Option<Response>, ModelError> {
         let span = self.span.clone();
         async {
             loop {
@@ -84,9 +84,9 @@ impl<W: Wire> ModelCall<W> {
                     None => self.advance(ready).await,
                 };
                 match step {
-                    Ok(Some(mut answer)) => {
-                        record_response(&self.span, W::response_mut(&mut answer));
-                        return Ok(Some(answer));
+                    Ok(Some(response)) => {
+                        record_response(&self.span, &response);
+                        return Ok(Some(response));
                     }
                     Ok(None) if !ready.is_empty() => {
                         if self.shown() == OutputShown::Something {
@@ -110,14 +110,14 @@ impl<W: Wire> ModelCall<W> {
     }
 
     /// Moves to the next stage. It emits `Waiting` and `Sent` events before the call waits or sends.
-    async fn advance(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Option<W::Answer>, AttemptError> {
+    async fn advance(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Option<Response>, AttemptError> {
         let permit = match std::mem::replace(&mut self.stage, CallStage::Waiting) {
             CallStage::Admitted(permit) => {
                 let response = self.attempt(permit).await?;
                 if !is_event_stream(&response) {
-                    let mut answer = self.read_unstreamed(response).await?;
-                    push_response_events(W::response_mut(&mut answer), ready);
-                    return Ok(Some(answer));
+                    let response = self.read_unstreamed(response).await?;
+                    push_response_events(&response, ready);
+                    return Ok(Some(response));
                 }
                 self.response = Some(ResponseStream::new(&self.client, &*self.wire, &self.call, response));
                 return Ok(None);
@@ -151,7 +151,7 @@ impl<W: Wire> ModelCall<W> {
     }
 
     /// Reads a body that is a complete answer.
-    async fn read_whole(&mut self, mut response: reqwest::Response) -> Result<W::Answer, AttemptError> {
+    async fn read_whole(&mut self, mut response: reqwest::Response) -> Result<Response, AttemptError> {
         let transport = &self.client.transport;
         let request_id = transport.errors().request_id(response.headers(), self.wire.request_id_headers());
         let body = transport.body(&mut response, self.deadline).await;
@@ -169,7 +169,7 @@ impl<W: Wire> ModelCall<W> {
         });
         match answer {
             Ok(mut answer) => {
-                self.client.complete(W::response_mut(&mut answer), request_id, &self.call.model);
+                self.client.complete(&mut answer, request_id, &self.call.model);
                 Ok(answer)
             }
             Err(mut failure) => {
@@ -180,7 +180,7 @@ impl<W: Wire> ModelCall<W> {
     }
 
     /// Reads a response that is not a stream although the request asked for one. Some services ignore that and answer with one JSON body.
-    async fn read_unstreamed(&mut self, mut response: reqwest::Response) -> Result<W::Answer, AttemptError> {
+    async fn read_unstreamed(&mut self, mut response: reqwest::Response) -> Result<Response, AttemptError> {
         let read = if is_json(&response) {
             self.read_whole(response).await
         } else {

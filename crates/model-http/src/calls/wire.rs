@@ -9,10 +9,8 @@ use crate::stream::decoder::Decoder;
 
 /// The parts that are specific to one API. The client does everything else: limits, retries, timeouts, TLS, redaction.
 pub trait Wire: Send + Sync + 'static {
-    /// A complete response, with the parts that a conversation does not keep.
-    type Answer: Send + 'static;
     /// Reads a streamed response.
-    type Decoder: Decoder<Answer = Self::Answer>;
+    type Decoder: Decoder;
 
     /// The name for telemetry (`gen_ai.provider.name`): `anthropic`, `openai`, `gcp.gemini`.
     fn provider(&self) -> &str;
@@ -25,18 +23,15 @@ pub trait Wire: Send + Sync + 'static {
     /// Creates a decoder for a new stream.
     fn decoder(&self, call: &HttpCall) -> Self::Decoder;
 
-    /// Reads the body of a response without streaming.
+    /// Reads the body of a response without streaming. The client sets its request id and its cost.
     ///
     /// # Errors
     /// Why it is not a response of this API, as a fragment that fits in brackets.
-    fn read_whole(&self, body: &[u8]) -> Result<Self::Answer, String>;
+    fn read_whole(&self, body: &[u8]) -> Result<Response, String>;
 
     /// Reads the body of an error; `None` if the body is not an error of this API. The client also calls it for a successful status whose
     /// body is no response, because some servers report errors with status 200.
     fn read_error(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Option<ServiceError>;
-
-    /// The part of a response that the conversation keeps. The client sets its request id and its cost.
-    fn response_mut(answer: &mut Self::Answer) -> &mut Response;
 
     /// The headers with the id of a request, best first.
     fn request_id_headers(&self) -> &[&'static str] {

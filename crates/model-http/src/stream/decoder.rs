@@ -1,15 +1,12 @@
 //! [`Decoder`]: reads the events of one streamed response.
 
-use conjure_conversation::ModelEvent;
+use conjure_conversation::{ModelEvent, Response};
 
 use crate::calls::service_error::ServiceError;
 use crate::stream::sse::{SseError, SseEvent};
 
 /// Reads the events of one streamed response. Its memory must be bounded by the bytes that the client passes to it.
 pub trait Decoder: Send {
-    /// The complete response of this wire.
-    type Answer: Send;
-
     /// Processes the next event and passes its previews to `emit`. It must emit [`ModelEvent::Started`] before the first output. The client
     /// adds the cost to [`ModelEvent::UsageReported`].
     ///
@@ -28,7 +25,7 @@ pub trait Decoder: Send {
     ///
     /// # Errors
     /// If the content is invalid.
-    fn finish(self) -> Result<Option<Self::Answer>, StreamError>;
+    fn finish(self) -> Result<Option<Response>, StreamError>;
 }
 
 /// Whether output was shown or a tool was started. If so, the call must not be retried.

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use conjure_base::Deadline;
-use conjure_conversation::{ModelErrorKind, ModelEvent};
-use reqwest::Response;
+use conjure_conversation::{ModelErrorKind, ModelEvent, Response};
 
 use crate::calls::attempt_error::{AttemptError, RetryDecision};
 use crate::calls::client_state::ClientState;
@@ -22,7 +21,7 @@ const MAX_DRAIN_BYTES: usize = 4 << 10;
 
 /// A response that is being streamed.
 pub(crate) struct ResponseStream<W: Wire> {
-    response: Response,
+    response: reqwest::Response,
     timer: IdleTimer,
     pub(crate) request_id: Option<String>,
     parser: SseParser,
@@ -33,7 +32,7 @@ pub(crate) struct ResponseStream<W: Wire> {
 }
 
 impl<W: Wire> ResponseStream<W> {
-    pub(crate) fn new(client: &ClientState, wire: &W, call: &HttpCall, response: Response) -> Self {
+    pub(crate) fn new(client: &ClientState, wire: &W, call: &HttpCall, response: reqwest::Response) -> Self {
         let transport = &client.transport;
         Self {
             request_id: transport.errors().request_id(response.headers(), wire.request_id_headers()),
@@ -59,7 +58,7 @@ impl<W: Wire> ResponseStream<W> {
         call: &HttpCall,
         deadline: Deadline,
         ready: &mut VecDeque<ModelEvent>,
-    ) -> Result<Option<W::Answer>, AttemptError> {
+    ) -> Result<Option<Response>, AttemptError> {
         let transport = &client.transport;
         if self.decoder.as_ref().is_none_or(Decoder::is_complete) {
             self.drain(client).await;
@@ -106,12 +105,12 @@ impl<W: Wire> ResponseStream<W> {
         }
     }
 
-    fn finish(&mut self, client: &ClientState, wire: &W, call: &HttpCall) -> Result<W::Answer, AttemptError> {
+    fn finish(&mut self, client: &ClientState, wire: &W, call: &HttpCall) -> Result<Response, AttemptError> {
         let Some(decoder) = self.decoder.take() else { return Err(self.cut_off()) };
         let answer = decoder.finish();
         let answer = answer.map_err(|error| client.transport.errors().stream(wire, call, error))?;
         let mut answer = answer.ok_or_else(|| self.cut_off())?;
-        client.complete(W::response_mut(&mut answer), self.request_id.clone(), &call.model);
+        client.complete(&mut answer, self.request_id.clone(), &call.model);
         Ok(answer)
     }
 }

@@ -8,8 +8,8 @@ use conjure_conversation::{
     ApiErrorKind, Block, Message, ModelError, ModelErrorKind, ModelEvent, Request, Response,
 };
 use conjure_model_http::{
-    CallEvent, Decoder, HeaderMap, HttpCall, HttpClient, HttpConfig, KeyHeader, OutputShown, RetryAdvice,
-    ServiceError, SseEvent, StreamError, Wire,
+    Decoder, HeaderMap, HttpCall, HttpClient, HttpConfig, KeyHeader, OutputShown, RetryAdvice, ServiceError,
+    SseEvent, StreamError, Wire,
 };
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -25,8 +25,6 @@ pub(crate) struct TextDecoder {
 }
 
 impl Decoder for TextDecoder {
-    type Answer = Response;
-
     fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         assert!(!self.is_complete, "nothing is read after the end");
         if let Some(message) = event.data.strip_prefix("error ") {
@@ -58,7 +56,6 @@ impl Decoder for TextDecoder {
 }
 
 impl Wire for TextWire {
-    type Answer = Response;
     type Decoder = TextDecoder;
 
     fn provider(&self) -> &str {
@@ -87,10 +84,6 @@ impl Wire for TextWire {
             "slow_error" => error.with_retry_after(Some(Duration::from_millis(30))),
             _ => error,
         })
-    }
-
-    fn response_mut(answer: &mut Response) -> &mut Response {
-        answer
     }
 
     fn error_kind(&self, call: &HttpCall, error: &ServiceError) -> ModelErrorKind {
@@ -130,14 +123,14 @@ pub(crate) async fn drain(
     client: &HttpClient,
     call: HttpCall,
 ) -> (Vec<ModelEvent>, Result<Response, ModelError>) {
-    let mut events = std::pin::pin!(client.stream(Arc::new(TextWire), move || Ok(call)));
+    let mut events = client.stream(Arc::new(TextWire), move || Ok(call));
     let mut previews = Vec::new();
     let mut result = None;
     while let Some(event) = events.next().await {
         assert!(result.is_none(), "nothing follows the end");
         match event {
-            Ok(CallEvent::Preview(event)) => previews.push(event),
-            Ok(CallEvent::Finished(answer)) => result = Some(Ok(*answer)),
+            Ok(ModelEvent::Finished(answer)) => result = Some(Ok(*answer)),
+            Ok(event) => previews.push(event),
             Err(error) => result = Some(Err(error)),
         }
     }

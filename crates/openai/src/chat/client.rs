@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_conversation::{Model, ModelApi, ModelEvent, ModelStream, Origin, Request, Response};
+use conjure_conversation::{Model, ModelApi, ModelStream, Origin, Request, Response};
 use conjure_model_http::{
-    CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError,
-    TokenEstimator, Url, Wire,
+    Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError, TokenEstimator,
+    Url, Wire,
 };
-use futures_util::StreamExt as _;
 
 use super::decoder::ChatDecoder;
 use super::request_body::{BodyOptions, request_body};
@@ -120,18 +119,11 @@ impl Model for Chat {
         let state = Arc::clone(&self.0);
         let wire = state.wire(&request);
         let called = Arc::clone(&wire);
-        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called)));
-        Box::pin(events.map(|item| {
-            item.map(|event| match event {
-                CallEvent::Preview(event) => event,
-                CallEvent::Finished(response) => ModelEvent::Finished(response),
-            })
-        }))
+        self.0.client.stream(wire, move || Ok(state.call(&request, &called)))
     }
 }
 
 impl Wire for ChatWire {
-    type Answer = Response;
     type Decoder = ChatDecoder;
 
     fn provider(&self) -> &str {
@@ -160,10 +152,6 @@ impl Wire for ChatWire {
 
     fn read_error(&self, status: u16, _headers: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
         read_error_body(status, body)
-    }
-
-    fn response_mut(answer: &mut Response) -> &mut Response {
-        answer
     }
 }
 

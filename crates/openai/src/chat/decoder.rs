@@ -144,8 +144,6 @@ impl ChatDecoder {
 }
 
 impl Decoder for ChatDecoder {
-    type Answer = Response;
-
     fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let data = event.data.trim();
         if self.is_done || data.is_empty() || event.name == "keepalive" {

@@ -3,14 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_conversation::{
-    Model, ModelApi, ModelEvent, ModelStream, Origin, Request, Response, StopReason,
-};
+use conjure_conversation::{Model, ModelApi, ModelStream, Origin, Request, Response, StopReason};
 use conjure_model_http::{
-    CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError,
-    TokenEstimator, Url, Wire,
+    Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError, TokenEstimator,
+    Url, Wire,
 };
-use futures_util::StreamExt as _;
 
 use super::decoder::ResponsesDecoder;
 use super::request_body::request_body;
@@ -99,18 +96,11 @@ impl Model for Responses {
         let state = Arc::clone(&self.0);
         let wire = state.wire(&request);
         let called = Arc::clone(&wire);
-        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called)));
-        Box::pin(events.map(|item| {
-            item.map(|event| match event {
-                CallEvent::Preview(event) => event,
-                CallEvent::Finished(response) => ModelEvent::Finished(response),
-            })
-        }))
+        self.0.client.stream(wire, move || Ok(state.call(&request, &called)))
     }
 }
 
 impl Wire for ResponsesWire {
-    type Answer = Response;
     type Decoder = ResponsesDecoder;
 
     fn provider(&self) -> &str {
@@ -139,10 +129,6 @@ impl Wire for ResponsesWire {
 
     fn read_error(&self, status: u16, _headers: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
         read_error_body(status, body)
-    }
-
-    fn response_mut(answer: &mut Response) -> &mut Response {
-        answer
     }
 }
 

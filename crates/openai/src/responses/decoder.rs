@@ -297,8 +297,6 @@ fn text_stream(kind: &str) -> Option<(&'static str, TextKind, &'static str)> {
 }
 
 impl Decoder for ResponsesDecoder {
-    type Answer = Response;
-
     fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
         let data = event.data.trim();
         if self.end.is_some() || data.is_empty() || data == "[DONE]" || event.name == "keepalive" {

@@ -88,7 +88,9 @@ async fn an_answer_in_one_body_is_read_too() {
         {"type": "function_call", "id": "f", "call_id": "call_1", "name": "bash", "arguments": "{}", "status": "completed"},
     ]});
     for (place, body) in [chat, responses].iter().enumerate() {
-        let fake = start(FakeOpenAi::builder().faults([Reply::raw(200, "application/json", body.to_string())])).await;
+        let fake =
+            start(FakeOpenAi::builder().faults([Reply::raw(200, "application/json", body.to_string())]))
+                .await;
         let (name, model) = &models(&fake)[place];
         let answer = ask(&**model, request(vec![user("Hi")])).await.unwrap();
         assert_eq!(answer.content, [Block::text("I run."), call("call_1", "bash", &json!({}))], "{name}");

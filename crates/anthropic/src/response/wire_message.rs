@@ -1,4 +1,4 @@
-//! [`ApiResponse`]: a complete response, with the parts that a conversation does not keep.
+//! [`WireMessage`]: a message as it is on the wire.
 
 use std::fmt;
 
@@ -12,20 +12,6 @@ use crate::response::block::PartialBlock;
 
 /// The maximum number of content blocks in a response. Real responses have a handful, and dozens with tools of the service.
 pub(crate) const MAX_BLOCKS: usize = 10_000;
-
-/// A complete response of the service.
-#[derive(Debug, Clone)]
-pub struct ApiResponse {
-    /// The part that the conversation keeps.
-    pub response: Response,
-    /// The stop sequence that ended the response, if one did.
-    pub stop_sequence: Option<String>,
-    /// Details of the stop reason, as raw JSON.
-    pub stop_details: Option<Box<RawValue>>,
-    /// The container that the service's tools ran in, as raw JSON: `{"id", "expires_at", ...}`. The response has its id too, and later
-    /// requests name it.
-    pub container: Option<Box<RawValue>>,
-}
 
 /// `usage` on the wire. Every field is optional.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -125,10 +111,6 @@ pub(crate) struct WireMessage {
     #[serde(default)]
     pub(crate) stop_reason: Option<String>,
     #[serde(default)]
-    pub(crate) stop_sequence: Option<String>,
-    #[serde(default)]
-    pub(crate) stop_details: Option<Box<RawValue>>,
-    #[serde(default)]
     pub(crate) container: Option<Box<RawValue>>,
     #[serde(default)]
     pub(crate) usage: Option<WireUsage>,
@@ -165,7 +147,7 @@ impl WireMessage {
     ///
     /// # Errors
     /// Why a block is invalid.
-    pub(crate) fn with_content(self, content: Vec<Box<RawValue>>) -> Result<ApiResponse, String> {
+    pub(crate) fn with_content(self, content: Vec<Box<RawValue>>) -> Result<Response, String> {
         let stop = StopReason::from(self.stop_reason.clone());
         let is_cut = stop.after_response() == AfterResponse::StopWithoutTools;
         let mut blocks = Vec::with_capacity(content.len());
@@ -180,28 +162,22 @@ impl WireMessage {
     }
 
     /// Builds the response with this content.
-    pub(crate) fn into_response(self, content: Vec<Block>) -> ApiResponse {
+    pub(crate) fn into_response(self, content: Vec<Block>) -> Response {
         #[derive(Deserialize)]
         struct Container {
             id: ContainerId,
         }
-        // A container without an id cannot be reused; the raw JSON is kept for the embedder.
-        let container =
-            self.container.as_ref().and_then(|raw| serde_json::from_str::<Container>(raw.get()).ok());
-        ApiResponse {
-            response: Response {
-                id: self.id,
-                model: self.model,
-                content,
-                stop_reason: StopReason::from(self.stop_reason),
-                usage: self.usage.unwrap_or_default().tokens(),
-                request_id: None,
-                container: container.map(|container| container.id),
-                native: None,
-            },
-            stop_sequence: self.stop_sequence,
-            stop_details: self.stop_details,
-            container: self.container,
+        // A container without an id cannot be reused.
+        let container = self.container.and_then(|raw| serde_json::from_str::<Container>(raw.get()).ok());
+        Response {
+            id: self.id,
+            model: self.model,
+            content,
+            stop_reason: StopReason::from(self.stop_reason),
+            usage: self.usage.unwrap_or_default().tokens(),
+            request_id: None,
+            container: container.map(|container| container.id),
+            native: None,
         }
     }
 }
