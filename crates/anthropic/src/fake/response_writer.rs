@@ -39,7 +39,6 @@ pub struct FakeResponse {
 pub(super) struct ProducedFile {
     pub(super) placeholder: String,
     pub(super) name: String,
-    pub(super) media_type: &'static str,
     pub(super) content: Bytes,
 }
 

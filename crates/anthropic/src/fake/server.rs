@@ -65,8 +65,8 @@ impl FakeMessages {
     /// Stores a file as if a tool had produced it, so that it can be downloaded. Returns its id.
     pub fn put_file(&self, name: &str, content: impl Into<Bytes>) -> FileId {
         let now = self.state().clock.timestamp();
-        let kind = crate::hosted::media_type_of(name);
-        FileId::new(self.service().store().add_file(name, kind, content.into(), Origin::Tool, now))
+        let kind = conjure_artifact::content_type_of(name, b"");
+        FileId::new(self.service().store().add_file(name, &kind, content.into(), Origin::Tool, now))
     }
 
     /// The content of a stored file, uploaded or produced.

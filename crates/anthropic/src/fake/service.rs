@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
+use conjure_artifact::content_type_of;
 use conjure_base::{Timestamp, lock};
 use conjure_conversation::ApiErrorKind;
 use conjure_model_http::HeaderMap;
@@ -191,8 +192,8 @@ impl MessagesService {
         let mut store = self.store();
         let files: Vec<(String, String)> = std::mem::take(&mut answer.produced)
             .into_iter()
-            .map(|ProducedFile { placeholder, name, media_type, content }| {
-                (placeholder, store.add_file(&name, media_type, content, Origin::Tool, now))
+            .map(|ProducedFile { placeholder, name, content }| {
+                (placeholder, store.add_file(&name, &content_type_of(&name, b""), content, Origin::Tool, now))
             })
             .collect();
         answer.name(&format!("srvtoolu_fake_{number:06}"), &files);

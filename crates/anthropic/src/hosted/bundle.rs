@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_artifact::content_type_of;
 use conjure_base::{Digest, DigestHasher};
 use conjure_skill::{Mode, Package, PackageLimits, Skill, SkillError, pack};
 
-use crate::hosted::transfer::media_type;
 use crate::hosted::transfer::multipart::{Content, Form};
 use crate::hosted::{HostedError, HostedErrorKind, HostedLimits};
 
@@ -140,7 +140,7 @@ impl SkillBundle {
     pub(crate) fn add_to_form(&self, form: Form) -> Form {
         self.files.iter().fold(form, |form, file| {
             let content = Content::SkillFile(Arc::clone(&self.skill), file.path.clone());
-            form.file("files[]", &file.name, media_type::media_type_for_name(&file.name), content, file.size)
+            form.file("files[]", &file.name, &content_type_of(&file.name, b""), content, file.size)
         })
     }
 }

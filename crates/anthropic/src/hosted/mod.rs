@@ -45,8 +45,6 @@ pub use sync::{
 pub use transfer::download::Download;
 pub use transfer::file_ids::{extract_file_ids, produced_files, uploaded_file};
 pub use transfer::files::{FileUpload, Files};
-#[cfg(feature = "fake")]
-pub(crate) use transfer::media_type::media_type_for_name as media_type_of;
 pub use transfer::metadata::{FileMetadata, SkillMetadata, VersionMetadata};
 pub use transfer::multipart::Progress;
 pub use transfer::session_files::{HostedFileDeletion, HostedOutputs, HostedUploads};

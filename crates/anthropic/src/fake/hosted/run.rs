@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::fake::reply::Reply;
 use crate::fake::response_writer::{CALL_PLACEHOLDER, ProducedFile};
-use crate::hosted::media_type_of;
 
 /// One run of a command in the container. It becomes an answer with the call, its result and the produced files.
 ///
@@ -99,7 +98,6 @@ impl From<FakeToolRun> for Reply {
         let produced: Vec<ProducedFile> = (run.files.into_iter().enumerate())
             .map(|(place, (name, content))| ProducedFile {
                 placeholder: format!("{{{{file {place}}}}}"),
-                media_type: media_type_of(&name),
                 name,
                 content,
             })

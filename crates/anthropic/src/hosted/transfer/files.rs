@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use conjure_artifact::content_type_of;
 use reqwest::Method;
 
 use crate::client_state::ClientState;
@@ -11,7 +12,6 @@ use crate::hosted::page::{Items, Page, PageToken, items, parse};
 use crate::hosted::request::{Api, ApiRequest};
 use crate::hosted::skills::paging;
 use crate::hosted::sync::IndexKey;
-use crate::hosted::transfer::media_type;
 use crate::hosted::transfer::multipart::{Content, Form, OnProgress, Progress};
 use crate::hosted::{Download, FileId, FileMetadata, HostedError, HostedErrorKind, HostedLimits};
 use crate::messages::Client;
@@ -137,7 +137,7 @@ impl Files {
             let message = format!("`{name}` has {size} bytes, above the limit of {limit}; upload less of it");
             return Err(HostedError::new(HostedErrorKind::OverLimit, message));
         }
-        let media_type = media_type.unwrap_or_else(|| media_type::media_type_for_name(&name).to_owned());
+        let media_type = media_type.unwrap_or_else(|| content_type_of(&name, b""));
         if media_type.bytes().any(|byte| !(byte == b' ' || byte.is_ascii_graphic())) {
             let message = "the content type holds characters that no header can carry";
             return Err(HostedError::new(HostedErrorKind::Unreadable, message));
