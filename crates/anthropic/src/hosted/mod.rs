@@ -44,7 +44,7 @@ pub use sync::{
 };
 pub use transfer::download::Download;
 pub use transfer::file_ids::{extract_file_ids, produced_files, uploaded_file};
-pub use transfer::files::{FileUpload, Files};
+pub use transfer::files::Files;
 pub use transfer::metadata::{FileMetadata, SkillMetadata, VersionMetadata};
 pub use transfer::multipart::Progress;
 pub use transfer::session_files::{HostedFileDeletion, HostedOutputs, HostedUploads};

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
 use conjure_anthropic::hosted::{
-    FileId, FileUpload, HostedError, HostedErrorKind, HostedLimits, LATEST, SkillId, SkillSource, Upload,
-    VersionId,
+    FileId, HostedError, HostedErrorKind, HostedLimits, LATEST, SkillId, SkillSource, Upload, VersionId,
 };
 use conjure_anthropic::{ApiProfile, Client, Config};
 use conjure_conversation::ApiErrorKind;
@@ -18,7 +17,7 @@ use secrecy::SecretString;
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
-use crate::support::{KEY, start};
+use crate::support::{KEY, file, start};
 
 pub(crate) const PROFILES: [ApiProfile; 2] = [ApiProfile::Beta, ApiProfile::Current];
 
@@ -134,7 +133,7 @@ async fn lists_are_read_page_by_page_by_source_in_both_ways_of_paging() {
         let (skills, files) = (client.skills(), client.files());
         for place in 0..45 {
             skills.upload(&path, Upload::new()).await.unwrap();
-            files.upload(FileUpload::from_bytes(format!("{place}.txt"), "x")).await.unwrap();
+            files.upload(&format!("{place}.txt"), file("x"), "text/plain").await.unwrap();
         }
         let before = fake.received();
         let custom = all(skills.list(Some(SkillSource::Custom))).await;
@@ -163,13 +162,10 @@ async fn lists_are_read_page_by_page_by_source_in_both_ways_of_paging() {
 
 #[tokio::test]
 async fn files_go_in_and_what_was_made_comes_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("d\u{e4}ta \"q\".csv");
-    fs::write(&path, "1,2\n").unwrap();
     for profile in PROFILES {
         let fake = start(FakeMessages::builder().profile(profile)).await;
         let files = client(&fake, profile).files();
-        let uploaded = files.upload(FileUpload::from_path(&path)).await.unwrap();
+        let uploaded = files.upload("d\u{e4}ta \"q\".csv", file("1,2\n"), "text/csv").await.unwrap();
         assert_eq!(
             (uploaded.name.as_str(), uploaded.media_type.as_str()),
             ("d\u{e4}ta \"q\".csv", "text/csv")
@@ -239,12 +235,9 @@ async fn what_is_above_a_limit_or_no_skill_is_refused_before_anything_is_sent() 
     assert!(error.kind() == HostedErrorKind::InvalidSkill && error.to_string().contains("other"), "{error}");
 
     let files = client.files().with_limits(limited(&|limits| limits.file_bytes = 3));
-    assert_eq!(kind(files.upload(FileUpload::from_bytes("a", "1234")).await), HostedErrorKind::OverLimit);
-    for path in [missing.as_path(), folder.path(), Path::new("/dev/null")] {
-        assert_eq!(kind(files.upload(FileUpload::from_path(path)).await), HostedErrorKind::Unreadable);
-    }
-    let typed = FileUpload::from_bytes("a", "1").with_media_type("text/plain\r\nx: y");
-    assert_eq!(kind(files.upload(typed).await), HostedErrorKind::Unreadable);
+    assert_eq!(kind(files.upload("a", file("1234"), "text/plain").await), HostedErrorKind::OverLimit);
+    let typed = files.upload("a", file("1"), "text/plain\r\nx: y");
+    assert_eq!(kind(typed.await), HostedErrorKind::Unreadable);
     for id in ["", "..", ".", " ", "a\nb"] {
         assert_eq!(kind(files.delete(&FileId::new(id)).await), HostedErrorKind::InvalidId);
         assert_eq!(kind(skills.delete(&SkillId::new(id)).await), HostedErrorKind::InvalidId);
@@ -406,20 +399,23 @@ async fn a_limit_that_one_client_meets_closes_the_gate_for_all_of_its_key() {
 
 #[tokio::test]
 async fn an_upload_that_is_dropped_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = skill(&folder, "Large.");
+    fs::write(path.join("large.bin"), vec![0; 28 << 20]).unwrap();
     let fake = start(FakeMessages::builder()).await;
-    let files = client(&fake, ApiProfile::Beta).files();
+    let skills = client(&fake, ApiProfile::Beta).skills();
     let (sent, seen) = tokio::sync::oneshot::channel();
     let sent = Mutex::new(Some(sent));
-    let upload = FileUpload::from_bytes("large.bin", vec![0; 64 << 20]).on_progress(move |progress| {
+    let upload = Upload::new().on_progress(move |progress| {
         if let Some(sent) = sent.lock().unwrap().take() {
             sent.send(progress.sent).unwrap();
         }
     });
     tokio::select! {
-        done = files.upload(upload) => panic!("{done:?}"),
+        done = skills.upload(&path, upload) => panic!("{done:?}"),
         begun = seen => assert!(begun.unwrap() > 0),
     }
     // The connection is gone with it, so nothing was complete; another call works.
-    assert!(all(files.list()).await.is_empty());
+    assert!(all(skills.list(Some(SkillSource::Custom))).await.is_empty());
     assert_eq!(fake.received(), 1);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use conjure_anthropic::hosted::{
-    ContainerRequest, FileId, FileUpload, HostedSkill, ResumeError, ResumeOptions, Upload, beta_headers,
+    ContainerRequest, FileId, HostedSkill, ResumeError, ResumeOptions, Upload, beta_headers,
     code_execution_tool, container_config, container_upload, extract_file_ids, produced_files,
     run_until_complete,
 };
@@ -17,7 +17,7 @@ use conjure_conversation::{Block, Message, ModelErrorKind, Request, StopReason};
 use serde_json::{Value, json};
 
 use crate::hosted::{PROFILES, client, skill};
-use crate::support::{KEY, ask, send, start};
+use crate::support::{KEY, ask, file, send, start};
 
 fn request(content: Vec<Block>, container: Option<ContainerId>) -> Request {
     Request {
@@ -49,7 +49,7 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
         let fake = start(FakeMessages::builder().profile(profile).hosting().turns(turns)).await;
         let client = client(&fake, profile);
         let own = client.skills().upload(&path, Upload::new()).await.unwrap();
-        let data = client.files().upload(FileUpload::from_bytes("data.csv", "1,2\n")).await.unwrap();
+        let data = client.files().upload("data.csv", file("1,2\n"), "text/csv").await.unwrap();
         let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(own.id.clone())];
         let model = model(&fake, profile, &skills);
         let upload = Block::from_json(container_upload(&data.id).to_string()).unwrap();

@@ -1,5 +1,7 @@
 //! A client of a few lines, so that tests see the bytes; and the model's words in one line.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::time::Duration;
 
 use conjure_anthropic::Messages;
@@ -76,6 +78,13 @@ pub(crate) async fn ask(model: &Messages, request: Request) -> Result<Response, 
 
 pub(crate) fn call(id: &str, name: &str, input: &Value) -> Block {
     Block::from_json(json!({"type": "tool_use", "id": id, "name": name, "input": input}).to_string()).unwrap()
+}
+
+/// An open file of this content.
+pub(crate) fn file(content: impl AsRef<[u8]>) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(content.as_ref()).unwrap();
+    file
 }
 
 pub(crate) fn user(content: impl Into<Value>) -> Value {

@@ -1,10 +1,9 @@
 //! The Files API: files for containers, and files that were created in them.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use conjure_artifact::content_type_of;
 use reqwest::Method;
 
 use crate::client_state::ClientState;
@@ -12,7 +11,7 @@ use crate::hosted::page::{Items, Page, PageToken, items, parse};
 use crate::hosted::request::{Api, ApiRequest};
 use crate::hosted::skills::paging;
 use crate::hosted::sync::IndexKey;
-use crate::hosted::transfer::multipart::{Content, Form, OnProgress, Progress};
+use crate::hosted::transfer::multipart::{Content, Form};
 use crate::hosted::{Download, FileId, FileMetadata, HostedError, HostedErrorKind, HostedLimits};
 use crate::messages::Client;
 
@@ -21,70 +20,6 @@ use crate::messages::Client;
 pub struct Files {
     shared: Arc<ClientState>,
     limits: HostedLimits,
-}
-
-/// A file to upload.
-#[derive(Clone)]
-pub struct FileUpload {
-    source: Source,
-    name: Option<String>,
-    media_type: Option<String>,
-    on_progress: Option<OnProgress>,
-}
-
-#[derive(Clone)]
-enum Source {
-    Path(PathBuf),
-    Open(Arc<std::fs::File>),
-    Bytes(Bytes),
-}
-
-impl FileUpload {
-    /// The regular file at this path, under its own name. The client reads it while it sends it.
-    pub fn from_path(path: impl Into<PathBuf>) -> Self {
-        Self { source: Source::Path(path.into()), name: None, media_type: None, on_progress: None }
-    }
-
-    /// An open regular file, under this name. The client reads it from its start while it sends it.
-    pub fn from_file(name: impl Into<String>, file: std::fs::File) -> Self {
-        Self {
-            source: Source::Open(Arc::new(file)),
-            name: Some(name.into()),
-            media_type: None,
-            on_progress: None,
-        }
-    }
-
-    /// These bytes under this name.
-    pub fn from_bytes(name: impl Into<String>, content: impl Into<Bytes>) -> Self {
-        Self {
-            source: Source::Bytes(content.into()),
-            name: Some(name.into()),
-            media_type: None,
-            on_progress: None,
-        }
-    }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// Sets the content type. By default the name determines it.
-    #[must_use]
-    pub fn with_media_type(mut self, media_type: impl Into<String>) -> Self {
-        self.media_type = Some(media_type.into());
-        self
-    }
-
-    /// Sets a callback that is called for each piece that was passed to the connection. It must not block.
-    #[must_use]
-    pub fn on_progress(mut self, callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.on_progress = Some(Arc::new(callback));
-        self
-    }
 }
 
 impl Client {
@@ -114,35 +49,36 @@ impl Files {
         IndexKey { service: transport.base_url().to_owned(), key: transport.key_digest() }
     }
 
-    /// Uploads a file. A content block [`container_upload`](crate::hosted::container_upload) puts it into a container.
+    /// Uploads a regular file under this name, with this content type. The client reads it from its start while it sends it. A content block
+    /// [`container_upload`](crate::hosted::container_upload) puts it into a container.
     ///
     /// # Errors
-    /// [`HostedError`]. If the file cannot be read or exceeds the limit, nothing was sent. A request that [may have
+    /// [`HostedError`]. If the size cannot be read or exceeds the limit, nothing was sent. A request that [may have
     /// happened](HostedError::may_have_happened) is not repeated.
-    pub async fn upload(&self, upload: FileUpload) -> Result<FileMetadata, HostedError> {
-        let FileUpload { source, name, media_type, on_progress } = upload;
-        let (content, size, own_name) = match source {
-            Source::Bytes(bytes) => {
-                let size = bytes.len() as u64;
-                (Content::Bytes(bytes), size, None)
-            }
-            Source::Path(path) => open(path).await?,
-            Source::Open(file) => measured(file).await?,
-        };
-        let name = name.or(own_name).filter(|name| !name.is_empty()).ok_or_else(|| {
-            HostedError::new(HostedErrorKind::Unreadable, "the file has no name that is UTF-8; give it one")
-        })?;
+    pub async fn upload(
+        &self,
+        name: &str,
+        file: File,
+        media_type: &str,
+    ) -> Result<FileMetadata, HostedError> {
+        let measured = tokio::task::spawn_blocking(move || {
+            let size = file.metadata().map(|metadata| metadata.len());
+            (file, size)
+        });
+        let crashed = |_| HostedError::new(HostedErrorKind::Unreadable, "the reader of the file has crashed");
+        let (file, size) = measured.await.map_err(crashed)?;
+        let size = size.map_err(|error| HostedError::unreadable(Path::new(name), &error))?;
         if size > self.limits.file_bytes {
             let limit = self.limits.file_bytes;
             let message = format!("`{name}` has {size} bytes, above the limit of {limit}; upload less of it");
             return Err(HostedError::new(HostedErrorKind::OverLimit, message));
         }
-        let media_type = media_type.unwrap_or_else(|| content_type_of(&name, b""));
         if media_type.bytes().any(|byte| !(byte == b' ' || byte.is_ascii_graphic())) {
             let message = "the content type holds characters that no header can carry";
             return Err(HostedError::new(HostedErrorKind::Unreadable, message));
         }
-        let form = Form::new(on_progress).file("file", &name, &media_type, content, size);
+        let content = Content::File(Arc::new(file), PathBuf::from(name));
+        let form = Form::new(None).file("file", name, media_type, content, size);
         self.shared
             .json(ApiRequest::new(Api::Files, Method::POST, vec!["files"]).with_form(&form), &self.limits)
             .await
@@ -209,48 +145,8 @@ impl Files {
     }
 }
 
-/// An open file with its size.
-async fn measured(file: Arc<std::fs::File>) -> Result<(Content, u64, Option<String>), HostedError> {
-    let measured = tokio::task::spawn_blocking(move || {
-        let size = file.metadata().map(|metadata| metadata.len());
-        (file, size)
-    });
-    let crashed = |_| HostedError::new(HostedErrorKind::Unreadable, "the reader of the file has crashed");
-    let (file, size) = measured.await.map_err(crashed)?;
-    let size = size.map_err(|error| HostedError::unreadable(Path::new("(an open file)"), &error))?;
-    Ok((Content::File(file, PathBuf::from("(an open file)")), size, None))
-}
-
-/// Opens a regular file on a blocking thread.
-async fn open(path: PathBuf) -> Result<(Content, u64, Option<String>), HostedError> {
-    let opened = tokio::task::spawn_blocking(move || {
-        let unreadable = |reason: &dyn std::fmt::Display| HostedError::unreadable(&path, reason);
-        // The kind is checked first, because opening a pipe would wait for its other end.
-        let is_plain = std::fs::metadata(&path).map_err(|error| unreadable(&error))?.is_file();
-        let file = is_plain.then(|| std::fs::File::open(&path)).ok_or_else(|| unreadable(&NOT_REGULAR))?;
-        let file = file.map_err(|error| unreadable(&error))?;
-        let metadata = file.metadata().map_err(|error| unreadable(&error))?;
-        if !metadata.is_file() {
-            return Err(unreadable(&NOT_REGULAR));
-        }
-        let name = path.file_name().and_then(|name| Path::new(name).to_str()).map(str::to_owned);
-        Ok((Content::File(Arc::new(file), path.clone()), metadata.len(), name))
-    });
-    opened.await.unwrap_or_else(|_| {
-        Err(HostedError::new(HostedErrorKind::Unreadable, "the reader of the file has crashed"))
-    })
-}
-
-const NOT_REGULAR: &str = "it is not a regular file";
-
 impl std::fmt::Debug for Files {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Files").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for FileUpload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileUpload").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::hosted::sync::IndexKey;
 use crate::hosted::transfer::file_ids::{produced_files, uploaded_file};
-use crate::hosted::{FileId, FileUpload, Files, HostedError, HostedErrorKind, container_upload};
+use crate::hosted::{FileId, Files, HostedError, HostedErrorKind, container_upload};
 
 /// The number of metadata requests that run at a time.
 const CONCURRENCY: usize = 4;
@@ -130,10 +130,9 @@ impl ArtifactUpload for HostedUploads {
         bytes: File,
     ) -> BoxFuture<'a, Result<Block, ArtifactError>> {
         Box::pin(async move {
-            let upload = FileUpload::from_file(artifact.name.as_str(), bytes)
-                .with_media_type(artifact.content_type.as_str());
             let name = || artifact.name.clone();
-            let record = self.0.upload(upload).await.map_err(|error| match error.kind() {
+            let uploaded = self.0.upload(artifact.name.as_str(), bytes, artifact.content_type.as_str());
+            let record = uploaded.await.map_err(|error| match error.kind() {
                 HostedErrorKind::OverLimit => ArtifactError::TooLarge {
                     what: format!("the artifact `{}`", artifact.name),
                     limit: self.0.limits().file_bytes,

@@ -2,10 +2,11 @@
 //! be the same lines, headers and bytes, in both profiles.
 
 use std::fs;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use conjure_anthropic::hosted::{
-    ContainerRequest, FileId, FileUpload, HostedSkill, SkillId, SkillSource, Upload, VersionId,
+    ContainerRequest, FileId, HostedSkill, SkillId, SkillSource, Upload, VersionId,
 };
 use conjure_anthropic::{ApiProfile, Caching, Client, ModelOptions};
 use conjure_conversation::Model as _;
@@ -133,7 +134,7 @@ async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
     let config = config(server).with_profile(profile).with_retries(0);
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
     let (skills, files) = (client.skills(), client.files());
-    let (skill, version, file) = (SkillId::new("skill_1"), VersionId::new("17"), FileId::new("file_1"));
+    let (skill, version, file_id) = (SkillId::new("skill_1"), VersionId::new("17"), FileId::new("file_1"));
     let path = folder.join("my-skill");
     skills.upload(&path, Upload::new().with_title("My \u{e4} \"T\"")).await.unwrap();
     skills.upload(&path, Upload::new()).await.unwrap();
@@ -146,17 +147,22 @@ async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
     skills.version(&skill, &version).await.unwrap();
     skills.delete_version(&skill, &version).await.unwrap();
     skills.delete(&skill).await.unwrap();
-    files.upload(FileUpload::from_bytes("d\u{e4}ta \"q\" \\ 1.csv", "1,2\n")).await.unwrap();
-    files.upload(FileUpload::from_bytes("noend", "\0").with_media_type("text/x-own")).await.unwrap();
+    let file = |content: &str| {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        file
+    };
+    files.upload("d\u{e4}ta \"q\" \\ 1.csv", file("1,2\n"), "text/csv").await.unwrap();
+    files.upload("noend", file("\0"), "text/x-own").await.unwrap();
     let first = files.page(Some(2), None).await.unwrap();
     files.page(Some(2), first.next.as_ref()).await.unwrap();
-    let download = files.download(&file).await.unwrap();
+    let download = files.download(&file_id).await.unwrap();
     assert_eq!(download.bytes().await.unwrap(), b"ab");
-    files.delete(&file).await.unwrap();
+    files.delete(&file_id).await.unwrap();
     let wanted = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").with_version("17")];
     let model = client.messages(ModelOptions::new("m").with_caching(Caching::Off)).unwrap();
     let model = model.with_container_request(&ContainerRequest::new(wanted).unwrap());
-    let upload = conjure_anthropic::hosted::container_upload(&file).to_string();
+    let upload = conjure_anthropic::hosted::container_upload(&file_id).to_string();
     let upload = conjure_conversation::Block::from_json(upload).unwrap();
     for container in [None, Some(conjure_base::ContainerId::new("c_1"))] {
         let content = vec![conjure_conversation::Block::text("Hi"), upload.clone()];

@@ -1,13 +1,12 @@
 //! Uploads and downloads in time: what stands still ends, what moves goes on, and what is over leaves nothing.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_anthropic::Client;
-use conjure_anthropic::hosted::{
-    FileId, FileUpload, Files, HostedErrorKind, HostedLimits, SkillId, VersionId,
-};
+use conjure_anthropic::hosted::{FileId, Files, HostedErrorKind, HostedLimits, SkillId, Upload, VersionId};
 use futures_util::TryStreamExt as _;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,7 +35,7 @@ async fn an_answer_that_does_not_come_ends_the_call_and_an_upload_may_have_arriv
     let server = Server::start(|_, _| vec![Part::Hang]).await;
     let (client, clock) = client(&server, 0);
     let files = client.files();
-    let upload = files.upload(FileUpload::from_bytes("a.txt", "abc"));
+    let upload = files.upload("a.txt", tempfile::tempfile().unwrap(), "text/plain");
     let (ended, ()) = tokio::join!(upload, async {
         server.received(1).await;
         // In the first of the two the body was sent.
@@ -64,6 +63,11 @@ async fn an_answer_that_does_not_come_ends_the_call_and_an_upload_may_have_arriv
 #[tokio::test]
 async fn a_slow_upload_goes_on_as_long_as_it_moves() {
     const SIZE: usize = 48 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my-skill");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("SKILL.md"), "---\nname: my-skill\ndescription: D\n---\n").unwrap();
+    fs::write(path.join("large.bin"), vec![0; SIZE]).unwrap();
     let socket = TcpSocket::new_v4().unwrap();
     // Else the system may hold so much of it that all is sent before half of it is read.
     socket.set_recv_buffer_size(1 << 20).unwrap();
@@ -78,12 +82,14 @@ async fn a_slow_upload_goes_on_as_long_as_it_moves() {
         idle: IDLE,
         total: TOTAL,
     });
-    let files = Client::with_clock(&config, Arc::new(clock.clone())).unwrap().files();
+    let mut limits = HostedLimits::default();
+    limits.skill_bytes = 64 << 20;
+    let skills = Client::with_clock(&config, Arc::new(clock.clone())).unwrap().skills().with_limits(limits);
     let (told, mut heard) = watch::channel(0);
-    let upload = FileUpload::from_bytes("large.bin", vec![0; SIZE]).on_progress(move |progress| {
+    let upload = Upload::new().on_progress(move |progress| {
         told.send_replace(progress.sent);
     });
-    let (uploaded, ()) = tokio::join!(files.upload(upload), async {
+    let (uploaded, ()) = tokio::join!(skills.upload(&path, upload), async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut read, mut seen, mut is_over) = (0, 0, false);
         let mut buffer = vec![0; 1 << 20];
@@ -104,10 +110,11 @@ async fn a_slow_upload_goes_on_as_long_as_it_moves() {
                 clock.advance(IDLE);
             }
         }
-        stream.write_all(&record(SIZE)).await.unwrap();
+        let skill = json!({"id": "skill_1", "source": "custom", "created_at": "a", "updated_at": "b"});
+        stream.write_all(&answer("200 OK", &JSON, &skill.to_string())).await.unwrap();
         stream.shutdown().await.unwrap();
     });
-    assert_eq!(uploaded.unwrap().size, SIZE as u64);
+    assert_eq!(uploaded.unwrap().id, SkillId::new("skill_1"));
     assert!(clock.elapsed() > IDLE * 2, "{:?}", clock.elapsed());
 }
 
@@ -163,7 +170,8 @@ async fn a_refusal_during_an_upload_is_heard() {
     let refusal = error("413 Too Large", &[], "request_too_large", "Request exceeds the maximum size");
     let server = Server::always(refusal).await;
     let (client, _) = client(&server, 2);
-    let failure = client.files().upload(FileUpload::from_bytes("a.bin", vec![0; 1000])).await.unwrap_err();
+    let failure =
+        client.files().upload("a.bin", tempfile::tempfile().unwrap(), "text/plain").await.unwrap_err();
     assert_eq!((failure.kind(), failure.status_code()), (HostedErrorKind::TooLarge, Some(413)));
     assert!(!failure.may_have_happened());
     assert_eq!(server.requests().len(), 1);
