@@ -33,7 +33,7 @@ pub use container_request::ContainerRequest;
 pub use error::{HostedError, HostedErrorKind};
 pub use ids::{FileId, SkillId, VersionId};
 pub use limits::HostedLimits;
-pub use page::{Items, Page, PageToken};
+pub use page::Items;
 pub use resume_loop::{
     MAX_PAUSES, OnPause, ResumeError, ResumeOptions, ResumedResponse, UnfinishedRun, run_until_complete,
 };

@@ -1,7 +1,6 @@
 //! Lists that the service returns page by page.
 //!
-//! Skills and versions are paged by a token. Under the beta profile, files are paged by the id of the last one. Endless lists are detected
-//! in two ways: a page that names itself as the next one, and a maximum number of pages.
+//! Endless lists are detected in two ways: a page that names itself as the next one, and a maximum number of pages.
 
 use std::pin::Pin;
 
@@ -15,68 +14,31 @@ use crate::hosted::{HostedError, HostedErrorKind};
 const MAX_PAGES: u32 = 10_000;
 
 /// One page of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Page<T> {
+#[derive(Debug, Deserialize)]
+pub(crate) struct Page<T> {
     /// Its items in the service's order.
-    pub items: Vec<T>,
-    /// The token of the next page; `None` on the last.
-    pub next: Option<PageToken>,
-}
-
-/// The position of a page in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PageToken {
-    /// The name of the query field: `page` or `after_id`.
-    field: &'static str,
-    value: String,
-}
-
-impl PageToken {
-    pub(crate) fn query(&self) -> (&'static str, String) {
-        (self.field, self.value.clone())
-    }
-}
-
-impl std::fmt::Display for PageToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.value)
-    }
+    #[serde(rename = "data")]
+    items: Vec<T>,
+    /// The token of the next page; `None` or empty on the last.
+    #[serde(default, rename = "next_page")]
+    next: Option<String>,
 }
 
 /// All items of a list, fetched page by page.
 pub type Items<T> = Pin<Box<dyn Stream<Item = Result<T, HostedError>> + Send>>;
 
-/// A page as the service sends it.
-#[derive(Deserialize)]
-#[serde(bound = "T: DeserializeOwned")]
-struct WirePage<T> {
-    data: Vec<T>,
-    #[serde(default)]
-    next_page: Option<String>,
-    #[serde(default)]
-    has_more: Option<bool>,
-    #[serde(default)]
-    last_id: Option<String>,
-}
-
-/// Parses a page, in the form of either profile.
+/// Parses a page.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Page<T>, String> {
-    let page: WirePage<T> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let token = |field, value: Option<String>| {
-        value.filter(|value| !value.is_empty()).map(|value| PageToken { field, value })
-    };
-    let by_token = token("page", page.next_page);
-    // An empty page has no last item.
-    let by_id = || token("after_id", page.last_id).filter(|_| page.has_more == Some(true));
-    Ok(Page { items: page.data, next: by_token.or_else(by_id) })
+    let mut page: Page<T> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    page.next = page.next.filter(|token| !token.is_empty());
+    Ok(page)
 }
 
 /// The items of all pages.
 pub(crate) fn items<T, F>(fetch: F) -> Items<T>
 where
     T: Send + 'static,
-    F: Fn(Option<PageToken>) -> PageFuture<T> + Send + Sync + 'static,
+    F: Fn(Option<String>) -> PageFuture<T> + Send + Sync + 'static,
 {
     struct State<T, F> {
         fetch: F,
@@ -86,7 +48,7 @@ where
     }
     enum Next {
         First,
-        At(PageToken),
+        At(String),
         Over,
     }
     let state = State { fetch, ready: Vec::new().into_iter(), next: Next::First, pages: 0 };
@@ -128,38 +90,30 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn next(page: serde_json::Value) -> Option<(&'static str, String)> {
-        parse::<u32>(page.to_string().as_bytes()).unwrap().next.map(|token| token.query())
+    fn next(page: serde_json::Value) -> Option<String> {
+        parse::<u32>(page.to_string().as_bytes()).unwrap().next
     }
 
     #[test]
-    fn both_ways_of_paging_are_read() {
-        assert_eq!(next(json!({"data": [1], "next_page": "p2"})), Some(("page", "p2".to_owned())));
+    fn the_token_of_the_next_page_is_read() {
+        assert_eq!(next(json!({"data": [1], "next_page": "p2"})), Some("p2".to_owned()));
+        assert_eq!(next(json!({"data": []})), None);
         assert_eq!(next(json!({"data": [], "next_page": null})), None);
         assert_eq!(next(json!({"data": [], "next_page": ""})), None);
-        let by_id = |more: bool| json!({"data": [1], "has_more": more, "first_id": "a", "last_id": "b"});
-        assert_eq!(next(by_id(true)), Some(("after_id", "b".to_owned())));
-        assert_eq!(next(by_id(false)), None);
-        assert_eq!(next(json!({"data": [], "has_more": true, "last_id": null})), None);
         assert!(parse::<u32>(b"{}").is_err() && parse::<u32>(b"<html>").is_err());
-    }
-
-    fn token(value: String) -> PageToken {
-        PageToken { field: "page", value }
     }
 
     #[tokio::test]
     async fn pages_follow_each_other_and_one_that_follows_itself_ends_the_list() {
         let three = items(|at| {
-            let at: usize = at.map_or(0, |token| token.value.parse().unwrap());
-            let page =
-                Page { items: vec![at * 2, at * 2 + 1], next: (at < 2).then(|| token((at + 1).to_string())) };
+            let at: usize = at.map_or(0, |token| token.parse().unwrap());
+            let page = Page { items: vec![at * 2, at * 2 + 1], next: (at < 2).then(|| (at + 1).to_string()) };
             Box::pin(std::future::ready(Ok(page)))
         });
         assert_eq!(three.try_collect::<Vec<_>>().await.unwrap(), [0, 1, 2, 3, 4, 5]);
 
         let mut endless = items(|_| {
-            let page = Page { items: vec![1], next: Some(token("again".to_owned())) };
+            let page = Page { items: vec![1], next: Some("again".to_owned()) };
             Box::pin(std::future::ready(Ok(page)))
         });
         assert_eq!(endless.next().await.unwrap().unwrap(), 1);

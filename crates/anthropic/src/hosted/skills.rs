@@ -7,7 +7,7 @@ use futures_util::TryStreamExt as _;
 use reqwest::Method;
 
 use crate::client_state::ClientState;
-use crate::hosted::page::{Items, Page, PageToken, items, parse};
+use crate::hosted::page::{Items, items, parse};
 use crate::hosted::request::{Api, ApiRequest};
 use crate::hosted::sync::IndexKey;
 use crate::hosted::transfer::multipart::{Form, OnProgress};
@@ -168,24 +168,13 @@ impl Skills {
         let skills = self.clone();
         items(move |at| {
             let (skills, source) = (skills.clone(), source.clone());
-            Box::pin(async move { skills.page(source.as_ref(), None, at.as_ref()).await })
+            Box::pin(async move {
+                let source = source.map(|source| ("source", source.as_wire().to_owned()));
+                let request = ApiRequest::get(Api::Skills, vec!["skills"]);
+                let request = request.with_query(at.map(|at| ("page", at))).with_query(source);
+                skills.shared.record(request, &skills.limits, parse).await
+            })
         })
-    }
-
-    /// One page of skills, starting at `at`, with at most `limit` entries. By default the service chooses the number.
-    ///
-    /// # Errors
-    /// [`HostedError`].
-    pub async fn page(
-        &self,
-        source: Option<&SkillSource>,
-        limit: Option<u32>,
-        at: Option<&PageToken>,
-    ) -> Result<Page<SkillMetadata>, HostedError> {
-        let source = source.map(|source| ("source", source.as_wire().to_owned()));
-        let request =
-            ApiRequest::get(Api::Skills, vec!["skills"]).with_query(paging(limit, at)).with_query(source);
-        self.shared.record(request, &self.limits, parse).await
     }
 
     /// The metadata of a skill.
@@ -232,24 +221,12 @@ impl Skills {
         let (skills, skill) = (self.clone(), skill.clone());
         items(move |at| {
             let (skills, skill) = (skills.clone(), skill.clone());
-            Box::pin(async move { skills.page_of_versions(&skill, None, at.as_ref()).await })
+            Box::pin(async move {
+                let request = ApiRequest::get(Api::Skills, vec!["skills", skill.as_str(), "versions"]);
+                let request = request.with_query(at.map(|at| ("page", at)));
+                skills.shared.record(request, &skills.limits, parse).await
+            })
         })
-    }
-
-    /// One page of versions, starting at `at`, with at most `limit` entries.
-    ///
-    /// # Errors
-    /// [`HostedError`].
-    pub async fn page_of_versions(
-        &self,
-        skill: &SkillId,
-        limit: Option<u32>,
-        at: Option<&PageToken>,
-    ) -> Result<Page<VersionMetadata>, HostedError> {
-        let path = vec!["skills", skill.as_str(), "versions"];
-        self.shared
-            .record(ApiRequest::get(Api::Skills, path).with_query(paging(limit, at)), &self.limits, parse)
-            .await
     }
 
     /// The metadata of a version; [`LATEST`] is the newest one.
@@ -313,15 +290,6 @@ impl Skills {
 /// The sort key of versions: the number, which is a time, or else the creation time. Both sort correctly as texts of equal length.
 fn age(version: &VersionMetadata) -> (Option<u128>, String) {
     (version.id.as_str().parse().ok(), version.created_at.clone())
-}
-
-/// The query parameters of a page.
-pub(crate) fn paging(
-    limit: Option<u32>,
-    at: Option<&PageToken>,
-) -> impl Iterator<Item = (&'static str, String)> {
-    let limit = limit.map(|limit| ("limit", limit.to_string()));
-    limit.into_iter().chain(at.map(PageToken::query))
 }
 
 impl std::fmt::Debug for Skills {

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use reqwest::Method;
 
 use crate::client_state::ClientState;
-use crate::hosted::page::{Items, Page, PageToken, items, parse};
 use crate::hosted::request::{Api, ApiRequest};
-use crate::hosted::skills::paging;
 use crate::hosted::sync::IndexKey;
 use crate::hosted::transfer::multipart::{Content, Form};
 use crate::hosted::{Download, FileId, FileMetadata, HostedError, HostedErrorKind, HostedLimits};
@@ -82,29 +80,6 @@ impl Files {
         self.shared
             .json(ApiRequest::new(Api::Files, Method::POST, vec!["files"]).with_form(&form), &self.limits)
             .await
-    }
-
-    /// All files, fetched page by page.
-    #[must_use]
-    pub fn list(&self) -> Items<FileMetadata> {
-        let files = self.clone();
-        items(move |at| {
-            let files = files.clone();
-            Box::pin(async move { files.page(None, at.as_ref()).await })
-        })
-    }
-
-    /// One page of files, starting at `at`, with at most `limit` entries. By default the service chooses the number.
-    ///
-    /// # Errors
-    /// [`HostedError`].
-    pub async fn page(
-        &self,
-        limit: Option<u32>,
-        at: Option<&PageToken>,
-    ) -> Result<Page<FileMetadata>, HostedError> {
-        let request = ApiRequest::get(Api::Files, vec!["files"]).with_query(paging(limit, at));
-        self.shared.record(request, &self.limits, parse).await
     }
 
     /// The metadata of a file.
