@@ -200,7 +200,7 @@ impl Skills {
     /// # Errors
     /// [`HostedError`].
     pub async fn delete_with_versions(&self, skill: &SkillId) -> Result<(), HostedError> {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_DELETE_ROUNDS {
             let versions: Vec<VersionMetadata> = self.versions(skill).try_collect().await?;
             if versions.is_empty() {
                 break;

@@ -242,7 +242,7 @@ impl SkillSync {
         let limits = *self.skills.limits();
         let local = run_blocking(move || local_skills::scan(&folder, &limits)).await?;
         let listed: Vec<SkillMetadata> = self.skills.list(Some(SkillSource::Custom)).try_collect().await?;
-        let LocalSkills { folder, skills, notes } = local;
+        let LocalSkills { folder, skills, warnings: notes } = local;
         let local_names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
         let (present, missing_remotely): (Vec<_>, Vec<_>) = absent(&folder, &local_names, index_entries)
             .partition(|(_, known)| listed.iter().any(|record| record.id == known.id));
