@@ -16,7 +16,8 @@ use conjure_model_http::{HeaderMap, HeaderValue, HttpCall, HttpClient, Url};
 
 use crate::client_state::ClientState;
 use crate::config::{ApiProfile, Config, ConfigError};
-use crate::hosted::{ContainerRequest, HostedFileDeletion, HostedOutputs, HostedUploads};
+use crate::hosted::hosted_options::with_hosted_skills;
+use crate::hosted::{HostedFileDeletion, HostedOutputs, HostedUploads};
 use crate::options::ModelOptions;
 use crate::request_body::container_id;
 use crate::request_body::request_body;
@@ -106,15 +107,13 @@ impl Messages {
         &self.0.options
     }
 
-    /// Returns a model that runs code in the service's containers. Each request asks for these skills and the code execution tool. The
-    /// returned model shares limiter, connections and prices.
-    ///
-    /// The [`Response`](conjure_conversation::Response::container) names its container, and later requests reuse it. If the container is
-    /// gone, the call fails with [`ModelErrorKind::ContainerGone`](conjure_conversation::ModelErrorKind).
-    #[must_use]
-    pub fn with_container_request(&self, hosted: &ContainerRequest) -> Self {
+    /// Adds the skills that the request names, if any, with the code execution tool and the betas.
+    fn with_hosted_skills(&self, request: &Request) -> Self {
+        if request.hosted.is_empty() {
+            return self.clone();
+        }
         let shared = &self.0.shared;
-        let options = hosted.applied_to(self.0.options.clone(), shared.profile());
+        let options = with_hosted_skills(self.0.options.clone(), &request.hosted, shared.profile());
         // The names are valid already, so this cannot fail.
         let betas = beta_header(&options).unwrap_or_else(|_| self.0.betas.clone());
         let mut url = shared.http.url(["v1", "messages"]);
@@ -123,14 +122,6 @@ impl Messages {
             url.query_pairs_mut().append_pair("beta", "true");
         }
         Self(Arc::new(MessagesInner { shared: Arc::clone(shared), options, betas, url }))
-    }
-
-    /// Adds the skills that the request names, if any. They are not checked here, so the service may refuse them.
-    fn with_hosted_skills(&self, request: &Request) -> Self {
-        if request.hosted.is_empty() {
-            return self.clone();
-        }
-        self.with_container_request(&ContainerRequest::unchecked(&request.hosted))
     }
 
     /// The body of a streamed call. It is deterministic. Without cache breakpoints, it is a byte prefix of the next call's body up to the

@@ -119,7 +119,7 @@ pub(crate) fn skills_json(skills: &[HostedSkill]) -> Value {
 }
 
 /// Checks whether a request can use these skills.
-pub(crate) fn check(skills: &[HostedSkill], max: usize) -> Result<(), ContainerError> {
+fn check(skills: &[HostedSkill], max: usize) -> Result<(), ContainerError> {
     if skills.len() > max {
         return Err(ContainerError::TooManySkills { count: skills.len(), max });
     }
@@ -168,38 +168,10 @@ impl ApiProfile {
     }
 }
 
-/// The version of the code execution tool.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CodeExecution {
-    /// `code_execution_20250825`: the shell and the editor.
-    #[default]
-    V20250825,
-    /// `code_execution_20260120`: also a Python state that lasts between calls.
-    V20260120,
-    /// `code_execution_20260521`
-    V20260521,
-    /// Another version, by its type.
-    Other(String),
-}
-
-impl CodeExecution {
-    /// The tool's `type`.
-    #[must_use]
-    pub fn as_wire(&self) -> &str {
-        match self {
-            Self::V20250825 => "code_execution_20250825",
-            Self::V20260120 => "code_execution_20260120",
-            Self::V20260521 => "code_execution_20260521",
-            Self::Other(kind) => kind,
-        }
-    }
-}
-
-/// The tool that a request with hosted skills must contain.
+/// The tool that a request with hosted skills must contain: the shell and the editor. For another version, set its `type`.
 #[must_use]
-pub fn code_execution_tool(version: &CodeExecution) -> Value {
-    json!({"type": version.as_wire(), "name": TOOL_NAME})
+pub fn code_execution_tool() -> Value {
+    json!({"type": "code_execution_20250825", "name": TOOL_NAME})
 }
 
 /// The content block that puts an uploaded file into the container.
@@ -256,15 +228,8 @@ mod tests {
         assert_eq!(beta_headers(), [("anthropic-beta".to_owned(), all.to_owned())]);
         assert_eq!(ApiProfile::Beta.hosted_betas().join(","), all);
         assert_eq!(ApiProfile::Current.hosted_betas(), [""; 0]);
-        let tool = code_execution_tool(&CodeExecution::default());
+        let tool = code_execution_tool();
         assert_eq!(tool, json!({"type": "code_execution_20250825", "name": "code_execution"}));
-        for (version, kind) in [
-            (CodeExecution::V20260120, "code_execution_20260120"),
-            (CodeExecution::V20260521, "code_execution_20260521"),
-            (CodeExecution::Other("code_execution_2030".into()), "code_execution_2030"),
-        ] {
-            assert_eq!(code_execution_tool(&version)["type"], kind);
-        }
         let block = container_upload(&FileId::new("file_1"));
         assert_eq!(block, json!({"type": "container_upload", "file_id": "file_1"}));
     }

@@ -11,8 +11,8 @@
 
 mod bundle;
 mod container;
-mod container_request;
 mod error;
+pub(crate) mod hosted_options;
 mod ids;
 mod limits;
 mod page;
@@ -26,10 +26,9 @@ pub use conjure_conversation::{HostedSkill, HostedSource, LATEST};
 
 pub use bundle::{BundleFile, SkillBundle};
 pub use container::{
-    CodeExecution, ContainerError, MAX_SKILLS, SkillSource, beta_headers, code_execution_tool,
-    container_config, container_config_with_limit, container_upload, with_container_id,
+    ContainerError, MAX_SKILLS, SkillSource, beta_headers, code_execution_tool, container_config,
+    container_config_with_limit, container_upload, with_container_id,
 };
-pub use container_request::ContainerRequest;
 pub use error::{HostedError, HostedErrorKind};
 pub use ids::{FileId, SkillId, VersionId};
 pub use limits::HostedLimits;

@@ -31,8 +31,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::ApiProfile;
-    use crate::hosted::ContainerRequest;
 
     fn plain() -> Request {
         Request {
@@ -61,10 +59,6 @@ mod tests {
             (field("container"), SideEffects::Possible),
             (
                 tool("web_search_20250305").with_server_tool(json!({"type": "mcp_toolset"})),
-                SideEffects::Possible,
-            ),
-            (
-                ContainerRequest::default().applied_to(ModelOptions::new("m"), ApiProfile::Current),
                 SideEffects::Possible,
             ),
         ] {

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use conjure_anthropic::hosted::{
-    ContainerRequest, FileId, HostedSkill, ResumeError, ResumeOptions, Upload, beta_headers,
-    code_execution_tool, container_config, container_upload, extract_file_ids, produced_files,
-    run_until_complete,
+    FileId, HostedSkill, ResumeError, ResumeOptions, Upload, beta_headers, code_execution_tool,
+    container_config, container_upload, extract_file_ids, produced_files, run_until_complete,
 };
 use conjure_anthropic::{ApiProfile, Messages, ModelOptions};
 use conjure_base::{Clock, ContainerId, Deadline, SystemClock, Timestamp, TurnId};
@@ -27,13 +26,12 @@ fn request(content: Vec<Block>, container: Option<ContainerId>) -> Request {
         tools: Arc::new([]),
         messages: vec![Arc::new(Message::user(content))],
         container,
-        hosted: Arc::default(),
+        hosted: [HostedSkill::anthropic("xlsx")].into(),
     }
 }
 
-fn model(fake: &FakeMessages, profile: ApiProfile, skills: &[HostedSkill]) -> Messages {
-    let model = client(fake, profile).messages(ModelOptions::new("m")).unwrap();
-    model.with_container_request(&ContainerRequest::new(skills.to_vec()).unwrap())
+fn model(fake: &FakeMessages, profile: ApiProfile) -> Messages {
+    client(fake, profile).messages(ModelOptions::new("m")).unwrap()
 }
 
 fn made(name: &str, content: &'static str) -> Reply {
@@ -51,9 +49,10 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
         let own = client.skills().upload(&path, Upload::new()).await.unwrap();
         let data = client.files().upload("data.csv", file("1,2\n"), "text/csv").await.unwrap();
         let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(own.id.clone())];
-        let model = model(&fake, profile, &skills);
+        let model = model(&fake, profile);
         let upload = Block::from_json(container_upload(&data.id).to_string()).unwrap();
         let mut asked = request(vec![Block::text("Make a table."), upload], None);
+        asked.hosted = skills.into();
         let first = ask(&model, asked.clone()).await.unwrap();
         assert_eq!(first.stop_reason, StopReason::PauseTurn);
 
@@ -75,7 +74,7 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
 async fn a_container_that_ended_is_gone_and_a_new_one_begins() {
     let turns = [made("a.txt", "1"), made("b.txt", "2")];
     let fake = start(FakeMessages::builder().hosting_for(Duration::from_secs(3600)).turns(turns)).await;
-    let model = model(&fake, ApiProfile::Beta, &[HostedSkill::anthropic("pdf")]);
+    let model = model(&fake, ApiProfile::Beta);
     let ask = async |text: &str, container| ask(&model, request(vec![Block::text(text)], container)).await;
     let first = ask("a", None).await.unwrap().container;
     assert!(first.is_some());
@@ -119,7 +118,7 @@ async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
     let hour = Duration::from_secs(3600);
     let fake = FakeMessages::builder().hosting_for(hour).clock(clock.clone()).turns(turns);
     let fake = start(fake).await;
-    let model = model(&fake, ApiProfile::Current, &[]);
+    let model = model(&fake, ApiProfile::Current);
     let ask = async |text: &str, container| ask(&model, request(vec![Block::text(text)], container)).await;
     let container = ask("a", None).await.unwrap().container;
     for _ in 0..3 {
@@ -135,8 +134,9 @@ async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
 async fn a_request_for_what_is_not_there_is_refused_as_the_service_does() {
     let fake = start(FakeMessages::builder().hosting().turns([made("a.txt", "1")])).await;
     let refused = async |skills: &[HostedSkill], content: Vec<Block>| {
-        let model = model(&fake, ApiProfile::Beta, skills);
-        let failure = ask(&model, request(content, None)).await.unwrap_err();
+        let model = model(&fake, ApiProfile::Beta);
+        let asked = Request { hosted: skills.into(), ..request(content, None) };
+        let failure = ask(&model, asked).await.unwrap_err();
         assert_ne!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
         failure.message
     };
@@ -146,15 +146,18 @@ async fn a_request_for_what_is_not_there_is_refused_as_the_service_does() {
     let old = [HostedSkill::anthropic("xlsx").with_version("1")];
     assert!(refused(&old, text()).await.contains("of version `1` not found"));
     let upload = Block::from_json(container_upload(&FileId::new("file_x")).to_string()).unwrap();
-    assert!(refused(&[], vec![upload]).await.contains("File not found: file_x"));
+    assert!(
+        refused(&[HostedSkill::anthropic("xlsx")], vec![upload]).await.contains("File not found: file_x")
+    );
     // Without the tool, and without the betas.
+    let plain = || Request { hosted: Arc::default(), ..request(text(), None) };
     let options = ModelOptions::new("m").with_field("container", container_config(&old).unwrap()).unwrap();
     let model = client(&fake, ApiProfile::Beta).messages(options).unwrap();
-    let failure = ask(&model, request(text(), None)).await.unwrap_err();
+    let failure = ask(&model, plain()).await.unwrap_err();
     assert!(failure.message.contains("tool is required"), "{failure}");
-    let options = ModelOptions::new("m").with_server_tool(code_execution_tool(&Default::default()));
+    let options = ModelOptions::new("m").with_server_tool(code_execution_tool());
     let model = client(&fake, ApiProfile::Beta).messages(options).unwrap();
-    let failure = ask(&model, request(text(), None)).await.unwrap_err();
+    let failure = ask(&model, plain()).await.unwrap_err();
     assert!(failure.message.contains("code-execution-2025-08-25"), "{failure}");
 }
 
@@ -163,7 +166,7 @@ async fn errors_of_the_container_are_results_without_files() {
     let turns =
         [Reply::from(FakeToolRun::new("x").failing("execution_time_exceeded").with_file("a", "lost"))];
     let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
-    let model = model(&fake, ApiProfile::Beta, &[]);
+    let model = model(&fake, ApiProfile::Beta);
     let answer = ask(&model, request(vec![Block::text("Hi")], None)).await.unwrap();
     assert!(produced_files(&answer.content).is_empty());
     assert!(answer.content[1].json().contains("execution_time_exceeded"));
@@ -176,7 +179,7 @@ async fn post(fake: &FakeMessages, messages: Vec<Value>, container: Value) -> Re
     let mut headers = vec![key.as_str(), "anthropic-version: 2023-06-01", "content-type: application/json"];
     headers.extend(betas.iter().map(String::as_str));
     let body = json!({"model": "m", "max_tokens": 100, "messages": messages, "container": container,
-        "tools": [code_execution_tool(&Default::default())]});
+        "tools": [code_execution_tool()]});
     let answered = send(fake, "POST /v1/messages", &headers, body.to_string().as_bytes()).await;
     if answered.status == 200 { Ok(answered.json()) } else { Err(answered.message()) }
 }

@@ -5,12 +5,11 @@ use std::process::Stdio;
 
 use conjure::config::ExecutorKind;
 use conjure::conversation::EventKind;
-use conjure::hosted::HostedSkill;
 use conjure::model::SideEffects;
 use conjure::session::SessionStopReason;
 use conjure::{Config, ProcessEnv, Runtime, RuntimeOptions, SessionEventKind, SessionSpec, Settings, Update};
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
-use conjure_anthropic::hosted::ContainerRequest;
+use conjure_anthropic::hosted::code_execution_tool;
 use conjure_anthropic::{Client, Messages, ModelOptions};
 use conjure_conversation::Event;
 use conjure_journal::{SessionKey, SqliteJournal, SqliteOptions, read_all};
@@ -23,19 +22,19 @@ use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 enum Kind {
     /// It only asks for answers.
     Plain,
-    /// It asks for a skill of the service's with each call.
-    Skilled,
+    /// It runs code at the service with each call.
+    Executing,
 }
 
 impl Kind {
     fn client(self, service: &str) -> Messages {
         let config = conjure_anthropic::Config::new("any-key".into()).with_base_url(service);
-        let plain = Client::new(&config).unwrap().messages(ModelOptions::new("m")).unwrap();
-        match self {
-            Self::Plain => plain,
-            Self::Skilled => plain
-                .with_container_request(&ContainerRequest::new([HostedSkill::anthropic("xlsx")]).unwrap()),
-        }
+        let options = ModelOptions::new("m");
+        let options = match self {
+            Self::Plain => options,
+            Self::Executing => options.with_server_tool(code_execution_tool()),
+        };
+        Client::new(&config).unwrap().messages(options).unwrap()
     }
 }
 
@@ -86,12 +85,12 @@ async fn recorded(fixture: &Fixture, key: &SessionKey) -> Vec<Option<SideEffects
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_call_that_may_have_run_skills_is_not_sent_again_by_itself() {
+async fn a_first_call_that_may_have_run_code_is_not_sent_again_by_itself() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
-    killed_in_its_first_call(&fixture, Kind::Skilled, &fake).await;
+    killed_in_its_first_call(&fixture, Kind::Executing, &fake).await;
 
-    let runtime = Runtime::spawn(options(&fixture, Kind::Skilled, &fake.base_url())).await.unwrap();
+    let runtime = Runtime::spawn(options(&fixture, Kind::Executing, &fake.base_url())).await.unwrap();
     let id = runtime.session_ids(&tenant("acme")).await.unwrap()[0];
     let session = runtime.session(&tenant("acme"), id).await.unwrap();
     assert_eq!(how_it_ended(&session).await, SessionStopReason::OutcomeUnknown);

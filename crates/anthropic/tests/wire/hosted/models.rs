@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_anthropic::hosted::{CodeExecution, ContainerRequest, HostedSkill};
+use conjure_anthropic::hosted::HostedSkill;
 use conjure_anthropic::{ApiProfile, Client, Messages, ModelOptions};
 use conjure_base::ContainerId;
 use conjure_conversation::{ApiErrorKind, ModelErrorKind, Request};
@@ -14,9 +14,10 @@ use crate::server::{Server, error, stream};
 use crate::support::{MODEL, ask, client, config, drain};
 use conjure_conversation::Model as _;
 
-fn hosted() -> ContainerRequest {
+/// A request that names two hosted skills.
+fn hosted(request: Request) -> Request {
     let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").with_version("17")];
-    ContainerRequest::new(skills).unwrap()
+    Request { hosted: skills.into(), ..request }
 }
 
 fn model(server: &Server, profile: ApiProfile) -> Messages {
@@ -44,9 +45,8 @@ async fn requests_ask_for_skills_tool_and_betas_of_the_profile() {
         (ApiProfile::Current, "POST /v1/messages HTTP/1.1", None),
     ] {
         let server = Server::always(stream(&saying("Hello"))).await;
-        let plain = model(&server, profile);
-        let hosted = plain.with_container_request(&hosted().with_tool(CodeExecution::V20260120));
-        for (model, request) in [(&hosted, ask("Hi")), (&hosted, in_container("c_1")), (&plain, ask("Hi"))] {
+        let model = model(&server, profile);
+        for request in [hosted(ask("Hi")), hosted(in_container("c_1")), ask("Hi")] {
             drain(model.stream(request)).await.1.unwrap();
         }
         let requests = server.requests();
@@ -54,9 +54,9 @@ async fn requests_ask_for_skills_tool_and_betas_of_the_profile() {
         assert_eq!(requests[0].line, line);
         assert_eq!(requests[0].headers.get("anthropic-beta").map(String::as_str), betas);
         assert_eq!(body(0)["container"], json!({"skills": skills}));
-        assert_eq!(body(0)["tools"][0]["type"], "code_execution_20260120");
+        assert_eq!(body(0)["tools"][0]["type"], "code_execution_20250825");
         assert_eq!(body(1)["container"], json!({"id": "c_1", "skills": skills}));
-        // The model that it was made of is as it was.
+        // The next request names none.
         assert_eq!(requests[2].line, "POST /v1/messages HTTP/1.1");
         assert_eq!((&body(2)["container"], &body(2)["tools"]), (&Value::Null, &Value::Null));
     }
@@ -76,8 +76,8 @@ async fn a_container_that_is_gone_is_told_from_other_refusals() {
         (error("529 Over", &[], "overloaded_error", gone), in_container("container_1"), false),
     ] {
         let server = Server::always(answer).await;
-        let model = model(&server, ApiProfile::Beta).with_container_request(&hosted());
-        let failure = drain(model.stream(request.clone())).await.1.unwrap_err();
+        let model = model(&server, ApiProfile::Beta);
+        let failure = drain(model.stream(hosted(request))).await.1.unwrap_err();
         assert_eq!(failure.kind == ModelErrorKind::ContainerGone, expected, "{failure:?}");
         assert!(!expected || !failure.is_retryable());
         assert_eq!(server.requests().len(), 1);
@@ -100,10 +100,10 @@ async fn the_container_of_an_answer_is_in_the_response() {
         json!({"id": "c_1", "expires_at": "2026-11-21T00:00:00Z", "skills": [{"skill_id": "xlsx"}]});
     let paused: Vec<Value> = [start()].into_iter().chain(paused).collect();
     let server = Server::answers(vec![stream(&sse(&paused)), stream(&message(vec![], "end_turn"))]).await;
-    let model = model(&server, ApiProfile::Beta).with_container_request(&hosted());
-    let first = drain(model.stream(ask("Hi"))).await.1.unwrap();
+    let model = model(&server, ApiProfile::Beta);
+    let first = drain(model.stream(hosted(ask("Hi")))).await.1.unwrap();
     assert_eq!(first.container, Some(ContainerId::new("c_1")));
-    assert_eq!(drain(model.stream(ask("Hi"))).await.1.unwrap().container, None);
+    assert_eq!(drain(model.stream(hosted(ask("Hi")))).await.1.unwrap().container, None);
 }
 
 /// How a call with a hosted skill ended that was answered so, and how often it was sent.
@@ -157,21 +157,4 @@ async fn a_call_that_the_service_may_have_begun_is_never_sent_again() {
     assert_eq!(ended(vec![failed(), good()], ask("Hi")).await, (None, 2));
     assert_eq!(ended(vec![in_stream(), good()], ask("Hi")).await, (None, 2));
     assert_eq!(ended(vec![failed(), good()], in_container("c_1")).await, (unknown, 1));
-}
-
-#[tokio::test]
-async fn the_skills_of_a_request_are_asked_for() {
-    let server = Server::always(stream(&saying("Hello"))).await;
-    let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").with_version("17")];
-    let model = model(&server, ApiProfile::Beta);
-    let by_request = Request { hosted: skills.into(), ..ask("Hi") };
-    for (model, request) in
-        [(model.clone(), by_request), (model.with_container_request(&hosted()), ask("Hi"))]
-    {
-        drain(model.stream(request)).await.1.unwrap();
-    }
-    let requests = server.requests();
-    assert_eq!(requests[0].body, requests[1].body);
-    assert_eq!(requests[0].line, requests[1].line);
-    assert_eq!(requests[0].headers.get("anthropic-beta"), requests[1].headers.get("anthropic-beta"));
 }

@@ -5,9 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use conjure_anthropic::hosted::{
-    ContainerRequest, FileId, HostedSkill, SkillId, SkillSource, Upload, VersionId,
-};
+use conjure_anthropic::hosted::{FileId, HostedSkill, SkillId, SkillSource, Upload, VersionId};
 use conjure_anthropic::{ApiProfile, Caching, Client, ModelOptions};
 use conjure_conversation::Model as _;
 use serde_json::{Value, json};
@@ -154,7 +152,6 @@ async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
     files.delete(&file_id).await.unwrap();
     let wanted = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").with_version("17")];
     let model = client.messages(ModelOptions::new("m").with_caching(Caching::Off)).unwrap();
-    let model = model.with_container_request(&ContainerRequest::new(wanted).unwrap());
     let upload = conjure_anthropic::hosted::container_upload(&file_id).to_string();
     let upload = conjure_conversation::Block::from_json(upload).unwrap();
     for container in [None, Some(conjure_base::ContainerId::new("c_1"))] {
@@ -163,6 +160,7 @@ async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
             instructions: Vec::new(),
             messages: vec![Arc::new(conjure_conversation::Message::user(content))],
             container,
+            hosted: wanted.clone().into(),
             ..ask("")
         };
         drain(model.stream(request)).await.1.unwrap();
