@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use conjure_model_http::{
-    HttpConfig, HttpConfigError, KeyHeader, PlaintextPolicy, Prices, ResponseLimits, Timeouts,
-};
+use conjure_model_http::{HttpConfig, HttpConfigError, KeyHeader, Prices};
 use secrecy::SecretString;
 
 /// The default address of the service.
@@ -103,53 +101,11 @@ impl Config {
         self.with_http(|http| http.with_base_url(url))
     }
 
-    /// Changes the connection's settings that have no method here, such as the user's own headers and query.
+    /// Changes the connection's settings, such as timeouts, limits, retries, the proxy, and the user's own headers and query.
     #[must_use]
     pub fn with_http(mut self, change: impl FnOnce(HttpConfig) -> HttpConfig) -> Self {
         self.http = change(self.http);
         self
-    }
-
-    /// Sets whether the key may be sent over `http://`.
-    #[must_use]
-    pub fn with_plaintext(self, plaintext: PlaintextPolicy) -> Self {
-        self.with_http(|http| http.with_plaintext(plaintext))
-    }
-
-    /// Sets an HTTP proxy. By default none is used; the environment is not read.
-    #[must_use]
-    pub fn with_proxy(self, url: impl Into<String>) -> Self {
-        self.with_http(|http| http.with_proxy(url))
-    }
-
-    /// Adds a trusted root certificate (DER) to the machine's own.
-    #[must_use]
-    pub fn with_root(self, der: impl Into<Vec<u8>>) -> Self {
-        self.with_http(|http| http.with_root(der))
-    }
-
-    /// Sets the timeouts.
-    #[must_use]
-    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
-        self.with_http(|http| http.with_timeouts(timeouts))
-    }
-
-    /// Sets the size limits.
-    #[must_use]
-    pub fn with_limits(self, limits: ResponseLimits) -> Self {
-        self.with_http(|http| http.with_limits(limits))
-    }
-
-    /// Sets how often a call is retried while no output was shown.
-    #[must_use]
-    pub fn with_retries(self, retries: u32) -> Self {
-        self.with_http(|http| http.with_retries(retries))
-    }
-
-    /// Seeds the jitter of retries, so that it is the same in every run.
-    #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        self.with_http(|http| http.with_seed(seed))
     }
 
     /// Sets the prices.

@@ -40,7 +40,8 @@ pub fn config(configured: &crate::Config, key: SecretString) -> Config {
         ConfiguredProfile::Beta => ApiProfile::Beta,
         ConfiguredProfile::Current => ApiProfile::Current,
     };
-    let config = Config::new(key).with_profile(profile).with_timeouts(timeouts(configured));
+    let config =
+        Config::new(key).with_profile(profile).with_http(|http| http.with_timeouts(timeouts(configured)));
     match configured.base_url() {
         Some(url) => config.with_base_url(url),
         None => config,

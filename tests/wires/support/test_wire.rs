@@ -117,7 +117,9 @@ impl TestService {
         };
         match &self.fake {
             Fake::Messages(fake) => {
-                let config = Config::new(key.clone()).with_base_url(fake.base_url()).with_seed(1);
+                let config = Config::new(key.clone())
+                    .with_base_url(fake.base_url())
+                    .with_http(|http| http.with_seed(1));
                 let client = Client::new(&config.with_prices(prices.clone())).unwrap();
                 Arc::new(client.messages(ModelOptions::new(self.wire.name())).unwrap())
             }

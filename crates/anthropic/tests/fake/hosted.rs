@@ -23,7 +23,7 @@ pub(crate) const PROFILES: [ApiProfile; 2] = [ApiProfile::Beta, ApiProfile::Curr
 
 pub(crate) fn client(fake: &FakeMessages, profile: ApiProfile) -> Client {
     let config = Config::new(SecretString::from(KEY)).with_base_url(fake.base_url()).with_profile(profile);
-    Client::new(&config.with_seed(1)).unwrap()
+    Client::new(&config.with_http(|http| http.with_seed(1))).unwrap()
 }
 
 /// A folder with a skill of three files, and what is left out of it.
@@ -324,7 +324,9 @@ async fn what_reads_or_deletes_is_repeated_and_what_creates_only_where_it_was_re
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let url = format!("http://{}", nobody.local_addr().unwrap());
-    let config = Config::new(SecretString::from(KEY)).with_base_url(url).with_retries(1).with_seed(1);
+    let config = Config::new(SecretString::from(KEY))
+        .with_base_url(url)
+        .with_http(|http| http.with_retries(1).with_seed(1));
     let error = Client::new(&config).unwrap().skills().upload(&path, Upload::new()).await.unwrap_err();
     assert_eq!(error.kind(), HostedErrorKind::Connection);
     assert!(!error.may_have_happened() && error.is_retryable(), "{error:?}");

@@ -447,7 +447,7 @@ async fn each_key_has_its_own_part_of_the_record() {
     bed.push().await;
     let mine = fs::read_to_string(bed.record()).unwrap();
     let other = Config::new(SecretString::from("sk-other-0123456789")).with_base_url(bed.fake.base_url());
-    let other = Client::new(&other.with_seed(1)).unwrap();
+    let other = Client::new(&other.with_http(|http| http.with_seed(1))).unwrap();
     let sync = SkillSync::new(other.skills(), bed.temp.path().join("data/hosted"));
     // As a task, which may move to another thread.
     let mut tasks = tokio::task::JoinSet::new();

@@ -81,7 +81,8 @@ async fn nothing_that_is_traced_holds_the_key_or_the_words() {
     }
     // A way that fails in the connector, with the proxy's password in its address.
     let server = Server::always(Vec::new()).await;
-    let through = config(&server).with_proxy("http://user:canary-password@localhost:1").with_retries(0);
+    let through = config(&server)
+        .with_http(|http| http.with_proxy("http://user:canary-password@localhost:1").with_retries(0));
     call(&messages(&through, &ManualClock::new())).await.unwrap_err();
     drop(guard);
     let seen = collector.0.lock().unwrap();

@@ -36,7 +36,7 @@ async fn server(then: usize) -> Server {
 
 /// A model whose key was just told to wait.
 async fn told_to_wait(server: &Server, clock: &ManualClock) -> Messages {
-    let config = config(server).with_retries(0);
+    let config = config(server).with_http(|http| http.with_retries(0));
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     call(&messages).await.unwrap_err();
@@ -135,8 +135,9 @@ async fn a_probe_dropped_while_it_connects() {
         }
     });
     let clock = ManualClock::new();
-    let config =
-        config(&inner).with_base_url(format!("https://localhost:{port}")).with_root(root).with_retries(0);
+    let config = config(&inner)
+        .with_base_url(format!("https://localhost:{port}"))
+        .with_http(|http| http.with_root(root).with_retries(0));
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     call(&messages).await.unwrap_err();
@@ -160,7 +161,7 @@ async fn told(stream: &mut ModelStream) -> Option<ModelEvent> {
 async fn a_call_tells_that_it_is_sent_before_it_is_and_not_while_its_key_is_limited() {
     let server = server(usize::MAX).await;
     let clock = ManualClock::new();
-    let config = config(&server).with_retries(0);
+    let config = config(&server).with_http(|http| http.with_retries(0));
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     let mut first = messages.stream(ask("first"));

@@ -18,7 +18,7 @@ use crate::tls::localhost;
 /// How the call ends that is answered so, without retries.
 async fn failure(answer: Vec<u8>) -> ModelError {
     let server = Server::always(answer).await;
-    let messages = messages(&config(&server).with_retries(0), &ManualClock::new());
+    let messages = messages(&config(&server).with_http(|http| http.with_retries(0)), &ManualClock::new());
     let error = call(&messages).await.unwrap_err();
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
     error
@@ -159,13 +159,15 @@ async fn a_service_that_is_not_there_is_a_connection_error() {
     nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let server = Server::always("").await;
     let url = format!("http://{}", nobody.local_addr().unwrap());
-    let config = config(&server).with_base_url(url).with_retries(0);
+    let config = config(&server).with_base_url(url).with_http(|http| http.with_retries(0));
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection);
     assert!(failed.message.contains("check the base URL"), "{failed}");
     // Something answers there, but it does not speak TLS.
     let (root, _) = localhost();
-    let config = config.with_base_url(server.url().replace("http://", "https://")).with_root(root);
+    let config = config
+        .with_base_url(server.url().replace("http://", "https://"))
+        .with_http(|http| http.with_root(root));
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
 }
@@ -174,7 +176,7 @@ async fn a_service_that_is_not_there_is_a_connection_error() {
 async fn stalls(parts: impl Fn() -> Vec<Part> + Send + Sync + 'static, wait: Duration) -> ModelError {
     let server = Server::start(move |_, _| parts()).await;
     let clock = ManualClock::new();
-    let messages = messages(&config(&server).with_retries(0), &clock);
+    let messages = messages(&config(&server).with_http(|http| http.with_retries(0)), &clock);
     let watch = async {
         server.received(1).await;
         // What was sent may still be on its way when the time passes; then the wait begins anew.
@@ -226,7 +228,7 @@ async fn a_service_that_drips_is_left_when_the_whole_time_is_over() {
     })
     .await;
     let clock = ManualClock::new();
-    let messages = messages(&config(&server).with_retries(0), &clock);
+    let messages = messages(&config(&server).with_http(|http| http.with_retries(0)), &clock);
     let mut events = messages.stream(ask("Hi"));
     // The head has come, and the idle time of the body begins.
     while !matches!(events.next().await.unwrap().unwrap(), ModelEvent::UsageReported(_)) {}
@@ -269,7 +271,10 @@ async fn a_service_that_sends_for_ever_is_left_at_the_limit() {
         let server =
             Server::start(move |_, _| vec![Part::Bytes(head.clone()), Part::Forever(bytes.to_vec())]).await;
         let limits = ResponseLimits { event: 10_000, total: 100_000 };
-        let messages = messages(&config(&server).with_limits(limits).with_retries(0), &ManualClock::new());
+        let messages = messages(
+            &config(&server).with_http(|http| http.with_limits(limits).with_retries(0)),
+            &ManualClock::new(),
+        );
         let failed = call(&messages).await.unwrap_err();
         server.hung_up(1).await;
         failed

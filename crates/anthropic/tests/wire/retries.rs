@@ -177,7 +177,7 @@ async fn the_same_seed_gives_the_same_waits() {
 #[tokio::test]
 async fn without_retries_there_is_one_attempt() {
     let server = Server::always(overloaded()).await;
-    let messages = messages(&config(&server).with_retries(0), &ManualClock::new());
+    let messages = messages(&config(&server).with_http(|http| http.with_retries(0)), &ManualClock::new());
     drain(messages.stream(ask("Hi"))).await.1.unwrap_err();
     assert_eq!(server.requests().len(), 1);
 }

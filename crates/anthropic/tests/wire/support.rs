@@ -20,10 +20,12 @@ pub(crate) const IDLE: Duration = Duration::from_secs(120);
 pub(crate) const TOTAL: Duration = Duration::from_secs(600);
 
 pub(crate) fn config(server: &Server) -> Config {
-    Config::new(SecretString::from(KEY)).with_base_url(server.url()).with_seed(1).with_timeouts(Timeouts {
-        connect: Duration::from_secs(10),
-        idle: IDLE,
-        total: TOTAL,
+    Config::new(SecretString::from(KEY)).with_base_url(server.url()).with_http(|http| {
+        http.with_seed(1).with_timeouts(Timeouts {
+            connect: Duration::from_secs(10),
+            idle: IDLE,
+            total: TOTAL,
+        })
     })
 }
 

@@ -46,7 +46,9 @@ async fn greeting() -> (Server, Vec<u8>) {
 }
 
 fn over_tls(server: &Server, host: &str) -> Config {
-    config(server).with_base_url(format!("https://{host}:{}", server.address.port())).with_retries(0)
+    config(server)
+        .with_base_url(format!("https://{host}:{}", server.address.port()))
+        .with_http(|http| http.with_retries(0))
 }
 
 /// Whether the machine itself trusts anybody.
@@ -61,7 +63,7 @@ fn has_certificates(config: &Config) -> bool {
 #[tokio::test]
 async fn a_root_of_the_host_is_trusted_and_the_key_travels_within() {
     let (server, root) = greeting().await;
-    let config = over_tls(&server, "localhost").with_root(root);
+    let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root));
     let answer = call(&messages(&config, &ManualClock::new())).await.unwrap();
     assert_eq!(text(&answer), "Hello");
     assert_eq!(server.requests()[0].headers["x-api-key"], KEY);
@@ -74,7 +76,7 @@ async fn a_server_that_nobody_vouches_for_or_under_another_name_gets_no_request(
     for (host, root) in [("localhost", None), ("localhost", Some(other)), ("127.0.0.1", Some(root))] {
         let config = over_tls(&server, host);
         let config = match root {
-            Some(root) => config.with_root(root),
+            Some(root) => config.with_http(|http| http.with_root(root)),
             None if has_certificates(&config) => config,
             None => continue,
         };
@@ -133,7 +135,7 @@ async fn tunnel(client: TcpStream, asked: Arc<Mutex<Vec<String>>>, answer: &'sta
 async fn a_proxy_tunnels_and_sees_neither_the_key_nor_the_words() {
     let (server, root) = greeting().await;
     let proxy = Proxy::start("200 Connection established").await;
-    let config = over_tls(&server, "localhost").with_root(root).with_proxy(&proxy.url);
+    let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root).with_proxy(&proxy.url));
     assert_eq!(text(&call(&messages(&config, &ManualClock::new())).await.unwrap()), "Hello");
     let asked = proxy.asked.lock().unwrap().clone();
     let line = format!("CONNECT localhost:{} HTTP/1.1\r\n", server.address.port());
@@ -144,7 +146,7 @@ async fn a_proxy_tunnels_and_sees_neither_the_key_nor_the_words() {
 async fn a_proxy_that_refuses_is_a_connection_error_and_nobody_is_asked_beside_it() {
     let (server, root) = greeting().await;
     let proxy = Proxy::start("403 Forbidden").await;
-    let config = over_tls(&server, "localhost").with_root(root).with_proxy(&proxy.url);
+    let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root).with_proxy(&proxy.url));
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
     assert_eq!((server.requests().len(), proxy.asked.lock().unwrap().len()), (0, 1));
@@ -153,7 +155,8 @@ async fn a_proxy_that_refuses_is_a_connection_error_and_nobody_is_asked_beside_i
 #[tokio::test]
 async fn plain_http_goes_through_the_proxy_whole() {
     let server = Server::always(stream(&saying("Hello"))).await;
-    let config = config(&server).with_base_url("http://localhost:1").with_proxy(server.url());
+    let config =
+        config(&server).with_base_url("http://localhost:1").with_http(|http| http.with_proxy(server.url()));
     call(&messages(&config, &ManualClock::new())).await.unwrap();
     assert_eq!(server.requests()[0].line, "POST http://localhost:1/v1/messages HTTP/1.1");
 }

@@ -21,7 +21,7 @@ fn hosted(request: Request) -> Request {
 }
 
 fn model(server: &Server, profile: ApiProfile) -> Messages {
-    let config = config(server).with_profile(profile).with_retries(0);
+    let config = config(server).with_profile(profile).with_http(|http| http.with_retries(0));
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
     client.messages(ModelOptions::new(MODEL)).unwrap()
 }

@@ -124,7 +124,7 @@ fn plain(request: &Recorded) -> Value {
 }
 
 async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
-    let config = config(server).with_profile(profile).with_retries(0);
+    let config = config(server).with_profile(profile).with_http(|http| http.with_retries(0));
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
     let (skills, files) = (client.skills(), client.files());
     let (skill, version, file_id) = (SkillId::new("skill_1"), VersionId::new("17"), FileId::new("file_1"));

@@ -24,7 +24,7 @@ use crate::support::config;
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 fn outputs(server: &Server) -> HostedOutputs {
-    let config = config(server).with_retries(0);
+    let config = config(server).with_http(|http| http.with_retries(0));
     HostedOutputs::new(Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap().files())
 }
 
@@ -110,8 +110,11 @@ async fn what_becomes_of_a_removal_is_told_apart() {
     ];
     for (said, expected) in answers {
         let server = Server::answers(vec![said]).await;
-        let client =
-            Client::with_clock(&config(&server).with_retries(0), Arc::new(ManualClock::new())).unwrap();
+        let client = Client::with_clock(
+            &config(&server).with_http(|http| http.with_retries(0)),
+            Arc::new(ManualClock::new()),
+        )
+        .unwrap();
         let removal = HostedFileDeletion::new(client.files());
         let removed = removal.delete("file_1").await.map_err(|error| match error {
             DeleteError::KeyRefused { .. } => "key",
@@ -138,7 +141,7 @@ async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
     let artifact = Artifact::new(name(), ArtifactSource::Content, "text/csv", Some(content));
     let server = Server::answers(vec![metadata("file_9", "Q3 sales.csv")]).await;
     let files = || {
-        let config = config(&server).with_retries(0);
+        let config = config(&server).with_http(|http| http.with_retries(0));
         Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap().files()
     };
     let uploads = ArtifactUploader::new(store.clone(), Arc::new(HostedUploads::new(files())));

@@ -47,7 +47,7 @@ async fn pushed(content: Vec<u8>) -> (Vec<Result<&'static str, String>>, usize) 
     let skill = temp.path().join("skills/a");
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: a\ndescription: One.\n---\n").unwrap();
-    let client = Client::new(&config(&server).with_retries(0)).unwrap();
+    let client = Client::new(&config(&server).with_http(|http| http.with_retries(0))).unwrap();
     let sync = SkillSync::new(client.skills(), temp.path().join("data"));
     let mut ends = Vec::new();
     for push in 1..=3 {

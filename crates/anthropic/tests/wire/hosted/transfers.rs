@@ -21,7 +21,7 @@ const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 fn client(server: &Server, retries: u32) -> (Client, ManualClock) {
     let clock = ManualClock::new();
-    let config = config(server).with_retries(retries);
+    let config = config(server).with_http(|http| http.with_retries(retries));
     (Client::with_clock(&config, Arc::new(clock.clone())).unwrap(), clock)
 }
 
@@ -76,11 +76,14 @@ async fn a_slow_upload_goes_on_as_long_as_it_moves() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let clock = ManualClock::new();
     let key = secrecy::SecretString::from(crate::support::KEY);
-    let config = conjure_anthropic::Config::new(key).with_base_url(url).with_retries(0);
-    let config = config.with_timeouts(conjure_anthropic::Timeouts {
-        connect: Duration::from_secs(10),
-        idle: IDLE,
-        total: TOTAL,
+    let config =
+        conjure_anthropic::Config::new(key).with_base_url(url).with_http(|http| http.with_retries(0));
+    let config = config.with_http(|http| {
+        http.with_timeouts(conjure_anthropic::Timeouts {
+            connect: Duration::from_secs(10),
+            idle: IDLE,
+            total: TOTAL,
+        })
     });
     let mut limits = HostedLimits::default();
     limits.skill_bytes = 64 << 20;
