@@ -8,11 +8,11 @@ use conjure_artifact::{ArtifactErrorKind as Kind, Fetch as _, FetchRequest, UrlC
 use conjure_base::TenantId;
 use conjure_store::FileMode;
 use futures_util::FutureExt as _;
+use test_support::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::clock::ManualClock;
 use crate::support::{Bed, Head, Site, ok, redirect};
 
 const TTL: Duration = Duration::from_secs(15 * 60);
@@ -31,7 +31,7 @@ async fn counting<B: AsRef<[u8]> + Send + 'static>(
 
 #[tokio::test]
 async fn for_its_time_to_live_nobody_is_asked_again() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let site = counting(|at, _| ok("", at.to_string())).await;
     let bed = bed(&clock);
     let url = site.good("/");
@@ -50,7 +50,7 @@ async fn for_its_time_to_live_nobody_is_asked_again() {
 
 #[tokio::test]
 async fn behind_its_time_to_live_the_server_is_asked_whether_it_changed() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let site = counting(|at, head| {
         if at == 1 {
             assert_eq!(head.header("if-none-match"), Some("\"v1\""));
@@ -79,7 +79,7 @@ async fn behind_its_time_to_live_the_server_is_asked_whether_it_changed() {
 
 #[tokio::test]
 async fn a_server_is_asked_by_its_own_validators_only() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let site = Site::answering(|head| match (head.path(), head.header("if-none-match")) {
         ("/", None) => redirect("/there"),
         ("/", Some(_)) => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
@@ -118,7 +118,7 @@ async fn what_must_not_be_kept_is_fetched_each_time() {
 
 /// What is fetched so, when the first answer has these headers, is asked for again after so many seconds and not before.
 async fn is_asked_after(headers: &'static str, seconds: u64) {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let site =
         counting(move |at, _| ok(&format!("{}ETag: \"v\"\r\n", if at == 0 { headers } else { "" }), ""))
             .await;
@@ -158,7 +158,7 @@ async fn a_server_may_shorten_the_time_to_live_and_not_lengthen_it() {
 
 #[tokio::test]
 async fn an_answer_that_was_long_on_its_way_has_less_time_left() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let moved = clock.clone();
     let site = counting(move |at, _| {
         if at == 0 {
@@ -177,7 +177,7 @@ async fn an_answer_that_was_long_on_its_way_has_less_time_left() {
 
 #[tokio::test]
 async fn an_answer_that_nothing_changed_keeps_or_replaces_the_servers_word() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let site = counting(|at, _| match at {
         0 => ok("Cache-Control: max-age=60\r\nETag: \"v\"\r\n", "same"),
         2 => b"HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=10\r\n\r\n".to_vec(),
@@ -195,7 +195,7 @@ async fn an_answer_that_nothing_changed_keeps_or_replaces_the_servers_word() {
 
 #[tokio::test]
 async fn a_redirect_is_followed_for_no_longer_than_it_says() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let site = Site::answering(|head| match head.path() {
         "/" => b"HTTP/1.1 302 Found\r\nLocation: /there\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"
             .to_vec(),
@@ -212,7 +212,7 @@ async fn a_redirect_is_followed_for_no_longer_than_it_says() {
 
 #[tokio::test]
 async fn an_answer_that_must_not_be_kept_any_more_is_forgotten() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let site =
         counting(|at, _| ok(if at == 1 { "Cache-Control: no-store\r\n" } else { "" }, at.to_string())).await;
     let bed = bed(&clock);

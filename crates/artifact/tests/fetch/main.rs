@@ -10,7 +10,6 @@
 mod bodies;
 mod bounded;
 mod cached;
-mod clock;
 mod dropped;
 mod guard;
 mod heads;

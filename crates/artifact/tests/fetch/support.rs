@@ -14,13 +14,12 @@ use conjure_egress::{AddressPolicy, DnsResolver, Egress, EgressPolicy, HostName,
 use conjure_store::{Store, StoreUsage, Verify};
 use futures_util::future::BoxFuture;
 use tempfile::TempDir;
+use test_support::ManualClock;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-use crate::clock::ManualClock;
 
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -41,7 +40,7 @@ impl Default for Settings {
             policy: EgressPolicy::Full,
             resolver: Arc::new(resolver()),
             // Time stands still: no limit ends a fetch because the machine is busy.
-            clock: Arc::new(ManualClock::new()),
+            clock: Arc::new(ManualClock::default()),
             roots: Vec::new(),
         }
     }

@@ -7,11 +7,11 @@ use conjure_base::{Clock as _, Deadline};
 use conjure_egress::{DnsResolver, HostName};
 use conjure_store::StoreUsage;
 use futures_util::future::BoxFuture;
+use test_support::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::ManualClock;
 use crate::support::{Bed, Site, ok, redirect};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ async fn a_server_that_stalls_is_left_when_the_time_is_over() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         "HTTP/1.1 200 OK\r\n\r\nhello",
     ] {
-        let (site, clock) = (stalling(beginning).await, ManualClock::new());
+        let (site, clock) = (stalling(beginning).await, ManualClock::default());
         let bed = bed(&clock);
         let url = site.good("/?key=secret");
         let (fetched, ()) = tokio::join!(bed.fetch(&url), async {
@@ -68,7 +68,7 @@ async fn is_soon_empty(bed: &Bed) {
 
 #[tokio::test]
 async fn a_slow_drip_does_not_prolong_the_time() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let drip = clock.clone();
     let site = Site::serving(move |_, mut stream: TcpStream| {
         let clock = drip.clone();
@@ -97,7 +97,7 @@ async fn a_slow_drip_does_not_prolong_the_time() {
 
 #[tokio::test]
 async fn redirects_share_the_time() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let moved = clock.clone();
     let site = Site::serving(move |head, mut stream: TcpStream| {
         let clock = moved.clone();
@@ -130,7 +130,7 @@ impl DnsResolver for Silent {
 
 #[tokio::test]
 async fn a_resolver_that_says_nothing_is_left() {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     let bed = Bed::with(|settings| {
         settings.clock = std::sync::Arc::new(clock.clone());
         settings.resolver = std::sync::Arc::new(Silent);
@@ -142,7 +142,7 @@ async fn a_resolver_that_says_nothing_is_left() {
 
 #[tokio::test]
 async fn who_asks_has_a_deadline_of_their_own() {
-    let (site, clock) = (stalling("").await, ManualClock::new());
+    let (site, clock) = (stalling("").await, ManualClock::default());
     let bed = bed(&clock);
     let url = site.good("/");
     let five = Duration::from_secs(5);

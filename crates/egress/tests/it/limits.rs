@@ -9,10 +9,10 @@ use conjure_egress::{
     DnsResolver, Egress, EgressObserver, EgressPolicy, HostName, ProxyLimits, RefusalReason,
 };
 use futures_util::future::BoxFuture;
+use test_support::ManualClock;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
-use crate::support::clock::ManualClock;
 use crate::support::{Proxy, Recorder, Server, egress, expect, hear, limited};
 
 const fn seconds(count: u64) -> Duration {
@@ -20,7 +20,7 @@ const fn seconds(count: u64) -> Duration {
 }
 
 fn timed(policy: EgressPolicy) -> (Egress, ManualClock) {
-    let clock = ManualClock::new();
+    let clock = ManualClock::default();
     (egress(policy).with_clock(Arc::new(clock.clone())), clock)
 }
 

@@ -9,17 +9,12 @@ use conjure_egress::{
 };
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use test_support::ManualClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-
-// Included here, because the tests of sandboxes include this file, too.
-#[path = "clock.rs"]
-pub(crate) mod clock;
-
-use clock::ManualClock;
 
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -122,7 +117,7 @@ pub(crate) fn egress(policy: EgressPolicy) -> Egress {
 
 /// An egress as in production, with a clock that does not move.
 pub(crate) fn timeless(policy: EgressPolicy) -> Egress {
-    Egress::new(policy).with_clock(Arc::new(ManualClock::new()))
+    Egress::new(policy).with_clock(Arc::new(ManualClock::default()))
 }
 
 /// A loopback port at which nobody listens, as long as the returned socket exists.

@@ -1,38 +1,48 @@
-//! A clock that stands still until a test moves it, and knows which moments were waited for.
+//! [`ManualClock`]: a clock that a test moves.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
+use conjure_base::{Clock, Deadline, Timestamp};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+/// A clock that a test moves, and that records which times are waited for. It starts at the time of its creation.
 #[derive(Debug, Clone)]
-pub(crate) struct ManualClock {
+pub struct ManualClock {
     origin: Instant,
     elapsed: Arc<watch::Sender<Duration>>,
     awaited: Arc<watch::Sender<Vec<Duration>>>,
 }
 
-impl ManualClock {
-    pub(crate) fn new() -> Self {
+impl Default for ManualClock {
+    #[expect(clippy::disallowed_methods, reason = "the only look at the real time")]
+    fn default() -> Self {
         Self {
-            origin: SystemClock.deadline(Duration::ZERO).instant().unwrap(),
+            origin: Instant::now(),
             elapsed: Arc::new(watch::Sender::new(Duration::ZERO)),
             awaited: Arc::new(watch::Sender::new(Vec::new())),
         }
     }
+}
 
-    /// Waits until somebody waits for the moment `at` after the start, and moves the time there.
-    pub(crate) async fn move_to(&self, at: Duration) {
-        self.awaited.subscribe().wait_for(|awaited| awaited.contains(&at)).await.unwrap();
+impl ManualClock {
+    /// Waits until the time `at` after the start is waited for, and moves the clock there.
+    pub async fn move_to(&self, at: Duration) {
+        self.is_awaited(at).await;
         self.set(at);
     }
 
-    /// Moves the time to the moment `at` after the start.
-    pub(crate) fn set(&self, at: Duration) {
+    /// Waits until the time `at` after the start is waited for.
+    pub async fn is_awaited(&self, at: Duration) {
+        // This clock keeps the sender, so this ends with a value.
+        let _ = self.awaited.subscribe().wait_for(|awaited| awaited.contains(&at)).await;
+    }
+
+    /// Moves the clock to the time `at` after the start.
+    pub fn set(&self, at: Duration) {
         self.elapsed.send_replace(at);
     }
 }
