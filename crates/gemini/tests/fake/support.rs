@@ -1,7 +1,6 @@
 //! Clients, requests and conversations in one line.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use conjure_base::{CallId, TurnId};
 use conjure_conversation::scripted::{Script, ScriptFormat};
@@ -10,7 +9,7 @@ use conjure_conversation::{
 };
 use conjure_gemini::fake::{FakeGemini, FakeGeminiBuilder};
 use conjure_gemini::{Gemini, GeminiOptions, KEY_HEADER};
-use conjure_model_http::{HttpClient, HttpConfig, Timeouts};
+use conjure_model_http::{HttpClient, HttpConfig};
 use futures_util::StreamExt as _;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -32,13 +31,6 @@ pub(crate) fn client_with(fake: &FakeGemini, options: GeminiOptions) -> Gemini {
 
 pub(crate) fn client(fake: &FakeGemini) -> Gemini {
     client_with(fake, GeminiOptions::new(MODEL))
-}
-
-/// A client that gives up where nothing comes for so long.
-pub(crate) fn impatient_client(fake: &FakeGemini, idle: Duration) -> Gemini {
-    let timeouts = Timeouts { idle, ..Timeouts::default() };
-    let config = config(fake).with_timeouts(timeouts).with_retries(0);
-    Gemini::new(HttpClient::new(&config).unwrap(), GeminiOptions::new(MODEL))
 }
 
 pub(crate) fn script(text: &str) -> Script {

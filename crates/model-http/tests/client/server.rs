@@ -13,8 +13,6 @@ pub(crate) enum Reply {
     Bytes(Vec<u8>),
     /// Sends these bytes again and again.
     Forever(Vec<u8>, Vec<u8>),
-    /// Sends these bytes and then nothing.
-    Hang(Vec<u8>),
 }
 
 pub(crate) struct Server {
@@ -82,11 +80,6 @@ async fn serve(mut stream: TcpStream, received: &Mutex<Vec<String>>, replies: &[
             loop {
                 stream.write_all(&again).await.ok()?;
             }
-        }
-        Reply::Hang(bytes) => {
-            stream.write_all(&bytes).await.ok()?;
-            // Until the client hangs up.
-            while stream.read(&mut [0; 64]).await.ok()? > 0 {}
         }
     }
     Some(())

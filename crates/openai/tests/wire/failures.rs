@@ -118,23 +118,3 @@ async fn errors_in_the_stream_are_repeated_only_before_output() {
         assert_eq!((failed.map(|failed| failed.kind), asked), (Some(ModelErrorKind::Protocol), 1));
     }
 }
-
-#[tokio::test]
-async fn a_connection_that_closes_without_a_response_is_repeated() {
-    for (failed, asked) in outcomes(Reply::hang_up()).await {
-        assert_eq!((failed, asked), (None, 2));
-    }
-}
-
-#[tokio::test]
-async fn the_key_is_in_no_error() {
-    let echo = format!(
-        r#"{{"error":{{"message":"Incorrect API key provided: {}.","code":"invalid_api_key"}}}}"#,
-        crate::support::KEY
-    );
-    for (failed, _) in outcomes(Reply::raw(401, "application/json", echo)).await {
-        let failed = failed.unwrap();
-        assert!(!failed.message.contains(crate::support::KEY), "{failed}");
-        assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Authentication));
-    }
-}
