@@ -130,30 +130,6 @@ pub enum JournalError {
         /// The newest supported format.
         known: i64,
     },
-    /// A newer version of the program has recorded the event.
-    #[error("the event {seq} is of kind `{kind}` in version {version}, {}; use a newer version", known_as(.known))]
-    NewerEvent {
-        /// Its sequence number.
-        seq: u64,
-        /// Its kind.
-        kind: String,
-        /// Its version.
-        version: u32,
-        /// The newest known version of this kind; `None` for an unknown kind.
-        known: Option<u32>,
-    },
-    /// An event of an old version could not be upcast.
-    #[error("the event {seq} of kind `{kind}` in version {version} cannot be read: {reason}")]
-    Upcast {
-        /// Its sequence number.
-        seq: u64,
-        /// Its kind.
-        kind: String,
-        /// The version whose step failed.
-        version: u32,
-        /// The reason.
-        reason: String,
-    },
     /// The journal was closed.
     #[error("the journal is closed")]
     Closed,
@@ -187,13 +163,6 @@ pub enum JournalError {
 
 fn scope(tenant: &Option<String>) -> String {
     tenant.as_ref().map(|tenant| format!(" for the tenant `{tenant}`")).unwrap_or_default()
-}
-
-fn known_as(known: &Option<u32>) -> String {
-    match known {
-        Some(version) => format!("and this version supports versions up to {version}"),
-        None => "which this version does not support".to_owned(),
-    }
 }
 
 /// What is at the path of a file of the journal.
@@ -334,10 +303,8 @@ impl JournalError {
             Self::ReadOnly { .. } => JournalErrorKind::ReadOnly,
             Self::DiskFull { .. } => JournalErrorKind::DiskFull,
             Self::DatabaseMoved { .. } => JournalErrorKind::DatabaseMoved,
-            Self::Corrupt { .. } | Self::NotAJournal { .. } | Self::Upcast { .. } => {
-                JournalErrorKind::Corrupt
-            }
-            Self::NewerFormat { .. } | Self::NewerEvent { .. } => JournalErrorKind::Newer,
+            Self::Corrupt { .. } | Self::NotAJournal { .. } => JournalErrorKind::Corrupt,
+            Self::NewerFormat { .. } => JournalErrorKind::Newer,
             Self::Closed => JournalErrorKind::Closed,
             Self::Lost { .. } => JournalErrorKind::Lost,
             Self::ThreadEnded { .. } => JournalErrorKind::ThreadEnded,

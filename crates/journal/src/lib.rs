@@ -47,7 +47,6 @@ mod journal;
 
 mod memory;
 mod record;
-mod upcast;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -72,5 +71,4 @@ pub use session_query::{RunningPage, SessionQuery};
 pub use session_row::{AppendBatch, MAX_SESSION_ROW_BYTES, RowStatus, SessionRow};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteJournal, SqliteOptions};
-pub use upcast::{UpcastingJournal, Upcasts};
 pub use weights::TenantWeights;

@@ -1,17 +1,15 @@
-//! Journals and events of other versions.
+//! Journals of other formats.
 
 use std::fs;
 use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
 use conjure_base::Timestamp;
 use conjure_journal::{
-    CounterIncrement, Direction, Epoch, IndexName, IndexValue, Journal as _, JournalError, LeaseOwner,
-    MemoryJournal, NewEvent, ROW_BYTES, RecordKey, RecordKind, RecordOrder, RecordQuery, RecordScope,
-    Records as _, RowStatus, SessionQuery, Snapshot, SqliteJournal, SqliteOptions, UpcastingJournal, Upcasts,
-    read_all,
+    CounterIncrement, Direction, IndexName, IndexValue, Journal as _, JournalError, LeaseOwner, ROW_BYTES,
+    RecordKey, RecordKind, RecordOrder, RecordQuery, RecordScope, Records as _, RowStatus, SessionQuery,
+    Snapshot, SqliteJournal, SqliteOptions, read_all,
 };
 
 use crate::support::{OnDisk, key, note, options};
@@ -187,60 +185,6 @@ async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
     assert_eq!(error, JournalError::NewerFormat { path, found: 99, known: 4 });
     assert!(error.to_string().ends_with("use a newer version"), "{error}");
     assert_eq!(fs::read(fixture.database()).unwrap(), before);
-}
-
-fn upcasts() -> Upcasts {
-    // Version 1 said only who, version 2 also what; nothing changed for readers in version 3.
-    Upcasts::new()
-        .with_kind("greeting", 4)
-        .with_step("greeting", 1, |body| Ok([b"hello ", body].concat()))
-        .with_step("greeting", 3, |body| match body.ends_with(b"?") {
-            true => Err("it is a question".to_owned()),
-            false => Ok([body, b"!"].concat()),
-        })
-}
-
-async fn greetings(versions: &[(u32, &str)]) -> UpcastingJournal {
-    let journal = MemoryJournal::new();
-    journal.create(&key("acme", 1)).await.unwrap();
-    let events = versions
-        .iter()
-        .map(|(version, body)| NewEvent::new("greeting", *version, body.as_bytes().to_vec()))
-        .collect();
-    journal.append(&key("acme", 1), 0, Epoch::NONE, events).await.unwrap();
-    UpcastingJournal::new(Arc::new(journal), upcasts())
-}
-
-#[tokio::test]
-async fn old_events_are_read_as_new_ones() {
-    let journal = greetings(&[(1, "ann"), (2, "hi ann"), (3, "hi ann"), (4, "hi ann!")]).await;
-    let events = read_all(&journal, &key("acme", 1), 0).await.unwrap();
-    let texts: Vec<_> = events.iter().map(|event| std::str::from_utf8(&event.body).unwrap()).collect();
-    assert_eq!(texts, ["hello ann!", "hi ann!", "hi ann!", "hi ann!"]);
-    assert!(events.iter().all(|event| event.version == 4));
-}
-
-#[tokio::test]
-async fn events_of_a_newer_program_and_failed_steps_are_errors() {
-    let journal = greetings(&[(4, "hi!"), (5, "hi")]).await;
-    let error = read_all(&journal, &key("acme", 1), 0).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the event 1 is of kind `greeting` in version 5, and this version supports versions up to 4; use a newer version"
-    );
-    journal
-        .append(&key("acme", 1), 2, Epoch::NONE, vec![NewEvent::new("other", 1, Vec::new())])
-        .await
-        .unwrap();
-    let error = read_all(&journal, &key("acme", 1), 2).await.unwrap_err();
-    let unknown = JournalError::NewerEvent { seq: 2, kind: "other".into(), version: 1, known: None };
-    assert_eq!(error, unknown);
-    let journal = greetings(&[(2, "hi?")]).await;
-    let error = read_all(&journal, &key("acme", 1), 0).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the event 0 of kind `greeting` in version 3 cannot be read: it is a question"
-    );
 }
 
 #[test]
