@@ -95,13 +95,13 @@ fn rate(mut times: Vec<Duration>) -> f64 {
 async fn stdout(sandbox: &Sandbox) -> Result<Duration> {
     let command = Command::new(["head", "-c", &SIZE.to_string(), "/dev/zero"]);
     let started = Instant::now();
-    let mut events = sandbox.run_streamed(command, CallOptions::until(soon()))?;
+    let process = sandbox.start(command, CallOptions::until(soon())).await?;
     let mut length = 0;
-    while let Some(event) = events.next().await {
-        match event? {
+    loop {
+        match process.next_event().await? {
             RunEvent::Stdout(piece) => length += piece.len(),
             RunEvent::Stderr(piece) => return Err(String::from_utf8_lossy(&piece).into()),
-            RunEvent::Ended(outcome) => ended_well(&outcome.end)?,
+            RunEvent::Ended(outcome) => break ended_well(&outcome.end)?,
         }
     }
     whole(length)?;

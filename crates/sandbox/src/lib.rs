@@ -77,7 +77,7 @@ pub use host_dirs::{ContentDirs, DirSweepReport, SandboxDir, SandboxDirs, dir_id
 pub use jail::Jail;
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
-pub use sandbox::{RunStream, Sandbox};
+pub use sandbox::Sandbox;
 pub use settings::context::{ExecutionContext, NetworkPolicy, SharedFolder, WorkspaceMount};
 pub use settings::isolation::{Boundary, Isolation};
 pub use settings::layout::{ArtifactDir, HostAccess, Layout};

@@ -6,7 +6,7 @@
 #[cfg(target_os = "linux")]
 mod content_changes;
 mod executor_impl;
-mod run_stream;
+mod file_stream;
 mod sandbox_process;
 
 use std::any::Any;
@@ -42,8 +42,6 @@ use crate::settings::context::ExecutionContext;
 use crate::settings::isolation::{Boundary, Isolation};
 use crate::settings::layout::Layout;
 use crate::settings::limits::{DiskLimit, Limits};
-
-pub use run_stream::RunStream;
 
 /// A sandbox after the handshake with its guest.
 ///

@@ -10,7 +10,7 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
     Command, Docker, ExecutionContext, Executor, RunEvent, Sandbox, SandboxError, SandboxErrorKind,
 };
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{TryStreamExt as _, stream};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -164,13 +164,12 @@ async fn runs(sandbox: Arc<Sandbox>) -> Result<(), SandboxError> {
 
 /// One that writes for ever, and is read.
 async fn writes(sandbox: Arc<Sandbox>) -> Result<(), SandboxError> {
-    let mut said = sandbox.run_streamed(Command::new(["busybox", "yes"]), options())?;
-    while let Some(event) = said.next().await {
-        if let RunEvent::Ended(outcome) = event? {
+    let process = sandbox.start(Command::new(["busybox", "yes"]), options()).await?;
+    loop {
+        if let RunEvent::Ended(outcome) = process.next_event().await? {
             panic!("it ended by itself: {outcome:?}");
         }
     }
-    Ok(())
 }
 
 /// Files that go in, one after the other.

@@ -103,18 +103,16 @@ impl CollectedOutput {
 }
 
 /// The request for a program whose output is captured, and the maximum number of output bytes.
-pub(crate) fn captured(command: Command) -> (Request, u32, ContentSender) {
+pub(crate) fn captured(mut command: Command) -> (Request, u32, ContentSender) {
     let head = command.keep_head.min(KEEP_MAX);
     let tail = command.keep_tail.min(KEEP_MAX);
     let streams = if command.merge_stderr { 1 } else { 2 };
-    let limits = CaptureLimits { head, tail, spill: command.spill };
-    let (request, pump) = exec(command, OutputMode::Capture(limits));
-    (request, (head + tail) * streams, pump)
-}
-
-/// The request for a program whose output is streamed.
-pub(crate) fn streamed(command: Command) -> (Request, ContentSender) {
-    exec(command, OutputMode::Stream)
+    let output = OutputMode::Capture(CaptureLimits { head, tail, spill: command.spill });
+    let (stdin, sender) = match std::mem::replace(&mut command.input, Input::Empty) {
+        Input::Empty => (StdinMode::Null, ContentSender::none()),
+        Input::Bytes(bytes) => (StdinMode::Stream, ContentSender::bytes(Bytes::from(bytes))),
+    };
+    (exec_request(command, stdin, output, ProgramLifetime::Call), (head + tail) * streams, sender)
 }
 
 /// The request for a program that lives between calls, and the first bytes of its input.
@@ -125,14 +123,6 @@ pub(crate) fn started(mut command: Command) -> (Request, Vec<u8>) {
     };
     let request = exec_request(command, StdinMode::Stream, OutputMode::Stream, ProgramLifetime::Session);
     (request, first)
-}
-
-fn exec(mut command: Command, output: OutputMode) -> (Request, ContentSender) {
-    let (stdin, pump) = match std::mem::replace(&mut command.input, Input::Empty) {
-        Input::Empty => (StdinMode::Null, ContentSender::none()),
-        Input::Bytes(bytes) => (StdinMode::Stream, ContentSender::bytes(Bytes::from(bytes))),
-    };
-    (exec_request(command, stdin, output, ProgramLifetime::Call), pump)
 }
 
 fn exec_request(

@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use conjure_guest::protocol::{Reply, Request, StreamId};
+use conjure_guest::protocol::{Reply, Request};
 use futures_util::future::BoxFuture;
 
-use super::run_stream::{RunItem, RunStreamState};
 use super::{Sandbox, wrong_reply};
 use crate::calls::call_options::CallOptions;
 use crate::calls::command::{Command, CommandOutcome};
@@ -20,7 +19,7 @@ use crate::calls::process::Process;
 #[cfg(target_os = "linux")]
 use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
-use crate::mux::{Event, GRACE};
+use crate::mux::GRACE;
 use crate::settings::isolation::Isolation;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::settings::layout::HostAccess;
@@ -202,24 +201,7 @@ impl Executor for Sandbox {
         path: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<ContentStream, SandboxError>> {
-        Box::pin(async move {
-            let request = Request::Read { path: path.to_owned(), offset: 0, length: None };
-            let mut state = RunStreamState::new(self, request, ContentSender::none(), options)?;
-            // If a file cannot be opened or read at the start, the call fails, not its stream.
-            match state.next().await {
-                Event::Done(Err(error)) => return Err(guest_ops::failure(error)),
-                Event::Lost(error) => return Err(error),
-                event => state.put_back(event),
-            }
-            Ok(state.into_stream(|call, event| match event {
-                Event::Data(StreamId::Content, bytes) => RunItem::Piece(bytes),
-                Event::Data(..) => RunItem::Last(Err(call.protocol_error("a file has no output"))),
-                Event::Done(Ok(Reply::Read { .. })) => RunItem::End,
-                Event::Done(Ok(_)) => RunItem::Last(Err(wrong_reply(call))),
-                Event::Done(Err(error)) => RunItem::Last(Err(guest_ops::failure(error))),
-                Event::Lost(error) => RunItem::Last(Err(error)),
-            }))
-        })
+        Box::pin(self.stream_file(path, options))
     }
 
     fn write<'a>(

@@ -9,7 +9,7 @@ use conjure_base::Deadline;
 use conjure_guest::protocol::{Reply, StreamId};
 use futures_util::future::BoxFuture;
 
-use super::run_stream::WINDOW;
+use super::file_stream::WINDOW;
 use super::{Sandbox, wrong_reply};
 use crate::calls::call_options::CallOptions;
 use crate::calls::command::{Command, RunEvent};

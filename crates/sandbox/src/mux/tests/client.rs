@@ -197,26 +197,32 @@ async fn an_error_in_the_content_cancels_the_write_and_is_what_the_caller_sees()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_run_yields_pieces_and_then_the_outcome() {
+async fn a_started_program_yields_pieces_and_then_the_outcome() {
     let (sandbox, mut guest) = greeted().await;
-    let mut stream = sandbox.run_streamed(Command::new(["true"]), soon()).unwrap();
+    let process = sandbox.start(Command::new(["true"]), soon()).await.unwrap();
     let open = guest.heard().await.unwrap();
     guest.say(FrameKind::Data, open.channel, b"\x01out").await;
     guest.say(FrameKind::Data, open.channel, b"\x02err").await;
     guest.reply(open.channel, Ok(exited(0))).await;
-    assert_eq!(stream.next().await.unwrap().unwrap(), RunEvent::Stdout(Bytes::from_static(b"out")));
-    assert_eq!(stream.next().await.unwrap().unwrap(), RunEvent::Stderr(Bytes::from_static(b"err")));
-    assert!(matches!(stream.next().await, Some(Ok(RunEvent::Ended(_)))));
-    assert!(stream.next().await.is_none());
+    assert_eq!(process.next_event().await.unwrap(), RunEvent::Stdout(Bytes::from_static(b"out")));
+    assert_eq!(process.next_event().await.unwrap(), RunEvent::Stderr(Bytes::from_static(b"err")));
+    assert!(matches!(process.next_event().await, Ok(RunEvent::Ended(_))));
+    process.next_event().await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_last_handle_closes_the_stream_and_a_content_stream_is_one() {
     let (sandbox, mut guest) = greeted().await;
-    let stream = sandbox.run_streamed(Command::new(["true"]), soon()).unwrap();
+    let serve = async {
+        let open = guest.heard().await.unwrap();
+        assert_eq!(open.kind, FrameKind::Open);
+        guest.say(FrameKind::Data, open.channel, &[StreamId::Content as u8, b'x']).await;
+    };
+    let (content, ()) = tokio::join!(sandbox.read("x", soon()), serve);
     drop(sandbox);
-    assert_eq!(guest.heard().await.unwrap().kind, FrameKind::Open);
-    drop(stream);
+    let mut content = content.unwrap();
+    assert_eq!(content.next().await.unwrap().unwrap(), Bytes::from_static(b"x"));
+    drop(content);
     while guest.heard().await.is_some() {}
     guest.ended.await.unwrap();
 }

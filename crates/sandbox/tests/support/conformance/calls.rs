@@ -3,7 +3,7 @@
 use conjure_sandbox::{Command, CommandEnd, Executor, Input, LineRange, RunEvent, SandboxErrorKind};
 use futures_util::{StreamExt, future};
 
-use crate::support::{Bed, Kind, bearing, options, text};
+use crate::support::{Bed, Kind, options, text};
 
 pub(crate) async fn a_program_runs_in_the_workspace_with_its_input_and_variables(kind: &dyn Kind) {
     let bed = Bed::with(kind, |context| {
@@ -70,10 +70,10 @@ pub(crate) async fn both_streams_are_kept_apart_when_asked_for(kind: &dyn Kind) 
 pub(crate) async fn output_is_seen_while_the_program_runs(kind: &dyn Kind) {
     let bed = Bed::of(kind).await;
     let script = "echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 5";
-    let mut stream = bed.sandbox.run_streamed(Command::bash(script), options()).unwrap();
+    let process = bed.sandbox.start(Command::bash(script), options()).await.unwrap();
     let mut seen = String::new();
     let outcome = loop {
-        match stream.next().await.unwrap().unwrap() {
+        match process.next_event().await.unwrap() {
             RunEvent::Stdout(bytes) => seen += std::str::from_utf8(&bytes).unwrap(),
             RunEvent::Stderr(_) => panic!("it was merged"),
             RunEvent::Ended(outcome) => break outcome,
@@ -83,19 +83,6 @@ pub(crate) async fn output_is_seen_while_the_program_runs(kind: &dyn Kind) {
         }
     };
     assert_eq!((seen.as_str(), outcome.end, outcome.stdout.total), ("one\ntwo\n", CommandEnd::Exited(5), 8));
-    assert!(stream.next().await.is_none());
-}
-
-pub(crate) async fn a_streamed_program_that_nobody_reads_is_held_up_and_ends_when_dropped(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    let script = format!("yes {}", bed.mark());
-    let mut stream = bed.sandbox.run_streamed(Command::bash(&script), options()).unwrap();
-    assert!(matches!(stream.next().await, Some(Ok(RunEvent::Stdout(_)))));
-    // Its output is stuck; other calls are not.
-    assert_eq!(text(&bed.bash("echo free").await.unwrap()), "free\n");
-    assert!(!bearing(bed.mark()).is_empty());
-    drop(stream);
-    bed.until_nothing_bears_the_mark().await;
 }
 
 pub(crate) async fn a_content_stream_that_is_not_read_delays_no_other(kind: &dyn Kind) {

@@ -12,7 +12,7 @@ use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, ExecutionContext, Executor, Limits, SandboxErrorKind, View,
 };
-use futures_util::{FutureExt, StreamExt, future};
+use futures_util::{FutureExt, future};
 
 use crate::support::{
     Bed, Kind, Workspace, again, bash, bash_in, bearing, descendants, is_alive, kill_nine, options, said,
@@ -298,9 +298,7 @@ pub(crate) async fn cleanup_ends_everything_and_removes_what_was_spilled(kind: &
 pub(crate) async fn dropping_the_sandbox_ends_everything(kind: &dyn Kind) {
     let bed = Bed::of(kind).await;
     let script = format!("(setsid bash -c '{}' > /dev/null 2>&1 &)", bed.sleeper());
-    let mut stream = bed.sandbox.run_streamed(Command::bash(&script), options()).unwrap();
-    while stream.next().await.is_some() {}
-    drop(stream);
+    bed.bash(&script).await.unwrap();
     let Bed { sandbox, workspace, .. } = bed;
     drop(sandbox);
     let mark = workspace.path().to_str().unwrap();

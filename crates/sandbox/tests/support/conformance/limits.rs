@@ -2,10 +2,9 @@
 
 use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
-    Boundary, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, Limits, RunEvent,
-    SandboxErrorKind,
+    Boundary, Command, CommandEnd, ExecutionContext, Executor, Limits, SandboxErrorKind,
 };
-use futures_util::StreamExt;
+use futures_util::future;
 
 use crate::support::{Bed, Kind, options, said, soon, text};
 
@@ -19,24 +18,17 @@ while True:
         time.sleep(1000)
 ";
 
-async fn storm(bed: &Bed, program: &[&str]) -> CommandOutcome {
-    let options = options();
-    let mut events =
-        bed.sandbox.run_streamed(Command::new(program.iter().copied()), options.clone()).unwrap();
-    let mut ended = None;
-    while let Some(event) = events.next().await {
-        match event.unwrap() {
-            RunEvent::Ended(outcome) => ended = Some(outcome),
-            _ => options.cancel.cancel(),
-        }
-    }
-    ended.unwrap()
-}
-
 /// S5.
 pub(crate) async fn a_fork_storm_is_reported_as_what_it_is_and_can_be_ended(kind: &dyn Kind) {
     let bed = Bed::limited(kind, Limits::default().with_processes(64).unwrap()).await;
-    let outcome = storm(&bed, &["python3", "-c", STORM]).await;
+    let storm = STORM.replace("print('refused', flush=True)", "open('refused', 'w').close()");
+    let options = options();
+    let running = bed.sandbox.run(Command::new(["python3", "-c", &storm]), options.clone());
+    let cancelling = async {
+        bed.until_there("refused").await;
+        options.cancel.cancel();
+    };
+    let outcome = future::join(running, cancelling).await.0.unwrap();
     assert_eq!(outcome.end, CommandEnd::Cancelled);
     assert!(outcome.limits_hit.processes, "{outcome:?}");
     let after = bed.bash("(echo well)").await.unwrap();

@@ -28,7 +28,6 @@ macro_rules! conformance {
             calls::how_a_program_ended_is_told_apart,
             calls::both_streams_are_kept_apart_when_asked_for,
             calls::output_is_seen_while_the_program_runs,
-            calls::a_streamed_program_that_nobody_reads_is_held_up_and_ends_when_dropped,
             calls::a_content_stream_that_is_not_read_delays_no_other,
             calls::sixty_four_calls_at_once_are_told_apart,
             calls::requests_that_make_no_sense_are_refused,
