@@ -9,18 +9,20 @@
 //! next process uses it. After a restart of the machine, the next use of the workspace mounts it again. It is
 //! unmounted when the directory is removed.
 
-use std::fs::{self, File};
-#[cfg(feature = "jail")]
-use std::os::fd::AsFd as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+#[cfg(feature = "jail")]
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::AsFd as _,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    process::Stdio,
+};
 
 #[cfg(feature = "jail")]
 use conjure_fs::TreeRemoval;
 use rustix::fs::{AtFlags, statat};
-#[cfg(feature = "jail")]
-use std::{io, process::Stdio};
 
 #[cfg(feature = "jail")]
 use crate::error::{SandboxError, SandboxErrorKind};
