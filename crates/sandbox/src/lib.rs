@@ -26,6 +26,7 @@ mod docker;
 mod egress;
 mod error;
 mod gateway;
+mod guest_connection;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod guest_process;
 #[cfg(all(feature = "local", target_os = "linux"))]

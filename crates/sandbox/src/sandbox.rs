@@ -26,7 +26,7 @@ use crate::calls::command::Command;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::calls::executor::Executor as _;
 use crate::calls::files::WriteResult;
-use crate::calls::guest_ops::{self, CollectedOutput, ContentSender};
+use crate::calls::guest_ops::ContentSender;
 #[cfg(target_os = "linux")]
 use crate::connector::WorkspaceListener;
 use crate::connector::{Connector, StartedSandbox};
@@ -35,9 +35,10 @@ use crate::content::ContentInstaller;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::copy::GuestCopier;
 use crate::error::{SandboxError, SandboxErrorKind};
+use crate::guest_connection::{GuestConnection, wrong_reply};
 #[cfg(target_os = "linux")]
 use crate::installed_content::InstalledContent;
-use crate::mux::{Call, Event, GRACE, HandshakeError, SharedMux, TunnelPolicy, run_tasks, shake_hands};
+use crate::mux::{GRACE, HandshakeError, SharedMux, TunnelPolicy, run_tasks, shake_hands};
 use crate::settings::context::ExecutionContext;
 use crate::settings::isolation::{Boundary, Isolation};
 use crate::settings::layout::Layout;
@@ -48,7 +49,7 @@ use crate::settings::limits::{DiskLimit, Limits};
 /// When the last handle is dropped (the sandbox and its streams), the guest's stream is closed. The guest then ends
 /// everything it runs and itself. [`Executor::cleanup`](crate::Executor::cleanup) does the same and waits for it.
 pub struct Sandbox {
-    core: Arc<SandboxCore>,
+    pub(crate) guest: Arc<GuestConnection>,
     layout: Layout,
     isolation: Isolation,
     #[cfg(target_os = "linux")]
@@ -63,20 +64,6 @@ pub struct Sandbox {
     /// For a sandbox that shares no directories with the host.
     #[cfg(all(feature = "local", target_os = "linux"))]
     copier: Option<GuestCopier>,
-}
-
-/// The state that the sandbox and its streams share. Dropping the last one closes the sandbox.
-struct SandboxCore {
-    mux: Arc<SharedMux>,
-    closing: CancellationToken,
-    /// The task that serves the stream, which ends soon after `closing` is cancelled.
-    tasks: TaskTracker,
-}
-
-impl Drop for SandboxCore {
-    fn drop(&mut self) {
-        self.closing.cancel();
-    }
 }
 
 impl Sandbox {
@@ -161,10 +148,10 @@ impl Sandbox {
             drop(held);
         });
         tasks.close();
-        let core = Arc::new(SandboxCore { mux, closing, tasks });
+        let guest = Arc::new(GuestConnection { mux, closing, tasks });
         #[cfg_attr(not(feature = "local"), expect(unused_mut, reason = "nothing travels"))]
         let mut sandbox = Self {
-            core,
+            guest,
             layout,
             isolation,
             #[cfg(target_os = "linux")]
@@ -179,7 +166,7 @@ impl Sandbox {
         };
         #[cfg(all(feature = "local", target_os = "linux"))]
         if let Some(copy_plan) = copy_plan {
-            match GuestCopier::copy_in(&sandbox, copy_plan, &CallOptions::until(deadline)).await {
+            match GuestCopier::copy_in(Arc::clone(&sandbox.guest), copy_plan, &CallOptions::until(deadline)).await {
                 Ok(copier) => sandbox.copier = Some(copier),
                 Err(error) => {
                     // The sandbox is removed before the error is returned.
@@ -194,7 +181,7 @@ impl Sandbox {
     /// The reason of its failure; `None` while it works.
     #[must_use]
     pub fn failure(&self) -> Option<SandboxError> {
-        self.core.mux.failure()
+        self.guest.mux.failure()
     }
 
     /// Adds the session's variables to a command. Its own variables win.
@@ -240,37 +227,15 @@ impl Sandbox {
     /// The clock of its deadlines.
     #[cfg(target_os = "linux")]
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
-        self.core.mux.clock()
+        self.guest.mux.clock()
     }
 
     /// Resolves when the sandbox has ended. The future does not borrow this value, so it works after the value was
     /// moved.
     #[cfg(all(feature = "jail", target_os = "linux"))]
     pub(crate) fn wait_failed(&self) -> BoxFuture<'static, SandboxError> {
-        let mux = Arc::clone(&self.core.mux);
+        let mux = Arc::clone(&self.guest.mux);
         Box::pin(async move { mux.failed().await })
-    }
-
-    /// Runs a request to its end.
-    pub(crate) async fn finish(
-        &self,
-        request: Request,
-        credit: u32,
-        mut sender: ContentSender,
-        options: CallOptions,
-    ) -> Result<(Call, Reply, CollectedOutput), SandboxError> {
-        let call = Call::open(Arc::clone(&self.core.mux), request, credit, options)?;
-        let mut collected = CollectedOutput::default();
-        loop {
-            match sender.next(&call).await {
-                Event::Data(stream, bytes) => collected.push(stream, &bytes),
-                Event::Done(Ok(reply)) => return Ok((call, reply, collected)),
-                Event::Done(Err(error)) => {
-                    return Err(sender.into_failure().unwrap_or_else(|| guest_ops::failure(error)));
-                }
-                Event::Lost(error) => return Err(error),
-            }
-        }
     }
 
     async fn change(
@@ -279,15 +244,11 @@ impl Sandbox {
         sender: ContentSender,
         options: CallOptions,
     ) -> Result<WriteResult, SandboxError> {
-        match self.finish(request, 0, sender, options).await? {
+        match self.guest.finish(request, 0, sender, options).await? {
             (_, Reply::Write { size, existed, .. }, _) => Ok(WriteResult { size, existed }),
             (call, ..) => Err(wrong_reply(&call)),
         }
     }
-}
-
-pub(crate) fn wrong_reply(call: &Call) -> SandboxError {
-    call.protocol_error("the reply is not one to this request")
 }
 
 /// Ends a sandbox that is not used. Returns a description of how its guest ended.

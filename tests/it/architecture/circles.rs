@@ -1,4 +1,4 @@
-//! Files that use each other's names: there shall be none, and there are no new ones.
+//! Files that use each other's names: there are none.
 //!
 //! Two files that need each other are one file, or what they share is a third file below both. Reads `use` declarations and paths that
 //! begin with `crate` or `super`, follows re-exports, and leaves tests out.
@@ -270,11 +270,8 @@ fn inline_paths(text: &str) -> Vec<ModulePath> {
     found
 }
 
-/// Pairs that are still there. The list only becomes shorter.
-const KNOWN: [(&str, &str); 1] = [("crates/sandbox/src/copy/copier.rs", "crates/sandbox/src/sandbox.rs")];
-
 #[test]
-fn no_more_files_use_each_other() {
+fn no_files_use_each_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = vec![root.join("src"), root.join("actors/src")];
     for entry in fs::read_dir(root.join("crates")).unwrap() {
@@ -285,16 +282,8 @@ fn no_more_files_use_each_other() {
         let short = |path: &Path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         found.extend(CrateFiles::read(&source).pairs().iter().map(|(one, other)| (short(one), short(other))));
     }
-    let known: BTreeSet<_> =
-        KNOWN.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect();
-    let new: Vec<_> = found.difference(&known).collect();
     assert!(
-        new.is_empty(),
-        "files that use each other; merge them, or move what they share to a third file: {new:#?}"
-    );
-    let opened: Vec<_> = known.difference(&found).collect();
-    assert!(
-        opened.is_empty(),
-        "these do not use each other any more; take them out of the list: {opened:#?}"
+        found.is_empty(),
+        "files that use each other; merge them, or move what they share to a third file: {found:#?}"
     );
 }

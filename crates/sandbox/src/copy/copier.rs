@@ -1,6 +1,7 @@
 //! [`GuestCopier`]: copies content and the workspace through the guest, by a [`CopyPlan`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use conjure_fs::run_blocking;
 use conjure_guest::protocol::{Reply, Request};
@@ -13,7 +14,7 @@ use crate::calls::files::CopyOutReport;
 use crate::calls::guest_ops::ContentSender;
 use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
-use crate::sandbox::{Sandbox, wrong_reply};
+use crate::guest_connection::{GuestConnection, wrong_reply};
 
 /// What to copy through the guest, for a sandbox that shares no directories with the host
 /// ([`crate::SandboxGuard::copy_plan`]). Some content is copied before the first call, and some later. The greeting
@@ -34,6 +35,7 @@ pub struct CopyPlan {
 /// Copies content through the guest of one sandbox.
 #[derive(Debug)]
 pub(crate) struct GuestCopier {
+    guest: Arc<GuestConnection>,
     space: SpaceBudget,
     workspace: WorkspaceCopy,
 }
@@ -41,40 +43,38 @@ pub(crate) struct GuestCopier {
 impl GuestCopier {
     /// Copies the planned content into a new sandbox.
     pub(crate) async fn copy_in(
-        sandbox: &Sandbox,
+        guest: Arc<GuestConnection>,
         plan: CopyPlan,
         options: &CallOptions,
     ) -> Result<Self, SandboxError> {
         let CopyPlan { items, workspace, content_max_bytes, copy_out_max_bytes } = plan;
         let space = SpaceBudget::new(content_max_bytes);
         for item in items {
-            send_item(sandbox, &space, item, options.clone()).await?;
+            send_item(&guest, &space, item, options.clone()).await?;
         }
-        let workspace = WorkspaceCopy::copy_in(sandbox, workspace, copy_out_max_bytes, options).await?;
-        Ok(Self { space, workspace })
+        let workspace = WorkspaceCopy::copy_in(&guest, workspace, copy_out_max_bytes, options).await?;
+        Ok(Self { guest, space, workspace })
     }
 
     /// Installs an item completely or not at all.
     pub(crate) async fn install(
         &self,
-        sandbox: &Sandbox,
         item: ContentItem,
         options: CallOptions,
     ) -> Result<(), SandboxError> {
-        send_item(sandbox, &self.space, item, options).await
+        send_item(&self.guest, &self.space, item, options).await
     }
 
     /// Removes the entry of this name.
     pub(crate) async fn remove(
         &self,
-        sandbox: &Sandbox,
         content_dir: ContentDir,
         name: &str,
         options: CallOptions,
     ) -> Result<(), SandboxError> {
         let request =
             Request::Remove { content_dir: content_dir_name(content_dir).to_owned(), name: name.to_owned() };
-        match sandbox.finish(request, 0, ContentSender::none(), options).await? {
+        match self.guest.finish(request, 0, ContentSender::none(), options).await? {
             (_, Reply::Remove { .. }, _) => {
                 self.space.release(content_dir, name);
                 Ok(())
@@ -86,10 +86,9 @@ impl GuestCopier {
     /// Copies the changes of the workspace out.
     pub(crate) async fn copy_out(
         &self,
-        sandbox: &Sandbox,
         options: &CallOptions,
     ) -> Result<CopyOutReport, SandboxError> {
-        self.workspace.copy_out(sandbox, options).await
+        self.workspace.copy_out(&self.guest, options).await
     }
 
     /// Takes the notice for the model. Each notice is returned once.
@@ -101,7 +100,7 @@ impl GuestCopier {
 /// Sends an item to the guest, which decides about the commit. After a cancel the item does not appear. An item that
 /// the guest confirms has appeared.
 async fn send_item(
-    sandbox: &Sandbox,
+    guest: &GuestConnection,
     space: &SpaceBudget,
     item: ContentItem,
     options: CallOptions,
@@ -115,7 +114,7 @@ async fn send_item(
         name: item.name.clone(),
         kind: content_archive::kind(&item),
     };
-    match sandbox
+    match guest
         .finish(request, 0, ContentSender::from_stream(content_archive::write_archive(item)), options)
         .await?
     {

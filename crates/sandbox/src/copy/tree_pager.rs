@@ -7,7 +7,7 @@ use crate::calls::call_options::CallOptions;
 use crate::calls::files::{DirectoryEntry, SkippedFile};
 use crate::calls::guest_ops::ContentSender;
 use crate::error::SandboxError;
-use crate::sandbox::{Sandbox, wrong_reply};
+use crate::guest_connection::{GuestConnection, wrong_reply};
 
 /// The maximum number of entries of a page. The guest may send fewer.
 const PAGE: u32 = 50_000;
@@ -45,7 +45,7 @@ impl TreePager {
     /// The next page; `None` after the last.
     pub(super) async fn next(
         &mut self,
-        sandbox: &Sandbox,
+        guest: &GuestConnection,
         options: &CallOptions,
     ) -> Result<Option<TreePage>, SandboxError> {
         let after = match std::mem::replace(&mut self.cursor, PageCursor::End) {
@@ -62,7 +62,7 @@ impl TreePager {
         let room = u32::try_from(self.max_entries - self.seen).unwrap_or(PAGE).min(PAGE);
         let request = Request::Walk { path: ".".to_owned(), after, max_entries: room };
         let (entries, unlisted, next) =
-            match sandbox.finish(request, 0, ContentSender::none(), options.clone()).await? {
+            match guest.finish(request, 0, ContentSender::none(), options.clone()).await? {
                 (_, Reply::Walk { entries, unlisted, next }, _) => (entries, unlisted, next),
                 (call, ..) => return Err(wrong_reply(&call)),
             };

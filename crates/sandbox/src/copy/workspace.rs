@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex as Lock;
+use std::sync::{Arc, Mutex as Lock};
 
 use conjure_base::lock;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -21,11 +21,10 @@ use super::host_scan::{self, HostDir, HostFile, HostFiles};
 use super::host_writer::{HostWriter, IncomingEntry, PreviousEntry};
 use super::tree_pager::{TreePage, TreePager};
 use crate::calls::call_options::CallOptions;
-use crate::calls::executor::Executor as _;
 use crate::calls::files::{CopyOutReport, DirectoryEntry, EntryKind, SkippedFile};
 use crate::calls::guest_ops::ContentSender;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::sandbox::{Sandbox, wrong_reply};
+use crate::guest_connection::{GuestConnection, wrong_reply};
 
 /// How many files are copied in at a time.
 const CONCURRENCY: usize = 8;
@@ -63,7 +62,7 @@ enum SyncedEntry {
 impl WorkspaceCopy {
     /// Copies the host's files and directories into the sandbox's workspace, in which nothing runs yet.
     pub(super) async fn copy_in(
-        sandbox: &Sandbox,
+        guest: &GuestConnection,
         host: PathBuf,
         max_bytes: u64,
         options: &CallOptions,
@@ -77,16 +76,16 @@ impl WorkspaceCopy {
         // Level by level, so that each directory is created with its own mode.
         for level in folders.into_values() {
             stream::iter(level.into_iter().map(Ok))
-                .try_for_each_concurrent(CONCURRENCY, |folder| create_dir(sandbox, folder, options.clone()))
+                .try_for_each_concurrent(CONCURRENCY, |folder| create_dir(guest, folder, options.clone()))
                 .await?;
         }
         stream::iter(files.into_iter().map(Ok))
-            .try_for_each_concurrent(CONCURRENCY, |file| write_file(sandbox, file, options.clone()))
+            .try_for_each_concurrent(CONCURRENCY, |file| write_file(guest, file, options.clone()))
             .await?;
         let mut synced = SyncedEntries::default();
         if !is_empty {
             let mut pager = TreePager::new(MAX_ENTRIES);
-            while let Some(page) = pager.next(sandbox, options).await? {
+            while let Some(page) = pager.next(guest, options).await? {
                 synced.0.extend(
                     page.entries
                         .into_iter()
@@ -103,18 +102,18 @@ impl WorkspaceCopy {
     /// cannot be copied; the others are still copied.
     pub(super) async fn copy_out(
         &self,
-        sandbox: &Sandbox,
+        guest: &Arc<GuestConnection>,
         options: &CallOptions,
     ) -> Result<CopyOutReport, SandboxError> {
         // Only one copy at a time, because two would write the same files.
         let mut synced = self.synced.lock().await;
         let writer = HostWriter::open(&self.host, &self.writers).await?;
         let (mut report, mut pager) = (CopyOutReport::default(), TreePager::new(MAX_ENTRIES));
-        while let Some(TreePage { entries, unlisted }) = pager.next(sandbox, options).await? {
+        while let Some(TreePage { entries, unlisted }) = pager.next(guest, options).await? {
             report.skipped.extend(unlisted);
             for entry in entries {
                 let path = entry.path.clone();
-                match self.copy_out_page(sandbox, &writer, &mut synced, entry, &mut report, options).await {
+                match self.copy_out_page(guest, &writer, &mut synced, entry, &mut report, options).await {
                     Ok(()) => {}
                     Err(error) if is_fatal(&error) => return Err(error),
                     Err(error) => report.skipped.push(SkippedFile { path, reason: error.to_string() }),
@@ -126,7 +125,7 @@ impl WorkspaceCopy {
 
     async fn copy_out_page(
         &self,
-        sandbox: &Sandbox,
+        guest: &Arc<GuestConnection>,
         writer: &HostWriter,
         synced: &mut SyncedEntries,
         entry: DirectoryEntry,
@@ -145,7 +144,7 @@ impl WorkspaceCopy {
         match now {
             SyncedEntry::Dir => writer.make_folder(incoming).await?,
             SyncedEntry::File { .. } => {
-                let content = sandbox.read(&path, options.clone()).await?;
+                let content = guest.stream_file(&path, options.clone()).await?;
                 let room = self.max_bytes.saturating_sub(report.bytes);
                 // The owner of the workspace must be able to read it.
                 let incoming = IncomingEntry { mode: mode | 0o600, ..incoming };
@@ -230,19 +229,19 @@ const fn is_fatal(error: &SandboxError) -> bool {
     )
 }
 
-async fn create_dir(sandbox: &Sandbox, folder: HostDir, options: CallOptions) -> Result<(), SandboxError> {
+async fn create_dir(guest: &GuestConnection, folder: HostDir, options: CallOptions) -> Result<(), SandboxError> {
     let request = Request::Folder { path: folder.target, mode: folder.mode };
-    match sandbox.finish(request, 0, ContentSender::none(), options).await? {
+    match guest.finish(request, 0, ContentSender::none(), options).await? {
         (_, Reply::Folder { .. }, _) => Ok(()),
         (call, ..) => Err(wrong_reply(&call)),
     }
 }
 
-async fn write_file(sandbox: &Sandbox, file: HostFile, options: CallOptions) -> Result<(), SandboxError> {
+async fn write_file(guest: &GuestConnection, file: HostFile, options: CallOptions) -> Result<(), SandboxError> {
     let HostFile { path, target, mode } = file;
     let content = blocking_stream::stream(move |sender| sender.path(&path));
     let request = Request::Write { path: target, mode: Some(mode) };
-    match sandbox.finish(request, 0, ContentSender::from_stream(content.boxed()), options).await? {
+    match guest.finish(request, 0, ContentSender::from_stream(content.boxed()), options).await? {
         (_, Reply::Write { .. }, _) => Ok(()),
         (call, ..) => Err(wrong_reply(&call)),
     }

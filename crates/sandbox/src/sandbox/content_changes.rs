@@ -80,7 +80,7 @@ impl Sandbox {
         #[cfg(feature = "local")]
         if let Some(copier) = self.copier() {
             let path = item.path();
-            return copier.install(self, item, options).await.map(|()| path);
+            return copier.install(item, options).await.map(|()| path);
         }
         let content_installer = self.installer()?;
         self.with_commit_token(&options, |token| content_installer.install(item, token)).await
@@ -94,7 +94,7 @@ impl Sandbox {
     ) -> Result<(), SandboxError> {
         #[cfg(feature = "local")]
         if let Some(copier) = self.copier() {
-            return copier.remove(self, dir, name, options.clone()).await;
+            return copier.remove(dir, name, options.clone()).await;
         }
         let content_installer = self.installer()?;
         self.with_commit_token(options, |token| content_installer.remove(dir, name.to_owned(), token)).await

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use conjure_guest::protocol::{Reply, Request};
 use futures_util::future::BoxFuture;
 
-use super::{Sandbox, wrong_reply};
+use super::Sandbox;
 use crate::calls::call_options::CallOptions;
 use crate::calls::command::{Command, CommandOutcome};
 use crate::calls::executor::{ContentStream, Executor};
@@ -19,6 +19,7 @@ use crate::calls::process::Process;
 #[cfg(target_os = "linux")]
 use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
+use crate::guest_connection::wrong_reply;
 use crate::mux::GRACE;
 use crate::settings::isolation::Isolation;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -46,7 +47,7 @@ impl Executor for Sandbox {
     fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         Box::pin(async move {
             match &self.copier {
-                Some(copier) => copier.copy_out(self, &options).await,
+                Some(copier) => copier.copy_out(&options).await,
                 None => Ok(CopyOutReport::default()),
             }
         })
@@ -64,7 +65,7 @@ impl Executor for Sandbox {
     ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
         Box::pin(async move {
             let (request, credit, sender) = guest_ops::captured(self.with_environment(command));
-            match self.finish(request, credit, sender, options).await? {
+            match self.guest.finish(request, credit, sender, options).await? {
                 (call, Reply::Exec(reply), collected) => guest_ops::outcome(reply, collected)
                     .ok_or_else(|| call.protocol_error("its counts of output are wrong")),
                 (call, ..) => Err(wrong_reply(&call)),
@@ -91,7 +92,7 @@ impl Executor for Sandbox {
             let credit = u32::try_from(max_bytes).unwrap_or(VIEW_MAX).min(VIEW_MAX);
             let request = Request::View { path: path.to_owned(), range, max_bytes: credit.into() };
             // Credit for one byte more than the maximum: a sender without credit cannot show that nothing follows.
-            match self.finish(request, credit + 1, ContentSender::none(), options).await? {
+            match self.guest.finish(request, credit + 1, ContentSender::none(), options).await? {
                 (call, Reply::View(viewed), collected) => guest_ops::view(viewed, collected.content)
                     .ok_or_else(|| call.protocol_error("the content is not what it says")),
                 (call, ..) => Err(wrong_reply(&call)),
@@ -127,12 +128,12 @@ impl Executor for Sandbox {
 
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.core.closing.cancel();
-            let clock = self.core.mux.clock();
+            self.guest.closing.cancel();
+            let clock = self.guest.mux.clock();
             // The tasks limit their own waits to less than this time. Beyond it, the kernel blocks a process.
             let timeout = clock.sleep_until(clock.deadline(GRACE * 3));
             tokio::select! {
-                () = self.core.tasks.wait() => {}
+                () = self.guest.tasks.wait() => {}
                 () = timeout => {}
             }
         })
@@ -143,14 +144,14 @@ impl Executor for Sandbox {
             let cleaned = self.cleanup();
             tokio::select! {
                 biased;
-                () = self.core.mux.workspace_released() => {}
+                () = self.guest.mux.workspace_released() => {}
                 () = cleaned => {}
             }
         })
     }
 
     fn wait_ended(&self) -> BoxFuture<'_, SandboxError> {
-        Box::pin(self.core.mux.failed())
+        Box::pin(self.guest.mux.failed())
     }
 
     /// Pauses through the guest, for every kind of sandbox. The guest stops its processes with SIGSTOP and keeps
@@ -158,7 +159,7 @@ impl Executor for Sandbox {
     /// SIGCONT; its limits still apply.
     fn pause(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
-            match self.finish(Request::Pause, 0, ContentSender::none(), options).await? {
+            match self.guest.finish(Request::Pause, 0, ContentSender::none(), options).await? {
                 (_, Reply::Pause { processes }, _) => {
                     tracing::debug!(processes, "a sandbox is paused");
                     Ok(())
@@ -170,7 +171,7 @@ impl Executor for Sandbox {
 
     fn resume(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
-            match self.finish(Request::Resume, 0, ContentSender::none(), options).await? {
+            match self.guest.finish(Request::Resume, 0, ContentSender::none(), options).await? {
                 (_, Reply::Resume { processes }, _) => {
                     tracing::debug!(processes, "a sandbox was resumed");
                     Ok(())
@@ -189,7 +190,7 @@ impl Executor for Sandbox {
     ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
         Box::pin(async move {
             let request = Request::List { path: path.to_owned(), depth, max_entries, hidden: true };
-            match self.finish(request, 0, ContentSender::none(), options).await? {
+            match self.guest.finish(request, 0, ContentSender::none(), options).await? {
                 (_, Reply::List { entries, truncated }, _) => Ok(Listing { entries, truncated }),
                 (call, ..) => Err(wrong_reply(&call)),
             }
@@ -201,7 +202,7 @@ impl Executor for Sandbox {
         path: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<ContentStream, SandboxError>> {
-        Box::pin(self.stream_file(path, options))
+        Box::pin(self.guest.stream_file(path, options))
     }
 
     fn write<'a>(

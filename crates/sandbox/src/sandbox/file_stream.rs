@@ -5,32 +5,31 @@ use std::sync::Arc;
 use conjure_guest::protocol::{Reply, Request, StreamId};
 use futures_util::{StreamExt as _, stream};
 
-use super::{Sandbox, SandboxCore, wrong_reply};
 use crate::calls::call_options::CallOptions;
 use crate::calls::executor::ContentStream;
 use crate::calls::guest_ops;
 use crate::error::SandboxError;
+use crate::guest_connection::{GuestConnection, wrong_reply};
 use crate::mux::{Call, Event};
 
 /// How many bytes of a file or of output may wait for a reader that does not read.
 pub(super) const WINDOW: u32 = 512 * 1024;
 
-impl Sandbox {
+impl GuestConnection {
     /// Reads a file. If it cannot be opened or read at the start, the call fails, not its stream.
-    pub(super) async fn stream_file(
-        &self,
+    pub(crate) async fn stream_file(
+        self: &Arc<Self>,
         path: &str,
         options: CallOptions,
     ) -> Result<ContentStream, SandboxError> {
-        let core = Arc::clone(&self.core);
         let request = Request::Read { path: path.to_owned(), offset: 0, length: None };
-        let call = Call::open(Arc::clone(&core.mux), request, WINDOW, options)?;
+        let call = Call::open(Arc::clone(&self.mux), request, WINDOW, options)?;
         let first = match call.next().await {
             Event::Done(Err(error)) => return Err(guest_ops::failure(error)),
             Event::Lost(error) => return Err(error),
             event => Some(event),
         };
-        let file = FileStream { call, taken: 0, first, _core: core };
+        let file = FileStream { call, taken: 0, first, _guest: Arc::clone(self) };
         let pieces = stream::unfold(Some(file), |file| async move {
             let mut file = file?;
             let last = match file.next().await {
@@ -59,7 +58,7 @@ struct FileStream {
     taken: u32,
     first: Option<Event>,
     /// Keeps the sandbox alive as long as the stream.
-    _core: Arc<SandboxCore>,
+    _guest: Arc<GuestConnection>,
 }
 
 impl FileStream {

@@ -10,12 +10,13 @@ use conjure_guest::protocol::{Reply, StreamId};
 use futures_util::future::BoxFuture;
 
 use super::file_stream::WINDOW;
-use super::{Sandbox, wrong_reply};
+use super::Sandbox;
 use crate::calls::call_options::CallOptions;
 use crate::calls::command::{Command, RunEvent};
 use crate::calls::guest_ops;
 use crate::calls::process::{Process, ProcessCall};
 use crate::error::{SandboxError, SandboxErrorKind};
+use crate::guest_connection::wrong_reply;
 use crate::mux::{Call, Event};
 
 /// A program that lives between calls.
@@ -34,7 +35,7 @@ impl Sandbox {
         options: CallOptions,
     ) -> Result<Box<dyn Process>, SandboxError> {
         let (request, input) = guest_ops::started(self.with_environment(command));
-        let mux = &self.core.mux;
+        let mux = &self.guest.mux;
         check_bounds(&options, mux.clock().remaining(options.deadline).is_zero())?;
         // The options apply only to the start.
         let call = Call::open(mux.clone(), request, WINDOW, CallOptions::until(Deadline::NEVER))?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use conjure_base::{Clock as _, SystemClock};
 
 use super::*;
-use crate::{Command, ExecutionContext, Local};
+use crate::{Command, ExecutionContext, Executor as _, Local, Sandbox};
 
 /// A sandbox, its folder, and the host's.
 struct Bed {
@@ -42,7 +42,7 @@ impl Bed {
         making.cleanup().await;
         let sandbox = open(context(inside.path())).await;
         let host_path = host.path().to_owned();
-        let workspace = WorkspaceCopy::copy_in(&sandbox, host_path, 1 << 30, &options()).await.unwrap();
+        let workspace = WorkspaceCopy::copy_in(&sandbox.guest, host_path, 1 << 30, &options()).await.unwrap();
         Self { sandbox, inside, host, workspace }
     }
 
@@ -51,7 +51,7 @@ impl Bed {
     }
 
     async fn copy_out_page(&self) -> CopyOutReport {
-        self.workspace.copy_out(&self.sandbox, &options()).await.unwrap()
+        self.workspace.copy_out(&self.sandbox.guest, &options()).await.unwrap()
     }
 
     fn host(&self, path: &str) -> String {
@@ -170,7 +170,7 @@ async fn pages_have_an_end() {
     let bed = Bed::new("touch a b c d e").await;
     for (max_bytes, pager, told) in [(5, 1, 0), (4, 2, 1), (2, 2, 1), (100, 1, 0)] {
         let (mut walk, mut seen, mut unlisted) = (TreePager::new(max_bytes), 0, Vec::new());
-        while let Some(page) = walk.next(&bed.sandbox, &options()).await.unwrap() {
+        while let Some(page) = walk.next(&bed.sandbox.guest, &options()).await.unwrap() {
             seen += 1;
             unlisted.extend(page.unlisted);
         }
