@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::item::PoolItem;
 use super::machine::ItemId;
 use super::stats::PoolMetrics;
+use crate::metrics::GaugeGuard;
 
 #[derive(Debug)]
 pub(super) struct ReadyItems<S> {
@@ -29,6 +30,7 @@ struct ReadyItem<S> {
     item: S,
     /// Cancelled when the item is no longer here.
     taken: CancellationToken,
+    _reported: GaugeGuard,
 }
 
 impl<S> ReadyItems<S> {
@@ -44,9 +46,8 @@ impl<S> ReadyItems<S> {
     pub(super) fn put(&self, item: S) -> (ItemId, CancellationToken) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let taken = CancellationToken::new();
-        let mut items = self.lock();
-        items.push_back(ReadyItem { id, item, taken: taken.clone() });
-        self.metrics.set_ready(items.len());
+        let reported = self.metrics.ready_guard();
+        self.lock().push_back(ReadyItem { id, item, taken: taken.clone(), _reported: reported });
         (id, taken)
     }
 
@@ -54,9 +55,7 @@ impl<S> ReadyItems<S> {
     pub(super) fn remove(&self, id: ItemId) -> Option<S> {
         let mut items = self.lock();
         let at = items.iter().position(|waiting| waiting.id == id)?;
-        let taken = items.remove(at).map(ReadyItem::take);
-        self.metrics.set_ready(items.len());
-        taken
+        items.remove(at).map(ReadyItem::take)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -69,9 +68,7 @@ impl<S: PoolItem> ReadyItems<S> {
     pub(super) fn take(&self) -> Option<S> {
         let mut items = self.lock();
         let at = items.iter().position(|waiting| waiting.item.is_live())?;
-        let taken = items.remove(at).map(ReadyItem::take);
-        self.metrics.set_ready(items.len());
-        taken
+        items.remove(at).map(ReadyItem::take)
     }
 }
 
