@@ -120,7 +120,7 @@ async fn messages_that_wait_are_no_more_than_may() {
     let mut second = session.send("second").await.unwrap();
     let error = session.send("third").await.map(drop).unwrap_err();
     let SessionError::Overloaded { limit: Some(1), retry_after, .. } = error else { panic!("{error}") };
-    assert_eq!(error.retry_after(), Some(retry_after), "when a turn may be over");
+    assert_eq!(error.retry_after(), Some(retry_after));
     assert!(retry_after > Duration::ZERO && error.is_retryable(), "{error}");
     let error = RuntimeError::from(error);
     assert!(error.retry_after() == Some(retry_after) && error.is_retryable(), "{error}");

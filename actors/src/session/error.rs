@@ -160,11 +160,11 @@ impl SessionError {
     }
 
     /// The error for a full message queue.
-    pub(crate) const fn queue_full(limit: usize, retry_after: Duration) -> Self {
+    pub(crate) const fn queue_full(limit: usize) -> Self {
         Self::Overloaded {
             what: "the queue of messages that wait for their turn",
             limit: Some(limit),
-            retry_after,
+            retry_after: Duration::from_secs(1),
         }
     }
 

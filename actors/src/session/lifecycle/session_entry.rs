@@ -176,9 +176,7 @@ impl SessionEntry {
     pub(crate) fn rejection_error(&self, rejection: Rejection) -> SessionError {
         match rejection {
             Rejection::ArtifactExists { name } => ArtifactError::Exists { name }.into(),
-            Rejection::QueueFull { limit } => {
-                SessionError::queue_full(limit, self.observer.projection.retry_after())
-            }
+            Rejection::QueueFull { limit } => SessionError::queue_full(limit),
             other => other.into(),
         }
     }

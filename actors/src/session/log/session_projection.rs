@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use conjure_artifact::ArtifactOptions;
 use conjure_base::{Clock, Redactor, SystemClock, Timestamp, TurnId, lock};
@@ -18,7 +17,6 @@ use serde_json::value::RawValue;
 
 use super::redaction::{redact_json, redact_stop};
 use crate::session::message::{SessionSnapshot, SessionStatus};
-use crate::session::turn::turn_duration::TurnDurationEstimate;
 
 /// Whether a task owns the conversation and drives its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +34,6 @@ struct ProjectionState {
     snapshot: SessionSnapshot,
     assets: SessionAssets,
     activity: TurnActivity,
-    turn_duration: TurnDurationEstimate,
     /// The last turn that is known to have produced no files.
     turn_without_outputs: Option<TurnId>,
     /// The end of a turn that is held back until the turn's files are on the host.
@@ -58,7 +55,6 @@ impl SessionProjection {
             snapshot: SessionSnapshot::empty(),
             assets: SessionAssets::default(),
             activity: TurnActivity::Idle,
-            turn_duration: TurnDurationEstimate::default(),
             turn_without_outputs: None,
             held_turn_end: None,
         };
@@ -146,11 +142,6 @@ impl SessionProjection {
         artifacts.iter().filter_map(|artifact| artifact.content.clone()).collect()
     }
 
-    /// How long a caller that found the message queue full should wait before it sends the message again.
-    pub(crate) fn retry_after(&self) -> Duration {
-        self.lock().turn_duration.retry_after()
-    }
-
     /// Remembers, in memory, that this turn produced no files.
     pub(crate) fn mark_no_outputs(&self, turn: TurnId) {
         self.lock().turn_without_outputs = Some(turn);
@@ -223,13 +214,12 @@ impl SessionProjection {
     /// [`SessionProjection::release_turn_end`].
     pub(crate) fn on_recorded(&self, seq: u64, event: &Event, holds_turn_ends: bool) {
         let mut state = self.lock();
-        let ProjectionState { snapshot, turn_duration, .. } = &mut *state;
+        let snapshot = &mut state.snapshot;
         snapshot.events = seq.saturating_add(1);
         match &event.kind {
             EventKind::Queued { id, .. } => snapshot.queue.push(*id),
             EventKind::Unqueued { id } => snapshot.queue.retain(|queued| queued != id),
             EventKind::TurnStarted { turn, queued, .. } => {
-                turn_duration.start();
                 snapshot.queue.retain(|waiting| Some(*waiting) != *queued);
                 snapshot.status = SessionStatus::Running(*turn);
             }
@@ -237,12 +227,7 @@ impl SessionProjection {
             EventKind::ModelAnswered { response, .. } => {
                 snapshot.last_text = Message::assistant(response.content.clone()).text();
             }
-            EventKind::TurnFinished { .. } => {
-                turn_duration.finish();
-                if !holds_turn_ends {
-                    state.release_turn_end();
-                }
-            }
+            EventKind::TurnFinished { .. } if !holds_turn_ends => state.release_turn_end(),
             _ => {}
         }
     }

@@ -8,5 +8,4 @@ pub(super) mod event_hub;
 pub(super) mod pre_call_hooks;
 pub(super) mod running_task;
 pub(super) mod session_observer;
-pub(super) mod turn_duration;
 pub(super) mod turn_outputs;
