@@ -92,7 +92,7 @@ pub use handles::child_scope::ChildScope;
 pub use handles::context::{Context, Job, WaitReasonGuard};
 pub use handles::error::{RequestError, ShutdownError, StartError};
 pub use handles::handle::Supervisor;
-pub use handles::monitor::{Down, MessageMonitor, Monitor};
+pub use handles::monitor::{Down, Monitor};
 pub use handles::worker::{Flow, Worker};
 pub use root::Root;
 pub use running::node::Status;

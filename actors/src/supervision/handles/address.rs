@@ -12,7 +12,7 @@ use ractor::MessagingErr;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
 use super::call::{CallError, Reply};
-use super::monitor::{Down, MessageMonitor, Monitor};
+use super::monitor::Monitor;
 use crate::supervision::running::actor_slot::ActorSlot;
 use crate::supervision::running::node::MailboxGauge;
 use crate::supervision::specs::id::ChildId;
@@ -175,22 +175,6 @@ impl<M: Send + 'static> Address<M> {
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
         self.endpoint.slot.incarnation().map(|incarnation| Monitor::of(&incarnation))
-    }
-
-    /// Sends one message to `watcher` when the last incarnation is gone; `None` before the first. `message` should only
-    /// create the message. If `watcher` does not run or its queue is full, the message is dropped.
-    #[must_use]
-    pub fn monitor_into<W: Send + 'static>(
-        &self,
-        watcher: Address<W>,
-        message: impl FnOnce(Down) -> W + Send + 'static,
-    ) -> Option<MessageMonitor> {
-        let incarnation = self.endpoint.slot.incarnation()?;
-        Some(MessageMonitor::of(&incarnation, move |down| {
-            if let Err(error) = watcher.send(message(down)) {
-                tracing::debug!(watcher = %watcher.id(), %error, "a monitor message was not delivered");
-            }
-        }))
     }
 
     /// Kills the running incarnation at its next await. The supervisor treats this as an abnormal exit.

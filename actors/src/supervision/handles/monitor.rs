@@ -27,31 +27,19 @@ pub struct Down {
 #[derive(Debug)]
 #[must_use = "dropping it ends the monitor"]
 pub struct Monitor {
-    watch: MessageMonitor,
-    end: oneshot::Receiver<Down>,
-}
-
-/// A monitor that sends the [`Down`] of an incarnation to an actor, once. Dropping it ends the monitor, but a message
-/// that was sent still arrives.
-#[derive(Debug)]
-#[must_use = "dropping it ends the monitor"]
-pub struct MessageMonitor {
     incarnation: Arc<Incarnation>,
-    number: Option<u64>,
+    end: oneshot::Receiver<Exit>,
 }
 
 impl Monitor {
     pub(crate) fn of(incarnation: &Arc<Incarnation>) -> Self {
-        let (sender, end) = oneshot::channel();
-        // The receiver may have been dropped.
-        let watch = MessageMonitor::of(incarnation, move |down| drop(sender.send(down)));
-        Self { watch, end }
+        Self { incarnation: Arc::clone(incarnation), end: incarnation.watch() }
     }
 
     /// The monitored actor.
     #[must_use]
     pub fn id(&self) -> &ChildId {
-        self.watch.incarnation.id()
+        self.incarnation.id()
     }
 }
 
@@ -62,29 +50,8 @@ impl Future for Monitor {
         // The sender is stored in the incarnation, which this monitor holds, and it sends before it is dropped. So an
         // error is not expected here.
         let received = ready!(Pin::new(&mut self.end).poll(cx));
-        Poll::Ready(received.unwrap_or_else(|_| self.watch.down(self.watch.incarnation.exit())))
-    }
-}
-
-impl MessageMonitor {
-    /// Calls `notify` once with the [`Down`], when the incarnation is gone. If it is already gone, calls `notify` at
-    /// once.
-    pub(crate) fn of(incarnation: &Arc<Incarnation>, notify: impl FnOnce(Down) + Send + 'static) -> Self {
-        let mut watch = Self { incarnation: Arc::clone(incarnation), number: None };
-        let down = watch.down(Exit::Killed);
-        watch.number = incarnation.watch(Box::new(move |exit| notify(Down { exit, ..down })));
-        watch
-    }
-
-    fn down(&self, exit: Exit) -> Down {
-        Down { id: self.incarnation.id().clone(), incarnation: self.incarnation.number, exit }
-    }
-}
-
-impl Drop for MessageMonitor {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.incarnation.unwatch(number);
-        }
+        let exit = received.unwrap_or_else(|_| self.incarnation.exit());
+        let (id, incarnation) = (self.incarnation.id().clone(), self.incarnation.number);
+        Poll::Ready(Down { id, incarnation, exit })
     }
 }

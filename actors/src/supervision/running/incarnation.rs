@@ -5,9 +5,7 @@
 //! `Drop`. So no kind of end (a panic, a kill, the end of the Tokio runtime) can skip or repeat the notification. An
 //! exit that was never recorded is [`Exit::Killed`].
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use conjure_base::lock;
@@ -38,22 +36,18 @@ struct ExitState {
 }
 
 enum Watchers {
-    Pending { next: u64, list: BTreeMap<u64, Watcher> },
+    Pending(Vec<oneshot::Sender<Exit>>),
     Fired(Exit),
 }
 
-/// Called once, when the incarnation is gone.
-type Watcher = Box<dyn FnOnce(Exit) + Send>;
-
 impl Incarnation {
     pub(crate) fn new(node: Arc<Node>, number: u64) -> Self {
-        let watchers = Watchers::Pending { next: 0, list: BTreeMap::new() };
         Self {
             node,
             number,
             stopping: CancellationToken::new(),
             cell: OnceLock::new(),
-            exit_state: Mutex::new(ExitState { recorded: None, watchers }),
+            exit_state: Mutex::new(ExitState { recorded: None, watchers: Watchers::Pending(Vec::new()) }),
         }
     }
 
@@ -75,25 +69,17 @@ impl Incarnation {
         self.exit_state().recorded.clone().unwrap_or(Exit::Killed)
     }
 
-    /// Calls `watcher` once with the exit, when the incarnation is gone. If it is already gone, calls `watcher` at once
-    /// and returns `None`. The returned number is for [`Incarnation::unwatch`].
-    pub(crate) fn watch(&self, watcher: Watcher) -> Option<u64> {
-        let exit = match &mut self.exit_state().watchers {
-            Watchers::Pending { next, list } => {
-                *next += 1;
-                list.insert(*next, watcher);
-                return Some(*next);
+    /// The exit, sent when the incarnation is gone, or at once if it is already gone. Dropping the receiver ends the watch.
+    pub(crate) fn watch(&self) -> oneshot::Receiver<Exit> {
+        let (watcher, end) = oneshot::channel();
+        match &mut self.exit_state().watchers {
+            Watchers::Pending(list) => {
+                list.retain(|watcher| !watcher.is_closed());
+                list.push(watcher);
             }
-            Watchers::Fired(exit) => exit.clone(),
-        };
-        watcher(exit);
-        None
-    }
-
-    pub(crate) fn unwatch(&self, number: u64) {
-        if let Watchers::Pending { list, .. } = &mut self.exit_state().watchers {
-            list.remove(&number);
+            Watchers::Fired(exit) => drop(watcher.send(exit.clone())),
         }
+        end
     }
 
     /// Kills the actor at its next await.
@@ -103,20 +89,15 @@ impl Incarnation {
         }
     }
 
-    /// Returns the final exit, and calls all watchers.
+    /// Returns the final exit, and sends it to all watchers.
     fn finish(&self) -> Exit {
         let (exit, watchers) = {
             let mut state = self.exit_state();
             let exit = state.recorded.clone().unwrap_or(Exit::Killed);
             (exit.clone(), std::mem::replace(&mut state.watchers, Watchers::Fired(exit)))
         };
-        if let Watchers::Pending { list, .. } = watchers {
-            for watcher in list.into_values() {
-                // A watcher runs code of its owner. If it panics, the other watchers must still be called.
-                if catch_unwind(AssertUnwindSafe(|| watcher(exit.clone()))).is_err() {
-                    tracing::error!(actor = %self.node.path, "a monitor of this actor panicked");
-                }
-            }
+        if let Watchers::Pending(list) = watchers {
+            list.into_iter().for_each(|watcher| drop(watcher.send(exit.clone())));
         }
         exit
     }
