@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conjure_actors::executors::{
-    ConnectorSource, ExecutorOptions, ExecutorSource, ExecutorsSpec, SupervisedExecutor,
+    ConnectorSource, ExecutorOptions, ExecutorSource, PriorSandbox, SupervisedExecutor,
 };
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
@@ -159,7 +159,9 @@ async fn measure(victim: &Victim, case: &str, source: Arc<impl Measured + 'stati
     // It dies more often than any session's should.
     options.intensity = Intensity::new(u32::MAX, Duration::from_secs(1));
     options.backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(2), Duration::ZERO);
-    let (child, executor) = ExecutorsSpec::new(Arc::clone(&source) as _).options(options).build()?;
+    let id = ChildId::new("executors")?;
+    let (child, executor) =
+        SupervisedExecutor::detached(id, Arc::clone(&source) as _, options, PriorSandbox::None)?;
     let root = SupervisorSpec::ordered(ChildId::new("root")?, Strategy::OneForOne).child(child)?;
     let root = Root::spawn(root.build().0, soon()).await?;
     let (mut recovered, mut warm, mut lost) = (Vec::new(), Vec::new(), 0_usize);

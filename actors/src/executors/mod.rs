@@ -1,8 +1,8 @@
 //! The supervised sandbox of a session: created by the first call that needs it, watched, and replaced when it is lost.
 //!
 //! The first call starts a supervisor for the sandbox below the session's actor. [`SupervisedExecutorBuilder`] makes a
-//! [`SupervisedExecutor`] from an [`ExecutorSource`], for the session's tools. [`ExecutorsSpec`] does the same for a tree of your
-//! own. Calls go directly to the sandbox; the actor beside it only watches. The rules:
+//! [`SupervisedExecutor`] from an [`ExecutorSource`], for the session's tools. [`SupervisedExecutor::detached`] makes one for a
+//! tree of your own. Calls go directly to the sandbox; the actor beside it only watches. The rules:
 //!
 //! - A call that runs when the sandbox or its actor dies ends as `Lost`. It is never run again automatically.
 //! - A lost sandbox is replaced by one with the same workspace. Calls that come meanwhile wait for it until their own
@@ -20,7 +20,7 @@
 //!   replaced, the supervisor tries again a few times with growing pauses. After that, each call tries again.
 //!
 //! State: all in memory. A crash of the process ends the sandbox; the revived session tells the model so
-//! ([`ExecutorsSpec::resumed`]).
+//! ([`PriorSandbox::Existed`]).
 
 mod call_error;
 mod lazy_supervisor;
@@ -36,9 +36,8 @@ mod supervised_process;
 mod usage;
 
 pub(crate) use sandbox_slot::SandboxLifecycle;
-pub(crate) use spec::PriorSandbox;
 
 pub use options::ExecutorOptions;
 pub use source::{ConnectorSource, ExecutorSource};
-pub use spec::{ExecutorsSpec, SupervisedExecutorBuilder};
+pub use spec::{PriorSandbox, SupervisedExecutorBuilder};
 pub use supervised::SupervisedExecutor;

@@ -27,7 +27,7 @@ pub struct SupervisedExecutorBuilder {
 
 /// Whether a session had a sandbox before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PriorSandbox {
+pub enum PriorSandbox {
     /// It had none.
     None,
     /// It had one, which ended when the session was passivated or the process ended.
@@ -99,12 +99,37 @@ impl SupervisedExecutorBuilder {
         id: ChildId,
         source: Arc<dyn ExecutorSource>,
     ) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
-        let (spec, supervisor) = supervisor(id, self.options.intensity, self.options.attempts);
-        let (supervisor, metrics) = (SupervisorRef::InTree(supervisor), self.metrics.clone());
-        let lifecycle = Arc::default();
-        let executor = supervise(source, supervisor, PriorSandbox::None, self.options, lifecycle, metrics)?;
-        Ok((spec, executor))
+        detached(id, source, self.options, PriorSandbox::None, self.metrics.clone())
     }
+}
+
+impl SupervisedExecutor {
+    /// A supervised executor for a tree of your own, and the spec of its supervisor, which has this id. The executor works while the
+    /// supervisor runs. No sandbox is created before the first call. If the session had a sandbox before, the first result tells the
+    /// model that it ended.
+    ///
+    /// # Errors
+    /// None that a caller could cause.
+    pub fn detached(
+        id: ChildId,
+        source: Arc<dyn ExecutorSource>,
+        options: ExecutorOptions,
+        prior_sandbox: PriorSandbox,
+    ) -> Result<(ChildSpec, Self), SpecError> {
+        detached(id, source, options, prior_sandbox, None)
+    }
+}
+
+fn detached(
+    id: ChildId,
+    source: Arc<dyn ExecutorSource>,
+    options: ExecutorOptions,
+    prior_sandbox: PriorSandbox,
+    metrics: Option<SandboxMetrics>,
+) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
+    let (spec, supervisor) = supervisor(id, options.intensity, options.attempts);
+    let supervisor = SupervisorRef::InTree(supervisor);
+    Ok((spec, supervise(source, supervisor, prior_sandbox, options, Arc::default(), metrics)?))
 }
 
 fn supervise(
@@ -118,47 +143,4 @@ fn supervise(
     let notice = (prior_sandbox == PriorSandbox::Existed).then(|| ModelNotice::revived(source.isolation()));
     let slot = Arc::new(SandboxSlot::new(notice, lifecycle, metrics));
     Ok(SupervisedExecutor::new(ChildId::new("executor")?, source, supervisor, slot, options))
-}
-
-/// A supervisor of sandboxes of one source, and its executor.
-#[derive(Debug)]
-pub struct ExecutorsSpec {
-    source: Arc<dyn ExecutorSource>,
-    options: ExecutorOptions,
-    prior_sandbox: PriorSandbox,
-}
-
-impl ExecutorsSpec {
-    /// A spec for a new session, with sandboxes of this source. None is created before the first call.
-    #[must_use]
-    pub fn new(source: Arc<dyn ExecutorSource>) -> Self {
-        Self { source, options: ExecutorOptions::default(), prior_sandbox: PriorSandbox::None }
-    }
-
-    /// Sets the options of the sandbox.
-    #[must_use]
-    pub fn options(mut self, options: ExecutorOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Marks the session as revived. It had a sandbox before, which ended when the session was passivated or its process ended. The
-    /// model is told so with the first result.
-    #[must_use]
-    pub fn resumed(mut self) -> Self {
-        self.prior_sandbox = PriorSandbox::Existed;
-        self
-    }
-
-    /// The supervisor's spec for a tree, and the executor, which works while the supervisor runs.
-    ///
-    /// # Errors
-    /// None that a caller could cause.
-    pub fn build(self) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
-        let ExecutorOptions { intensity, attempts, .. } = self.options;
-        let (spec, supervisor) = supervisor(ChildId::new(SUPERVISOR)?, intensity, attempts);
-        let supervisor = SupervisorRef::InTree(supervisor);
-        let (lifecycle, metrics) = (Arc::default(), None);
-        Ok((spec, supervise(self.source, supervisor, self.prior_sandbox, self.options, lifecycle, metrics)?))
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conjure_actors::admission::{AdmissionGate, AdmittedSource};
 use conjure_actors::executors::{
-    ConnectorSource, ExecutorOptions, ExecutorSource, ExecutorsSpec, SupervisedExecutor,
+    ConnectorSource, ExecutorOptions, ExecutorSource, PriorSandbox, SupervisedExecutor,
 };
 use conjure_actors::supervision::{
     Child, ChildId, Intensity, Root, StartError, Strategy, SupervisorSpec, Worker, WorkerSpec,
@@ -81,15 +81,16 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) async fn of(kind: Kind) -> Self {
-        Self::with(kind, |_| {}, |spec| spec).await
+        Self::with(kind, ExecutorOptions::default()).await
     }
 
-    pub(crate) async fn with(
-        kind: Kind,
-        change: impl FnOnce(&mut ExecutionContext),
-        shape: impl FnOnce(ExecutorsSpec) -> ExecutorsSpec,
-    ) -> Self {
-        Self::made(kind, change, |source| shape(ExecutorsSpec::new(source))).await
+    pub(crate) async fn with(kind: Kind, options: ExecutorOptions) -> Self {
+        Self::made(kind, options, PriorSandbox::None, |source| source).await
+    }
+
+    /// One of a session that had a sandbox before.
+    pub(crate) async fn resumed(kind: Kind) -> Self {
+        Self::made(kind, ExecutorOptions::default(), PriorSandbox::Existed, |source| source).await
     }
 
     /// One whose sandboxes pass this gate.
@@ -104,23 +105,23 @@ impl Bed {
         options: ExecutorOptions,
     ) -> Self {
         let (gate, tenant) = (gate.clone(), TenantId::new(tenant).unwrap());
-        let admitted =
-            |source| ExecutorsSpec::new(Arc::new(AdmittedSource::new(source, gate, tenant))).options(options);
-        Self::made(kind, |_| {}, admitted).await
+        let admitted = |source| Arc::new(AdmittedSource::new(source, gate, tenant)) as _;
+        Self::made(kind, options, PriorSandbox::None, admitted).await
     }
 
     async fn made(
         kind: Kind,
-        change: impl FnOnce(&mut ExecutionContext),
-        shape: impl FnOnce(Arc<dyn ExecutorSource>) -> ExecutorsSpec,
+        options: ExecutorOptions,
+        prior_sandbox: PriorSandbox,
+        wrap: impl FnOnce(Arc<dyn ExecutorSource>) -> Arc<dyn ExecutorSource>,
     ) -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        let mut context = ExecutionContext::new(workspace.path());
-        change(&mut context);
+        let context = ExecutionContext::new(workspace.path());
         let inner = ConnectorSource::new(kind.connector(), context).unwrap();
         let source = Arc::new(Source::new(inner, workspace.path().to_str().unwrap()));
-        let spec = shape(Arc::clone(&source) as _);
-        let (child, executor) = spec.build().unwrap();
+        let wrapped = wrap(Arc::clone(&source) as _);
+        let (child, executor) =
+            SupervisedExecutor::detached(id("executors"), wrapped, options, prior_sandbox).unwrap();
         let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne)
             .intensity(Intensity::new(100, Duration::from_secs(1)));
         let root = Root::spawn(root.child(child).unwrap().build().0, soon()).await.unwrap();

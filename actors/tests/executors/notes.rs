@@ -53,7 +53,7 @@ async fn the_next_result_tells_once_what_is_gone(kind: Kind) {
 }
 
 async fn a_session_that_goes_on_tells_it_with_the_first_result(kind: Kind) {
-    let bed = Bed::with(kind, |_| {}, |spec| spec.resumed()).await;
+    let bed = Bed::resumed(kind).await;
     let toolbox = toolbox(&bed);
     let text = call(&toolbox, "echo well").await.text();
     assert!(text.starts_with("[The session was resumed.") && text.ends_with("well\n"), "{text}");

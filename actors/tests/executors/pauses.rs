@@ -28,7 +28,7 @@ async fn treated(kind: Kind, pause_after: Duration, unused_after: Option<Duratio
     let mut treated = ExecutorOptions::default();
     treated.pause_after = Some(pause_after);
     treated.unused_after = unused_after;
-    Bed::with(kind, |_| {}, |spec| spec.options(treated)).await
+    Bed::with(kind, treated).await
 }
 
 /// One in which something counts in the background, and bears the mark.

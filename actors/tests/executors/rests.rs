@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_actors::executors::{ExecutorOptions, ExecutorSource, ExecutorsSpec, SupervisedExecutor};
+use conjure_actors::executors::{ExecutorOptions, ExecutorSource, PriorSandbox, SupervisedExecutor};
 use conjure_actors::supervision::{Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
@@ -61,7 +61,8 @@ impl World {
         let mut treated = ExecutorOptions::default();
         treated.pause_after = Some(pause_after);
         let source = Arc::new(Restful { world: self.clone(), layout: FakeExecutor::new().layout().clone() });
-        let (child, executor) = ExecutorsSpec::new(source).options(treated).build().unwrap();
+        let (child, executor) =
+            SupervisedExecutor::detached(id("executors"), source, treated, PriorSandbox::None).unwrap();
         let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(child).unwrap().build().0;
         (Root::spawn(root, soon()).await.unwrap(), executor)
     }

@@ -20,7 +20,7 @@ async fn treated(kind: Kind, pause_after: Option<Duration>, unused_after: Option
     let mut treated = ExecutorOptions::default();
     treated.pause_after = pause_after;
     treated.unused_after = unused_after;
-    Bed::with(kind, |_| {}, |spec| spec.options(treated)).await
+    Bed::with(kind, treated).await
 }
 
 /// A program that bears the mark and answers each line of its input.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::executors::{ExecutorOptions, ExecutorSource, ExecutorsSpec};
+use conjure_actors::executors::{ExecutorOptions, ExecutorSource, PriorSandbox, SupervisedExecutor};
 use conjure_actors::supervision::{Root, Status, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{CallOptions, Command, Executor, Layout, SandboxError, SandboxErrorKind};
@@ -62,7 +62,7 @@ async fn a_replacement_that_fails_again_and_again_is_left_to_the_next_call(kind:
 async fn a_start_that_hangs_ends_at_its_deadline(kind: Kind) {
     let mut short = ExecutorOptions::default();
     short.start_timeout = Duration::from_millis(100);
-    let bed = Bed::with(kind, |_| {}, |spec| spec.options(short)).await;
+    let bed = Bed::with(kind, short).await;
     bed.source.plan([Plan::Hang]);
     let error = bed.run("true").await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
@@ -222,11 +222,13 @@ impl ExecutorSource for Dying {
 async fn dying(
     mortal: usize,
     left: usize,
-) -> (Root, conjure_actors::executors::SupervisedExecutor, Arc<Dying>) {
+) -> (Root, SupervisedExecutor, Arc<Dying>) {
     let layout = FakeExecutor::new().layout().clone();
     let left = Arc::new(Semaphore::new(left));
     let source = Arc::new(Dying { layout, calls: watch::Sender::new(0), mortal, left });
-    let (child, executor) = ExecutorsSpec::new(Arc::clone(&source) as _).build().unwrap();
+    let (options, prior) = (ExecutorOptions::default(), PriorSandbox::None);
+    let (child, executor) =
+        SupervisedExecutor::detached(id("executors"), Arc::clone(&source) as _, options, prior).unwrap();
     let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(child).unwrap().build().0;
     (Root::spawn(root, soon()).await.unwrap(), executor, source)
 }

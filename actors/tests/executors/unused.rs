@@ -20,7 +20,7 @@ for_kinds! {
 async fn treated(kind: Kind, unused_after: Duration) -> Bed {
     let mut treated = ExecutorOptions::default();
     treated.unused_after = Some(unused_after);
-    Bed::with(kind, |_| {}, |spec| spec.options(treated)).await
+    Bed::with(kind, treated).await
 }
 
 async fn one_that_nobody_uses_is_put_away_and_the_next_call_has_another(kind: Kind) {
