@@ -76,7 +76,7 @@ async fn what_was_achieved_is_told_and_may_be_demanded() {
     }
     assert_eq!(achieved.identity, Boundary::enforced_if(is_root()));
     assert_eq!(achieved.disk, Boundary::Watched);
-    assert!(jail.isolation().satisfies(&achieved), "no more than the kind promises");
+    jail.isolation().require(&achieved).expect("no more than the kind promises");
     // Of a further folder nobody measures how much it takes.
     let floor = Isolation { disk: Boundary::Enforced, ..Isolation::NONE };
     let further = tempfile::tempdir().unwrap();

@@ -72,6 +72,45 @@ pub struct Isolation {
     pub disk: Boundary,
 }
 
+/// Writes what treats each boundary alike.
+macro_rules! for_each_boundary {
+    ($($name:ident),*) => {
+        impl Isolation {
+            const fn all(boundary: Boundary) -> Self {
+                Self { $($name: boundary),* }
+            }
+
+            fn named(&self) -> impl Iterator<Item = (&'static str, Boundary)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+
+            /// The boundary of this name, as [`Isolation::open`] yields them.
+            pub fn boundary_mut(&mut self, name: &str) -> Option<&mut Boundary> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+
+            /// The boundaries that both isolations enforce.
+            #[must_use]
+            pub const fn and(&self, other: &Self) -> Self {
+                Self { $($name: self.$name.and(other.$name)),* }
+            }
+
+            /// The boundaries that at least one of the two enforces. So combining two floors never lowers one of them.
+            #[must_use]
+            pub const fn or(&self, other: &Self) -> Self {
+                Self { $($name: self.$name.or(other.$name)),* }
+            }
+        }
+    };
+}
+
+for_each_boundary!(
+    filesystem, network, processes, identity, syscalls, files, memory, processor, process_count, disk
+);
+
 impl Isolation {
     /// No boundary at all.
     pub const NONE: Self = Self::all(Boundary::Open);
@@ -79,69 +118,16 @@ impl Isolation {
     /// Every boundary.
     pub const FULL: Self = Self::all(Boundary::Enforced);
 
-    const fn all(boundary: Boundary) -> Self {
-        Self {
-            filesystem: boundary,
-            network: boundary,
-            processes: boundary,
-            identity: boundary,
-            syscalls: boundary,
-            files: boundary,
-            memory: boundary,
-            processor: boundary,
-            process_count: boundary,
-            disk: boundary,
-        }
-    }
-
-    const fn named(&self) -> [(&'static str, Boundary); 10] {
-        [
-            ("filesystem", self.filesystem),
-            ("network", self.network),
-            ("processes", self.processes),
-            ("identity", self.identity),
-            ("syscalls", self.syscalls),
-            ("files", self.files),
-            ("memory", self.memory),
-            ("processor", self.processor),
-            ("process_count", self.process_count),
-            ("disk", self.disk),
-        ]
-    }
-
-    /// The boundary of this name, as [`Isolation::open`] yields them.
-    pub fn boundary_mut(&mut self, name: &str) -> Option<&mut Boundary> {
-        Some(match name {
-            "filesystem" => &mut self.filesystem,
-            "network" => &mut self.network,
-            "processes" => &mut self.processes,
-            "identity" => &mut self.identity,
-            "syscalls" => &mut self.syscalls,
-            "files" => &mut self.files,
-            "memory" => &mut self.memory,
-            "processor" => &mut self.processor,
-            "process_count" => &mut self.process_count,
-            "disk" => &mut self.disk,
-            _ => return None,
-        })
-    }
-
     /// The names of the boundaries that are not enforced, for people.
     pub fn open(&self) -> impl Iterator<Item = &'static str> {
-        self.named().into_iter().filter_map(|(name, boundary)| (boundary == Boundary::Open).then_some(name))
+        self.named().filter_map(|(name, boundary)| (boundary == Boundary::Open).then_some(name))
     }
 
     /// The names of the boundaries that `floor` requires and that are not enforced here.
     pub fn missing(&self, floor: &Self) -> impl Iterator<Item = &'static str> {
-        self.named().into_iter().zip(floor.named()).filter_map(|((name, mine), (_, demanded))| {
+        self.named().zip(floor.named()).filter_map(|((name, mine), (_, demanded))| {
             (demanded != Boundary::Open && mine == Boundary::Open).then_some(name)
         })
-    }
-
-    /// Whether every boundary that `floor` enforces is enforced here too.
-    #[must_use]
-    pub fn satisfies(&self, floor: &Self) -> bool {
-        self.missing(floor).next().is_none()
     }
 
     /// Refuses an isolation that is weaker than the floor.
@@ -160,40 +146,6 @@ impl Isolation {
         );
         Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
     }
-
-    /// The boundaries that both isolations enforce.
-    #[must_use]
-    pub const fn and(&self, other: &Self) -> Self {
-        Self {
-            filesystem: self.filesystem.and(other.filesystem),
-            network: self.network.and(other.network),
-            processes: self.processes.and(other.processes),
-            identity: self.identity.and(other.identity),
-            syscalls: self.syscalls.and(other.syscalls),
-            files: self.files.and(other.files),
-            memory: self.memory.and(other.memory),
-            processor: self.processor.and(other.processor),
-            process_count: self.process_count.and(other.process_count),
-            disk: self.disk.and(other.disk),
-        }
-    }
-
-    /// The boundaries that at least one of the two enforces. So combining two floors never lowers one of them.
-    #[must_use]
-    pub const fn or(&self, other: &Self) -> Self {
-        Self {
-            filesystem: self.filesystem.or(other.filesystem),
-            network: self.network.or(other.network),
-            processes: self.processes.or(other.processes),
-            identity: self.identity.or(other.identity),
-            syscalls: self.syscalls.or(other.syscalls),
-            files: self.files.or(other.files),
-            memory: self.memory.or(other.memory),
-            processor: self.processor.or(other.processor),
-            process_count: self.process_count.or(other.process_count),
-            disk: self.disk.or(other.disk),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -203,10 +155,10 @@ mod tests {
     #[test]
     fn a_floor_refuses_what_is_weaker_and_takes_what_is_stronger() {
         let network = Isolation { network: Boundary::Enforced, ..Isolation::NONE };
-        assert!(network.satisfies(&Isolation::NONE));
-        assert!(network.satisfies(&network));
-        assert!(!Isolation::NONE.satisfies(&network));
-        assert!(Isolation::FULL.satisfies(&network));
+        for (isolation, floor) in [(network, Isolation::NONE), (network, network), (Isolation::FULL, network)] {
+            isolation.require(&floor).unwrap();
+        }
+        assert_eq!(Isolation::NONE.require(&network).unwrap_err().kind(), SandboxErrorKind::NotEnforced);
         assert_eq!(network.open().count(), Isolation::NONE.open().count() - 1);
         let demanded = Isolation { memory: Boundary::Enforced, ..network };
         assert_eq!(network.missing(&demanded).collect::<Vec<_>>(), ["memory"]);
