@@ -39,7 +39,7 @@ pub mod artifact {
         ArtifactError, ArtifactErrorKind, ArtifactOptions, ArtifactUpload, ArtifactUri, DeleteError,
         DeleteOutcome, Fetch, FetchFuture, FetchRequest, FetchedContent, FinishedTurnInfo, OutputContent,
         OutputError, OutputStore, PanicMessage, Registration, RegistrationSource, ResolvedLocation,
-        ResolvedReference, Retryable, StorageMode, TurnOutputs, UrlCache, UrlFetch, WorkspaceOutputs,
+        ResolvedReference, Retryable, TurnOutputs, UrlCache, UrlFetch, WorkspaceOutputs,
     };
     #[cfg(feature = "fetch")]
     pub use conjure_artifact::{HttpFetch, HttpFetchError};

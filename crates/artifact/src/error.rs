@@ -325,9 +325,6 @@ impl ArtifactError {
 
 /// Describes a store error without its path.
 fn store_failure(error: &StoreError) -> &'static str {
-    if matches!(error, StoreError::FrozenChanged { .. }) {
-        return "its file was to stay as it was, and was changed; register it again";
-    }
     match error.kind() {
         StoreErrorKind::NoSpace => "the disk is full",
         StoreErrorKind::ReadOnly => "the file system is read-only",

@@ -22,7 +22,7 @@ use crate::error::ArtifactError;
 use crate::fetch::{Fetch, NetworkPolicyFn, full_network};
 use crate::media::{HEAD_BYTES, content_type_of, is_content_type, is_known_name};
 use crate::options::{ArtifactOptions, UrlFetch};
-use crate::registration::{Registration, RegistrationSource, StorageMode};
+use crate::registration::{Registration, RegistrationSource};
 use crate::uri::ArtifactUri;
 
 /// The maximum number of bytes of an artifact's metadata, as JSON.
@@ -144,7 +144,7 @@ enum OpenedKind {
 /// The source of the bytes to store.
 #[derive(Debug)]
 enum ByteSource {
-    File { file: RegularFile, path: PathBuf, storage: StorageMode, media: DetectedMediaType },
+    File { file: RegularFile, path: PathBuf, media: DetectedMediaType },
     Content { bytes: bytes::Bytes, content_type: Option<String> },
     Stored { store: Store, digest: Digest, content_type: Option<String>, size: u64 },
 }
@@ -229,7 +229,7 @@ struct IngestJob {
 impl IngestJob {
     fn open(self, source: RegistrationSource) -> Result<OpenedArtifact, ArtifactError> {
         let bytes = match source {
-            RegistrationSource::File { path, storage } => self.open_file(path, storage)?,
+            RegistrationSource::File { path } => self.open_file(path)?,
             RegistrationSource::Content { bytes, content_type } => {
                 ByteSource::Content { bytes, content_type }
             }
@@ -251,7 +251,7 @@ impl IngestJob {
         Ok(OpenedArtifact(OpenedKind::ByteSource(Box::new(self), Box::new(bytes))))
     }
 
-    fn open_file(&self, path: PathBuf, storage: StorageMode) -> Result<ByteSource, ArtifactError> {
+    fn open_file(&self, path: PathBuf) -> Result<ByteSource, ArtifactError> {
         let path = std::path::absolute(&path).unwrap_or(path);
         let file = match &self.options.allowed_dirs {
             None => {
@@ -261,22 +261,21 @@ impl IngestJob {
         };
         let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let media = self.content_type(None, file_name.as_deref(), || read_head(file.file(), HEAD_BYTES))?;
-        Ok(ByteSource::File { file, path, storage, media })
+        Ok(ByteSource::File { file, path, media })
     }
 
     fn store_bytes(self, bytes: ByteSource, cancel: &CancellationToken) -> Result<Artifact, ArtifactError> {
         let (limit, is_active) = (self.options.max_file_size, || !cancel.is_cancelled());
         match bytes {
-            ByteSource::File { file, path, storage, media } => {
-                let (store, file) = (&self.store, file.into_file().into());
-                let inserted = match storage {
-                    StorageMode::Copy => {
-                        store.insert_file_handle_cancellable(file, &path, FileMode::Plain, limit, &is_active)
-                    }
-                    StorageMode::Link => {
-                        store.insert_link(file, &path, limit, &is_active).map(|(inserted, _)| inserted)
-                    }
-                };
+            ByteSource::File { file, path, media } => {
+                let file = file.into_file().into();
+                let inserted = self.store.insert_file_handle_cancellable(
+                    file,
+                    &path,
+                    FileMode::Plain,
+                    limit,
+                    &is_active,
+                );
                 let inserted = inserted.map_err(|error| self.store_error(error))?;
                 Ok(self.artifact(ArtifactSource::File { path }, media, inserted))
             }

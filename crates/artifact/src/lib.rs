@@ -60,7 +60,7 @@ pub use ingest::{ArtifactIngestor, OpenedArtifact};
 pub use media::{HEAD_BYTES, content_type_of, is_content_type, is_text};
 pub use options::{ArtifactOptions, UrlCache, UrlFetch};
 pub use output::{ContentStream, FinishedTurnInfo, OutputContent, OutputError, OutputStore, TurnOutputs};
-pub use registration::{Registration, RegistrationSource, StorageMode};
+pub use registration::{Registration, RegistrationSource};
 pub use resolver::{ReferenceResolver, ResolvedLocation, ResolvedReference};
 pub use service_files::{
     ArtifactUpload, ArtifactUploader, DeleteError, DeleteOutcome, ServiceAccount, ServiceFileDeletion,

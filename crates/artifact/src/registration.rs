@@ -16,12 +16,10 @@ use conjure_base::Digest;
 #[non_exhaustive]
 pub enum RegistrationSource {
     /// A file of this machine. Registering it copies its bytes into the store (by sharing blocks where the file system supports it), so
-    /// later changes of the file have no effect. With [`StorageMode::Link`] it is hard-linked instead.
+    /// later changes of the file have no effect.
     File {
         /// Its path.
         path: PathBuf,
-        /// Copy or link.
-        storage: StorageMode,
     },
     /// A URL. It is fetched on first use, never when it is registered.
     Url(String),
@@ -44,26 +42,10 @@ pub enum RegistrationSource {
     },
 }
 
-/// Whether a file is copied into the store or linked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StorageMode {
-    /// Copies the bytes; later changes of the file have no effect.
-    #[default]
-    Copy,
-    /// Adds a hard link to the file, if file system and permissions allow it; the file is only read once. The caller promises that the
-    /// file is never changed in place. A detected change is an error at the next use.
-    Link,
-}
-
 impl RegistrationSource {
-    /// The file at this path, copied.
+    /// The file at this path.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self::File { path: path.into(), storage: StorageMode::Copy }
-    }
-
-    /// The file at this path, linked. It must not be changed any more.
-    pub fn linked_file(path: impl Into<PathBuf>) -> Self {
-        Self::File { path: path.into(), storage: StorageMode::Link }
+        Self::File { path: path.into() }
     }
 
     /// A URL.
@@ -86,9 +68,7 @@ impl RegistrationSource {
 impl fmt::Debug for RegistrationSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, storage } => {
-                f.debug_struct("File").field("path", path).field("storage", storage).finish()
-            }
+            Self::File { path } => f.debug_struct("File").field("path", path).finish(),
             Self::Url(_) => f.write_str("Url(…)"),
             Self::Content { bytes, content_type } => f
                 .debug_struct("Content")

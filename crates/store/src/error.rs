@@ -40,14 +40,6 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// A content is only stored as frozen links, and their files were changed.
-    #[error(
-        "the content {digest} is stored as a link to a file that has been changed since; insert it again"
-    )]
-    FrozenChanged {
-        /// The digest under which it is stored.
-        digest: Digest,
-    },
     /// The insertion was cancelled.
     #[error("the insertion of `{}` was cancelled", path.display())]
     Cancelled {
@@ -114,7 +106,7 @@ pub enum StoreErrorKind {
     NotFound,
     /// The system denied access.
     PermissionDenied,
-    /// A content does not match its digest, or the file of a frozen link changed.
+    /// A content does not match its digest.
     Corrupt,
     /// The insertion was cancelled.
     Cancelled,
@@ -141,7 +133,7 @@ impl StoreError {
         match self {
             Self::Unusable { .. } => StoreErrorKind::Unusable,
             Self::NotFound { .. } => StoreErrorKind::NotFound,
-            Self::Corrupt { .. } | Self::FrozenChanged { .. } => StoreErrorKind::Corrupt,
+            Self::Corrupt { .. } => StoreErrorKind::Corrupt,
             Self::Cancelled { .. } => StoreErrorKind::Cancelled,
             Self::Changed { .. } => StoreErrorKind::Changed,
             Self::NotRegularFile { .. } => StoreErrorKind::NotRegularFile,

@@ -10,10 +10,9 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::file_mode::FileMode;
-use crate::frozen::{digest_part, last_used as frozen_last_used};
 use crate::stat::last_access;
 use crate::store::{Inner, Store};
-use crate::store_dirs::{FROZEN, StoreDirs, parse_content_name};
+use crate::store_dirs::parse_content_name;
 
 /// Result of [`Store::sweep`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,70 +40,12 @@ pub struct GcReport {
 /// Disk usage of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// Number of contents. A content that is stored in both modes counts twice. A frozen link counts as one more.
+    /// Number of contents. A content that is stored in both modes counts twice.
     pub contents: u64,
-    /// Size of the contents in bytes, frozen links included.
+    /// Size of the contents in bytes.
     pub bytes: u64,
     /// Number of temporary files.
     pub temporary: u64,
-}
-
-/// One of the store's directories of contents.
-#[derive(Debug, Clone, Copy)]
-enum StoreArea {
-    Contents(FileMode),
-    Frozen,
-}
-
-impl StoreArea {
-    const ALL: [Self; 3] =
-        [Self::Contents(FileMode::Plain), Self::Contents(FileMode::Executable), Self::Frozen];
-
-    const fn dir(self, dirs: &StoreDirs) -> &OwnedFd {
-        match self {
-            Self::Contents(mode) => dirs.content_dir(mode),
-            Self::Frozen => dirs.frozen_dir(),
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Contents(mode) => mode.dir_name(),
-            Self::Frozen => FROZEN,
-        }
-    }
-
-    /// The mode under which callers ask for its contents.
-    const fn mode(self) -> FileMode {
-        match self {
-            Self::Contents(mode) => mode,
-            Self::Frozen => FileMode::Plain,
-        }
-    }
-
-    /// The part of a file name that is the digest.
-    fn digest_part(self, name: &str) -> &str {
-        match self {
-            Self::Contents(_) => name,
-            Self::Frozen => digest_part(name),
-        }
-    }
-
-    /// The last use of a content.
-    fn last_used(self, stat: &Stat) -> Timestamp {
-        match self {
-            Self::Contents(_) => last_access(stat),
-            Self::Frozen => frozen_last_used(stat),
-        }
-    }
-
-    /// The bytes that are freed when a content is removed and no sandbox links to it.
-    fn freed_bytes(self, stat: &Stat) -> u64 {
-        match self {
-            Self::Frozen if stat.st_nlink > 1 => 0,
-            _ => file_size(stat),
-        }
-    }
 }
 
 impl Store {
@@ -154,15 +95,15 @@ impl Store {
         unused_since: Timestamp,
     ) -> Result<GcReport, StoreError> {
         let mut report = GcReport::default();
-        for area in StoreArea::ALL {
-            for shard in self.inner().shards(area)? {
+        for mode in FileMode::ALL {
+            for shard in self.inner().shards(mode)? {
                 // One lock per shard, so that insertions can run in between.
                 let _lock = self.inner().dirs.lock(FileLock::exclusive)?;
-                self.inner().for_each_content(area, &shard, |folder, digest, name, stat| {
-                    let is_old = area.last_used(stat).millis() < unused_since.millis();
+                self.inner().for_each_content(mode, &shard, |folder, digest, name, stat| {
+                    let is_old = last_access(stat).millis() < unused_since.millis();
                     if is_old && !is_live(&digest) && remove(folder, name)? {
                         report.removed += 1;
-                        report.bytes += area.freed_bytes(stat);
+                        report.bytes += file_size(stat);
                     } else {
                         report.kept += 1;
                     }
@@ -179,9 +120,9 @@ impl Store {
     /// Any error of the system.
     pub fn linked_digests(&self) -> Result<HashSet<Digest>, StoreError> {
         let mut linked = HashSet::new();
-        for area in StoreArea::ALL {
-            for shard in self.inner().shards(area)? {
-                self.inner().for_each_content(area, &shard, |_, digest, _, stat| {
+        for mode in FileMode::ALL {
+            for shard in self.inner().shards(mode)? {
+                self.inner().for_each_content(mode, &shard, |_, digest, _, stat| {
                     if stat.st_nlink > 1 {
                         linked.insert(digest);
                     }
@@ -200,9 +141,9 @@ impl Store {
         let inner = self.inner();
         let temporary = entries(inner.dirs.temp_dir(), "temporary", inner)?.len() as u64;
         let mut usage = StoreUsage { temporary, ..StoreUsage::default() };
-        for area in StoreArea::ALL {
-            for shard in inner.shards(area)? {
-                inner.for_each_content(area, &shard, |_, _, _, stat| {
+        for mode in FileMode::ALL {
+            for shard in inner.shards(mode)? {
+                inner.for_each_content(mode, &shard, |_, _, _, stat| {
                     usage.contents += 1;
                     usage.bytes += file_size(stat);
                     Ok(())
@@ -218,10 +159,10 @@ impl Store {
     /// Any error of the system.
     pub fn digests(&self) -> Result<Vec<(Digest, FileMode)>, StoreError> {
         let mut digests = Vec::new();
-        for area in StoreArea::ALL {
-            for shard in self.inner().shards(area)? {
-                self.inner().for_each_content(area, &shard, |_, digest, _, _| {
-                    digests.push((digest, area.mode()));
+        for mode in FileMode::ALL {
+            for shard in self.inner().shards(mode)? {
+                self.inner().for_each_content(mode, &shard, |_, digest, _, _| {
+                    digests.push((digest, mode));
                     Ok(())
                 })?;
             }
@@ -231,24 +172,24 @@ impl Store {
 }
 
 impl Inner {
-    fn shards(&self, area: StoreArea) -> Result<Vec<String>, StoreError> {
-        let found = entries(area.dir(&self.dirs), area.name(), self)?;
+    fn shards(&self, mode: FileMode) -> Result<Vec<String>, StoreError> {
+        let found = entries(self.dirs.content_dir(mode), mode.dir_name(), self)?;
         Ok(found.into_iter().map(|(name, _)| name).filter(|name| name.len() == 2).collect())
     }
 
     /// Calls `act` for each content of a shard.
     fn for_each_content(
         &self,
-        area: StoreArea,
+        mode: FileMode,
         shard: &str,
         mut act: impl FnMut(&OwnedFd, Digest, &str, &Stat) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
-        let path = format!("{}/{shard}", area.name());
+        let path = format!("{}/{shard}", mode.dir_name());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(area.dir(&self.dirs), shard, flags, Mode::empty())
+        let folder = rustix::fs::openat(self.dirs.content_dir(mode), shard, flags, Mode::empty())
             .map_err(|errno| StoreError::from_errno(errno, "list", &self.dirs.path().join(&path)))?;
         for (name, stat) in entries(&folder, &path, self)? {
-            if let Some(digest) = parse_content_name(shard, area.digest_part(&name)) {
+            if let Some(digest) = parse_content_name(shard, &name) {
                 act(&folder, digest, &name, &stat).map_err(|errno| {
                     StoreError::from_errno(errno, "collect", &self.dirs.path().join(&path).join(&name))
                 })?;

@@ -13,9 +13,6 @@
 //!   the kernel, which end with their holder.
 //! - **Linked content stays.** [`Store::collect_garbage`] removes the store's own names only. A sandbox with a link keeps the
 //!   content.
-//! - **A frozen link** ([`Store::insert_link`]) depends on a promise of the file's owner. It is used only where the
-//!   store has no content of that digest, and while the file's size and times are unchanged. Content that another
-//!   caller inserts is a separate copy.
 //! - Contents are read-only, with mode 0444 or 0555. The mode belongs to the file, so an executable content and a plain one
 //!   are two files ([`FileMode`]).
 //!
@@ -27,7 +24,6 @@
 //! ROOT/temporary/…      contents that are being written, each locked by its writer
 //! ROOT/plain/ab/cdef…   contents, mode 0444: two hex digits of the digest, then the other 62
 //! ROOT/executable/ab/…  contents, mode 0555
-//! ROOT/frozen/ab/…      links to files of other owners: digest, size, modification time and inode
 //! ```
 //!
 //! All calls block. Asynchronous programs run them on threads for blocking work.
@@ -35,7 +31,6 @@
 mod digest_cache;
 mod error;
 mod file_mode;
-mod frozen;
 mod gc;
 mod ingest;
 mod link;

@@ -64,7 +64,7 @@ impl Store {
         let store = self.inner();
         store.touch(&store.lock_against_gc()?, digest, mode)?;
         let from = self.get(digest, Verify::No)?.into_file();
-        store.copy_into(from.into(), mode, folder.as_fd(), name, |_| Ok(()))
+        store.copy_into(from.into(), mode, folder.as_fd(), name)
     }
 
     /// Links all files of a tree beneath the open directory `folder`, and creates its directories with mode 0755. The
@@ -124,33 +124,28 @@ impl Inner {
                     Err(Errno::NOENT) => return Err(StoreError::NotFound { digest: *digest }),
                     other => other.map_err(|errno| StoreError::from_errno(errno, "copy", name))?,
                 };
-                self.copy_into(from, mode, folder, name, |_| Ok(())).map(|()| LinkMethod::Copy)
+                self.copy_into(from, mode, folder, name).map(|()| LinkMethod::Copy)
             }
             // Either the content or the directory is missing.
             Err(Errno::NOENT) if self.dirs.stat(digest, mode)?.is_none() => {
-                match self.frozen_link(digest)? {
-                    Some(frozen) if mode == FileMode::Plain => self.link_frozen_into(&frozen, folder, name),
-                    _ => Err(StoreError::NotFound { digest: *digest }),
-                }
+                Err(StoreError::NotFound { digest: *digest })
             }
             Err(errno) => Err(StoreError::from_errno(errno, "link", name)),
         }
     }
 
-    /// Copies an open file to a name. The name appears once the copy is complete and `check` has accepted it.
-    pub(crate) fn copy_into(
+    /// Copies an open file to a name. The name appears once the copy is complete.
+    fn copy_into(
         &self,
         from: OwnedFd,
         mode: FileMode,
         folder: BorrowedFd<'_>,
         name: &Path,
-        check: impl Fn(&OwnedFd) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let failed = |errno| StoreError::from_errno(errno, "copy", name);
         let failed_io = |error| StoreError::from_io(error, "copy", name);
         let mut staged = StagedFile::create(folder, Mode::RUSR | Mode::WUSR).map_err(failed_io)?;
         copy(&from, staged.file()).map_err(failed_io)?;
-        check(&from)?;
         rustix::fs::fchmod(staged.file(), mode.permissions()).map_err(failed)?;
         staged.rename_new(name).map_err(failed_io)
     }

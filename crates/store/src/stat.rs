@@ -8,11 +8,6 @@ pub(crate) fn last_access(stat: &Stat) -> Timestamp {
     timestamp(stat.st_atime, stat.st_atime_nsec)
 }
 
-/// Last change of the file's content, owner, mode or links.
-pub(crate) fn last_change(stat: &Stat) -> Timestamp {
-    timestamp(stat.st_ctime, stat.st_ctime_nsec)
-}
-
 fn timestamp(seconds: i64, nanoseconds: u64) -> Timestamp {
     let seconds = u64::try_from(seconds).unwrap_or(0);
     Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000))

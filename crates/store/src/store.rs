@@ -22,7 +22,7 @@ use crate::error::StoreError;
 use crate::file_mode::FileMode;
 use crate::ingest::source_file::{NEVER_CANCELLED, digest_reader};
 use crate::stat::last_access;
-use crate::store_dirs::{FROZEN, StoreDirs, content_name};
+use crate::store_dirs::{StoreDirs, content_name};
 
 /// A content that was marked as used within this time is not marked again by a lookup.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -147,7 +147,7 @@ impl Store {
         &self.inner
     }
 
-    /// Whether the store has the content in this mode. A frozen link ([`Store::insert_link`]) does not count.
+    /// Whether the store has the content in this mode.
     ///
     /// # Errors
     /// Any error of the system.
@@ -155,17 +155,17 @@ impl Store {
         Ok(self.inner.find(digest, mode)?.is_some())
     }
 
-    /// The content's size in bytes; `None` when the store has it in neither mode and has no frozen link.
+    /// The content's size in bytes; `None` when the store has it in neither mode.
     ///
     /// # Errors
-    /// `Corrupt` when only frozen links to changed files exist, and any error of the system.
+    /// Any error of the system.
     pub fn size(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
         for mode in FileMode::ALL {
             if let Some(stat) = self.inner.find(digest, mode)? {
                 return Ok(Some(file_size(&stat)));
             }
         }
-        Ok(self.inner.find_frozen_link(digest)?.map(|frozen| frozen.size()))
+        Ok(None)
     }
 
     /// The path of the content's file; `None` when there is none. The caller may only read the file. The store may
@@ -179,15 +179,13 @@ impl Store {
                 return Ok(Some(self.inner.dirs.content_path(digest, mode)));
             }
         }
-        let frozen = self.inner.find_frozen_link(digest)?;
-        Ok(frozen.map(|frozen| self.inner.dirs.path().join(FROZEN).join(&frozen.name)))
+        Ok(None)
     }
 
-    /// Opens the content in either mode, else as a frozen link.
+    /// Opens the content in either mode.
     ///
     /// # Errors
-    /// `NotFound` when the store does not have it; `Corrupt` when only frozen links to changed files exist, and with
-    /// [`Verify::Yes`] when it does not match its digest.
+    /// `NotFound` when the store does not have it; with [`Verify::Yes`], `Corrupt` when it does not match its digest.
     pub fn get(&self, digest: &Digest, verify: Verify) -> Result<Content, StoreError> {
         let dirs = &self.inner.dirs;
         for mode in FileMode::ALL {
@@ -201,16 +199,10 @@ impl Store {
             self.inner.mark_used(digest, mode, &stat)?;
             return Content::new(file, digest, verify, &dirs.content_path(digest, mode));
         }
-        match self.inner.find_frozen_link(digest)? {
-            Some(frozen) => {
-                let path = dirs.path().join(FROZEN).join(&frozen.name);
-                Content::new(frozen.open(&self.inner)?, digest, verify, &path)
-            }
-            None => Err(StoreError::NotFound { digest: *digest }),
-        }
+        Err(StoreError::NotFound { digest: *digest })
     }
 
-    /// Removes the content in both modes and its frozen links, for example when it is corrupt. Returns whether it existed.
+    /// Removes the content in both modes, for example when it is corrupt. Returns whether it existed.
     ///
     /// # Errors
     /// Any error of the system.
@@ -219,7 +211,6 @@ impl Store {
         for mode in FileMode::ALL {
             was_there |= self.inner.remove(digest, mode)?;
         }
-        was_there |= self.inner.remove_frozen_links(digest)?;
         Ok(was_there)
     }
 }
@@ -289,7 +280,7 @@ impl Inner {
     }
 
     /// Whether the last use is so recent that it need not be marked again.
-    pub(crate) fn was_marked_recently(&self, used: Timestamp) -> bool {
+    fn was_marked_recently(&self, used: Timestamp) -> bool {
         let now = self.options.clock.timestamp();
         used <= now && now.duration_since(used) < MARK_INTERVAL
     }
@@ -313,20 +304,12 @@ impl Inner {
 
     /// Waits until the name of a content is on the disk, with [`Durability::Name`].
     pub(crate) fn sync_name(&self, digest: &Digest, mode: FileMode) -> Result<(), StoreError> {
-        self.sync_name_in(self.dirs.content_dir(mode), digest, &self.dirs.content_path(digest, mode))
-    }
-
-    /// Waits until a name in this directory of the store is on the disk, with [`Durability::Name`]. `path` is for messages.
-    pub(crate) fn sync_name_in(
-        &self,
-        folder: &OwnedFd,
-        digest: &Digest,
-        path: &Path,
-    ) -> Result<(), StoreError> {
         if self.options.durability != Durability::Name {
             return Ok(());
         }
-        let failed = |errno| StoreError::from_errno(errno, "write", path);
+        let folder = self.dirs.content_dir(mode);
+        let failed =
+            |errno| StoreError::from_errno(errno, "write", &self.dirs.content_path(digest, mode));
         // The shard's own name may be as new as the content's, so it is synced, too.
         let name = content_name(digest);
         let (shard, _) = name.split_at(2);

@@ -21,10 +21,7 @@ const VERSION: &str = "conjure-store 1\n";
 /// Name of the file `version` until it is complete.
 const NEW_VERSION: &str = "version.new";
 
-/// The directory of frozen links.
-pub(crate) const FROZEN: &str = "frozen";
-
-pub(crate) const READ_DIR: OFlags =
+const READ_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The open directories.
@@ -35,7 +32,6 @@ pub(crate) struct StoreDirs {
     temporary: OwnedFd,
     plain: OwnedFd,
     executable: OwnedFd,
-    frozen: OwnedFd,
 }
 
 impl StoreDirs {
@@ -58,7 +54,6 @@ impl StoreDirs {
             temporary: folder("temporary")?,
             plain: folder(FileMode::Plain.dir_name())?,
             executable: folder(FileMode::Executable.dir_name())?,
-            frozen: folder(FROZEN)?,
             path: path.to_owned(),
             root,
         })
@@ -88,11 +83,6 @@ impl StoreDirs {
         }
     }
 
-    /// The directory of frozen links.
-    pub(crate) const fn frozen_dir(&self) -> &OwnedFd {
-        &self.frozen
-    }
-
     /// The path of a content, for messages.
     pub(crate) fn content_path(&self, digest: &Digest, mode: FileMode) -> PathBuf {
         self.path.join(mode.dir_name()).join(content_name(digest))
@@ -100,7 +90,9 @@ impl StoreDirs {
 
     /// Creates the directory for a content's name. An existing one is no error.
     pub(crate) fn create_shard(&self, digest: &Digest, mode: FileMode) -> Result<(), Errno> {
-        create_shard_in(self.content_dir(mode), digest)
+        let name = content_name(digest);
+        let (shard, _) = name.split_at(2);
+        create_dir(self.content_dir(mode), shard)
     }
 
     /// The `stat` of a content; `None` when it does not exist.
@@ -122,13 +114,6 @@ impl StoreDirs {
     pub(crate) fn lock(&self, lock: LockOperation) -> Result<Option<FileLock>, StoreError> {
         lock_with(&self.path, &self.root, lock)
     }
-}
-
-/// Creates the directory for a content's name in one of the store's directories. An existing one is no error.
-pub(crate) fn create_shard_in(folder: &OwnedFd, digest: &Digest) -> Result<(), Errno> {
-    let name = content_name(digest);
-    let (shard, _) = name.split_at(2);
-    create_dir(folder, shard)
 }
 
 /// The name of a content relative to the directory of its mode: `ab/cdef…`.

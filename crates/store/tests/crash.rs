@@ -251,7 +251,7 @@ fn a_store_of_another_user_gives_copies() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let root = folder.path().join("store");
     Store::open(&root).unwrap().insert_bytes(b"there", FileMode::Plain).unwrap();
-    for shared in ["", "plain", "executable", "frozen", "temporary"] {
+    for shared in ["", "plain", "executable", "temporary"] {
         fs::set_permissions(root.join(shared), fs::Permissions::from_mode(0o755)).unwrap();
     }
     let shard = Digest::of_bytes(b"there").to_hex();

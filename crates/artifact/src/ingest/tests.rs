@@ -359,20 +359,6 @@ async fn a_file_that_grows_while_it_is_read_is_refused() {
 }
 
 #[tokio::test]
-async fn a_frozen_file_costs_no_copy() {
-    let bed = Bed::new();
-    let path = bed.file("frozen.csv", &vec![b'x'; 2 << 20]);
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let artifact = bed.take("a", RegistrationSource::linked_file(&path)).await.unwrap();
-    assert_eq!(fs::metadata(&path).unwrap().nlink(), 2);
-    assert_eq!(artifact.size(), Some(2 << 20));
-    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
-    file.write_all(b"broken").unwrap();
-    let error = bed.store.get(&artifact.content.unwrap().digest, Verify::No).unwrap_err();
-    assert!(error.to_string().contains("changed since"), "{error}");
-}
-
-#[tokio::test]
 async fn urls_are_checked_and_not_fetched() {
     let mut bed = Bed::new();
     let artifact = bed

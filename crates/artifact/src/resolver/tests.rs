@@ -186,25 +186,6 @@ async fn an_artifact_is_found_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_frozen_file_that_was_changed_is_an_error_that_says_so() {
-    let mut session = session();
-    let path = session.folder.path().join("report.csv");
-    fs::write(&path, "a,b\n").unwrap();
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let intake = crate::ArtifactIngestor::new(Arc::default());
-    let registration =
-        crate::Registration::new("report".parse().unwrap(), crate::RegistrationSource::linked_file(&path));
-    let store = session.resolver.store().clone();
-    session.artifacts.push(intake.ingest(registration, &store, &session.cancel).await.unwrap().into());
-    let found = session.resolve("file://report").await.unwrap();
-    assert_eq!(session.read(&found).await, b"a,b\n");
-    fs::write(&path, "other and longer").unwrap();
-    let text = session.fails("file://report", Kind::Store).await;
-    assert!(text.contains("was changed; register it again"), "{text}");
-    assert_eq!(session.resolver.open(&found).await.unwrap_err().kind(), Kind::Store);
-}
-
-#[tokio::test]
 async fn an_error_lists_no_thousand_names() {
     let mut session = session();
     for number in 0..50 {

@@ -120,10 +120,8 @@ impl Store {
         if size > limit {
             return Err(StoreError::LimitExceeded { path, what: "bytes", limit });
         }
-        // In the same store a frozen link suffices. A content that is only executable in the other store is copied.
-        let is_frozen =
-            || other.root() == self.root() && matches!(store.find_frozen_link(digest), Ok(Some(_)));
-        if store.contains_and_mark(&gc_guard, digest, mode)? || is_frozen() {
+        // A content that is only executable in the other store is copied.
+        if store.contains_and_mark(&gc_guard, digest, mode)? {
             return inserted(false);
         }
         let name = content_name(digest);

@@ -61,10 +61,6 @@ impl SourceFile {
         self.file.file()
     }
 
-    pub(crate) fn into_file(self) -> OwnedFd {
-        self.file.into_file().into()
-    }
-
     fn changed_error(&self) -> StoreError {
         StoreError::Changed { path: self.path.clone() }
     }

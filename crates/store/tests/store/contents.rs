@@ -1,6 +1,7 @@
-//! Single contents: insert, get, link, garbage collection.
+//! Single contents: insert, get, link, copy, garbage collection; and contents of other stores.
 
-use std::fs;
+use std::cell::Cell;
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use conjure_base::{Clock as _, Digest, SystemClock, Timestamp};
 use conjure_store::{Durability, FileMode, LinkMethod, Store, StoreErrorKind, StoreOptions, Verify};
 
-use crate::support::{StoreFixture, mode, open};
+use crate::support::{StoreFixture, mode, open, set_mode};
 
 /// A time before every use, and a time after every use.
 const NEVER: Timestamp = Timestamp::from_millis(0);
@@ -291,4 +292,102 @@ fn stores_of_two_tenants_share_nothing() {
     let digest = one.store.insert_bytes(b"secret", FileMode::Plain).unwrap().digest;
     assert!(!other.store.contains(&digest, FileMode::Plain).unwrap());
     assert!(other.store.insert_bytes(b"secret", FileMode::Plain).unwrap().is_new);
+}
+
+#[test]
+fn a_cancelled_insertion_leaves_nothing() {
+    let fixture = StoreFixture::new();
+    let path = fixture.file("large", &vec![b'l'; 8 << 20]);
+    // The number of calls: a third of the first reading, and once after the second has begun.
+    for after in [0, 20, 70] {
+        let left = Cell::new(after);
+        let go_on = || {
+            left.set(left.get() - 1);
+            left.get() >= 0
+        };
+        let copied = fixture.store.insert_file_handle_cancellable(
+            File::open(&path).unwrap().into(),
+            &path,
+            FileMode::Plain,
+            u64::MAX,
+            &go_on,
+        );
+        assert_eq!(copied.unwrap_err().kind(), StoreErrorKind::Cancelled, "after {after} pieces");
+        assert_eq!(fixture.store.usage().unwrap().contents, 0);
+        fixture.assert_tidy();
+    }
+}
+
+#[test]
+fn content_of_another_store_is_linked_or_copied_and_verified() {
+    let (fixture, other) = (StoreFixture::new(), StoreFixture::new());
+    let digest = other.store.insert_bytes(b"hello", FileMode::Plain).unwrap().digest;
+    let script = other.store.insert_bytes(b"#!/bin/sh\n", FileMode::Executable).unwrap().digest;
+    let take = |digest: &Digest, limit| fixture.store.insert_from_store(&other.store, digest, limit, &|| true);
+    assert_eq!(take(&digest, 4).unwrap_err().kind(), StoreErrorKind::LimitExceeded);
+    assert!(take(&digest, 5).unwrap().is_new);
+    assert!(!take(&digest, 5).unwrap().is_new);
+    assert_eq!(text(&fixture.store, &digest), "hello");
+    assert!(take(&script, 99).unwrap().is_new);
+    assert_eq!(mode(&fixture.store.root().join(format!("plain/{}", path_of(&script)))), 0o444);
+    assert_eq!(take(&Digest::of_bytes(b"absent"), 99).unwrap_err().kind(), StoreErrorKind::NotFound);
+    assert!(!other.store.insert_from_store(&other.store, &digest, 99, &|| true).unwrap().is_new);
+    // A content that is only executable does not count as a plain one.
+    assert!(other.store.insert_from_store(&other.store, &script, 99, &|| true).unwrap().is_new);
+    assert!(other.store.contains(&script, FileMode::Plain).unwrap());
+    assert!(!other.store.insert_from_store(&other.store, &script, 99, &|| true).unwrap().is_new);
+    fixture.assert_tidy();
+    other.assert_tidy();
+}
+
+fn path_of(digest: &Digest) -> String {
+    let hex = digest.to_hex();
+    format!("{}/{}", &hex[..2], &hex[2..])
+}
+
+#[test]
+fn copies_and_paths_work_for_both_modes() {
+    let fixture = StoreFixture::new();
+    let plain = fixture.store.insert_bytes(b"plain", FileMode::Plain).unwrap();
+    let executable = fixture.store.insert_bytes(b"run", FileMode::Executable).unwrap();
+    let (place, folder) = fixture.folder("place");
+    for (name, inserted) in [("plain", plain), ("run", executable)] {
+        fixture.store.copy_into(&inserted.digest, FileMode::Plain, &folder, Path::new(name)).unwrap();
+        let taken = fixture.store.copy_into(&inserted.digest, FileMode::Plain, &folder, Path::new(name));
+        assert_eq!(taken.unwrap_err().kind(), StoreErrorKind::Exists);
+        let copy = place.join(name);
+        assert_eq!((fs::metadata(&copy).unwrap().nlink(), mode(&copy)), (1, 0o444));
+        // A change of the copy does not change the store's file.
+        set_mode(&copy, 0o644);
+        fs::write(&copy, "changed").unwrap();
+        let path = fixture.store.path(&inserted.digest).unwrap().unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), text(&fixture.store, &inserted.digest));
+        assert_ne!(text(&fixture.store, &inserted.digest), "changed");
+    }
+    let absent = Digest::of_bytes(b"absent");
+    assert_eq!(fixture.store.path(&absent).unwrap(), None);
+    let error = fixture.store.copy_into(&absent, FileMode::Plain, &folder, Path::new("absent")).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::NotFound);
+    assert!(fixture.store.copy_into(&plain.digest, FileMode::Plain, &folder, Path::new("../x")).is_err());
+    assert!(
+        !fs::read_dir(&place)
+            .unwrap()
+            .any(|entry| { entry.unwrap().file_name().to_string_lossy().starts_with(".conjure") })
+    );
+}
+
+/// Earlier versions had a directory of links to files of other owners. It is ignored.
+#[test]
+fn a_store_with_a_directory_of_an_earlier_version_opens() {
+    let fixture = StoreFixture::new();
+    let digest = Digest::of_bytes(b"linked");
+    let linked = fixture.store.root().join("frozen").join(path_of(&digest));
+    fs::create_dir_all(linked.parent().unwrap()).unwrap();
+    fs::write(format!("{}.6.1.2.3", linked.display()), "linked").unwrap();
+    let store = Store::open(fixture.store.root()).unwrap();
+    assert_eq!(store.size(&digest).unwrap(), None);
+    assert_eq!(store.usage().unwrap().contents, 0);
+    assert_eq!(store.collect_garbage(|_| false, in_an_hour()).unwrap().removed, 0);
+    assert!(store.insert_bytes(b"linked", FileMode::Plain).unwrap().is_new);
+    assert_eq!(text(&store, &digest), "linked");
 }

@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod contents;
 #[cfg(test)]
-mod frozen;
-#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod properties;

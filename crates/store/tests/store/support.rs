@@ -88,8 +88,8 @@ impl StoreFixture {
     }
 }
 
-/// Waits until files that change now get a later time than this file, and returns the time of this file in milliseconds.
-pub(crate) fn let_time_pass(fixture: &StoreFixture, path: &Path) -> u64 {
+/// Waits until files that change now get a later time than this file.
+pub(crate) fn let_time_pass(fixture: &StoreFixture, path: &Path) {
     let changed = |path: &Path| {
         let file = fs::metadata(path).unwrap();
         u64::try_from(file.ctime() * 1_000 + file.ctime_nsec() / 1_000_000).unwrap()
@@ -98,7 +98,6 @@ pub(crate) fn let_time_pass(fixture: &StoreFixture, path: &Path) -> u64 {
     while changed(&fixture.file("now", b"")) < then + 2 {
         std::thread::yield_now();
     }
-    then
 }
 
 pub(crate) fn open(folder: &Path) -> OwnedFd {
