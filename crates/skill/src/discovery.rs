@@ -5,15 +5,14 @@
 //! counts as a folder in the [`DiscoveryLimits`]. Packages are unpacked one by one, in the order of paths. So only
 //! this order decides which packages fit into the disk budget.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
 use crate::frontmatter::Mode;
-use crate::package::{DiskBudget, load_package_within};
+use crate::reload::Reloader;
 use crate::scan::beneath::{RegularFile, open_direct};
 use crate::scan::scope_scan::{CandidateKind, DiscoveryLimits, ScopeScanner, SkillCandidate, resolve};
 use crate::skill::{SKILL_FILES, Skill, find_skill_file};
@@ -68,27 +67,15 @@ pub struct Discovery {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Discovery {
-    /// The skills as a catalog.
-    #[must_use]
-    pub fn into_catalog(self) -> Catalog {
-        Catalog::new(self.skills)
-    }
-}
-
 /// Loads the metadata of all skills in these scopes. It never fails: a skill that cannot be loaded is a
 /// diagnostic, and the others are loaded. A missing scope is an error among the diagnostics if it is
 /// [named](ScopeKind::Named), and ignored otherwise.
 #[must_use]
 pub fn discover(scopes: &[Scope], limits: DiscoveryLimits, mode: Mode) -> Discovery {
-    let mut diagnostics = Vec::new();
-    let mut ranked = RankedSkills::default();
-    let mut budget = DiskBudget::new(limits.package_bytes);
-    for scope in by_rank(scopes) {
-        let found = scan_scope(scope, limits, mode, &mut budget, &mut diagnostics);
-        ranked.add(found, &mut diagnostics);
-    }
-    Discovery { skills: ranked.skills, diagnostics }
+    let loaded = Reloader::new(scopes.iter().cloned(), limits, mode).load_scopes();
+    // The reloader is gone, so each skill has one owner.
+    let skills = loaded.skills.into_iter().map(Arc::unwrap_or_clone).collect();
+    Discovery { skills, diagnostics: loaded.diagnostics }
 }
 
 /// The scopes by rank.
@@ -99,33 +86,27 @@ pub(crate) fn by_rank(scopes: &[Scope]) -> Vec<&Scope> {
 }
 
 /// The skills by rank. Of several skills with one name, it keeps the first.
-pub(crate) struct RankedSkills<S> {
-    pub(crate) skills: Vec<S>,
+#[derive(Default)]
+pub(crate) struct RankedSkills {
+    pub(crate) skills: Vec<Arc<Skill>>,
     /// The index of each name in `skills`.
     seen_names: BTreeMap<String, usize>,
 }
 
-impl<S> Default for RankedSkills<S> {
-    fn default() -> Self {
-        Self { skills: Vec::new(), seen_names: BTreeMap::new() }
-    }
-}
-
-impl<S: Borrow<Skill>> RankedSkills<S> {
+impl RankedSkills {
     /// Adds the next results, and reports name collisions.
-    pub(crate) fn add(&mut self, found: Vec<S>, diagnostics: &mut Vec<Diagnostic>) {
-        for found in found {
-            let skill: &Skill = found.borrow();
+    pub(crate) fn add(&mut self, found: Vec<Arc<Skill>>, diagnostics: &mut Vec<Diagnostic>) {
+        for skill in found {
             diagnostics.extend_from_slice(skill.diagnostics());
             let name = skill.name().as_str();
-            match self.seen_names.get(name).map(|&first| self.skills[first].borrow()) {
+            match self.seen_names.get(name).map(|&first| &self.skills[first]) {
                 None => {
                     self.seen_names.insert(name.to_owned(), self.skills.len());
-                    self.skills.push(found);
+                    self.skills.push(skill);
                 }
                 // The same folder or package, reached by two scopes.
                 Some(first) if first.source() == skill.source() => {}
-                Some(first) => diagnostics.push(collision(first, skill)),
+                Some(first) => diagnostics.push(collision(first, &skill)),
             }
         }
     }
@@ -159,44 +140,6 @@ pub fn scan_directory(path: impl AsRef<Path>, limits: DiscoveryLimits) -> Result
     let mut paths: Vec<_> = scanner.run().found.into_iter().map(|(path, _)| path).collect();
     paths.sort();
     Ok(paths)
-}
-
-/// Scans one scope. Returns its skills, sorted by path.
-fn scan_scope(
-    scope: &Scope,
-    limits: DiscoveryLimits,
-    mode: Mode,
-    budget: &mut DiskBudget,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Vec<Skill> {
-    /// The kind of a candidate. Packages are unpacked later.
-    enum Seen {
-        Folder(Box<Skill>),
-        Package,
-    }
-    let ScopeAccess::Open(root) = open_scope(scope, diagnostics) else { return Vec::new() };
-    let scanner = ScopeScanner::new(root, limits, |candidate: &SkillCandidate| match candidate.kind {
-        CandidateKind::Package => Ok(Some(Seen::Package)),
-        CandidateKind::Folder => Ok(load_folder(candidate, mode)?.map(|skill| Seen::Folder(Box::new(skill)))),
-    });
-    let mut scan = scanner.run();
-    scan.found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let mut findings = scan.findings;
-    let mut skills = Vec::with_capacity(scan.found.len());
-    for (path, seen) in scan.found {
-        let outcome = seen.and_then(|seen| match seen {
-            Seen::Folder(skill) => Ok(*skill),
-            Seen::Package => load_package_within(&path, mode, budget),
-        });
-        match outcome {
-            Ok(skill) => skills.push(skill),
-            Err(error) => findings.extend(findings_at(error, &path)),
-        }
-    }
-    skills.sort_by(|a, b| a.source().cmp(b.source()));
-    findings.sort_by(|a, b| a.path().cmp(b.path()));
-    diagnostics.extend(findings);
-    skills
 }
 
 /// The result of opening a scope.

@@ -94,6 +94,12 @@ impl Reloader {
     /// when that is proven. Either its `SKILL.md` or package does not exist, or all folders and links that led to
     /// it were read and no longer do.
     pub fn reload(&mut self) -> Reload {
+        let LoadedScopes { skills, broken, diagnostics } = self.load_scopes();
+        self.compare(skills.into_iter().collect(), broken, diagnostics)
+    }
+
+    /// Loads the skills of all scopes, by rank. Only those that changed since the last call are read.
+    pub(crate) fn load_scopes(&mut self) -> LoadedScopes {
         let mut diagnostics = Vec::new();
         let mut ranked = RankedSkills::default();
         let mut broken = HashSet::new();
@@ -123,7 +129,7 @@ impl Reloader {
         let broken_names = skills.iter().filter(|skill| broken.contains(&Arc::as_ptr(skill)));
         let mut broken: Vec<_> = broken_names.map(|skill| skill.name().clone()).collect();
         broken.sort();
-        self.compare(skills.into_iter().collect(), broken, diagnostics)
+        LoadedScopes { skills, broken, diagnostics }
     }
 
     /// Replaces the catalog, and compares it with the previous one.
@@ -142,6 +148,15 @@ impl Reloader {
         let removed = before.iter().filter(was_removed).map(|skill| skill.name().clone()).collect();
         Reload { catalog: Arc::clone(now), added, changed, removed, broken, diagnostics }
     }
+}
+
+/// The skills of all scopes.
+pub(crate) struct LoadedScopes {
+    /// One skill of each name: by rank of the scope, then by path.
+    pub(crate) skills: Vec<Arc<Skill>>,
+    /// The names of which only the last good version is left, sorted.
+    broken: Vec<SkillName>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// The cached state of a scope.

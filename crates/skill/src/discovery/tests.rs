@@ -45,7 +45,6 @@ fn skills_are_found_at_every_level_in_the_order_of_paths() {
     let folders = scan_directory(temp.path(), DiscoveryLimits::default()).unwrap();
     let roots: Vec<_> = found.skills.iter().map(|skill| skill.root_dir().to_owned()).collect();
     assert_eq!(folders, roots);
-    assert_eq!(found.into_catalog().len(), 4);
 }
 
 #[test]
