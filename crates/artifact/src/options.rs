@@ -24,11 +24,8 @@ pub struct ArtifactOptions {
     /// The schemes of URLs that are fetched: `https` by default.
     pub allowed_schemes: Vec<String>,
     /// Whether fetched content is cached, per tenant, and for how long without revalidation: 15 minutes by default, or less if the server
-    /// says so (`Cache-Control`).
+    /// says so (`Cache-Control`). A tenant has at most 256 cached URLs; the least recently used one is evicted first.
     pub cache: UrlCache,
-    /// The maximum number of cached bytes per tenant, for all its URLs together: 100 MiB by default. The least recently used entry is
-    /// evicted first. Larger content is fetched each time. Evicted bytes stay in the tenant's store until garbage collection removes them.
-    pub cache_max_size: u64,
     /// How long the artifacts of an unused session are kept: one hour by default ([`ArtifactOptions::are_expired`]).
     pub session_ttl: Option<Duration>,
 }
@@ -85,7 +82,6 @@ impl Default for ArtifactOptions {
             blocked_hosts: ["localhost", "127.0.0.1", "169.254.169.254"].map(str::to_owned).to_vec(),
             allowed_schemes: vec!["https".to_owned()],
             cache: UrlCache::For(Duration::from_secs(15 * 60)),
-            cache_max_size: 100 << 20,
             session_ttl: Some(Duration::from_secs(60 * 60)),
         }
     }

@@ -34,13 +34,9 @@ pub struct ReferenceResolver {
     store: Store,
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
-    cache_quota: Arc<CacheQuotaFn>,
     network: Arc<NetworkPolicyFn>,
     skills: Arc<[Arc<Skill>]>,
 }
-
-/// Returns the tenant's current cache quota in bytes.
-type CacheQuotaFn = dyn Fn() -> u64 + Send + Sync;
 
 /// A resolved reference.
 #[derive(Debug, Clone)]
@@ -80,13 +76,11 @@ impl ReferenceResolver {
     /// Creates a resolver over a tenant's store. It fetches nothing and knows no skills.
     #[must_use]
     pub fn new(tenant: TenantId, store: Store, options: Arc<ArtifactOptions>) -> Self {
-        let cache_quota = Arc::new(|| u64::MAX);
         Self {
             tenant,
             store,
             options,
             fetch: None,
-            cache_quota,
             network: full_network(),
             skills: Arc::default(),
         }
@@ -96,12 +90,6 @@ impl ReferenceResolver {
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
         Self { fetch: Some(fetch), ..self }
-    }
-
-    /// Sets the tenant's quota for cached bytes ([`FetchRequest::cache_bytes`]). `quota` is called at each fetch.
-    #[must_use]
-    pub fn with_cache_quota(self, quota: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Self { cache_quota: Arc::new(quota), ..self }
     }
 
     /// Sets the tenant's network policy ([`FetchRequest::network`]). `network` is called at each fetch.
@@ -300,9 +288,9 @@ impl ReferenceResolver {
             return Err(ArtifactError::FetchDisabled);
         };
         let cancel = cancel.child_token();
-        let (tenant, store, cache_bytes) = (&self.tenant, &self.store, (self.cache_quota)());
+        let (tenant, store) = (&self.tenant, &self.store);
         let network = &(self.network)();
-        fetch.fetch(FetchRequest { url, tenant, store, cache_bytes, network, deadline, cancel }).await
+        fetch.fetch(FetchRequest { url, tenant, store, network, deadline, cancel }).await
     }
 }
 

@@ -171,22 +171,9 @@ impl Fetch for HttpFetch {
         self.inner.rules.check(url, network).map(drop)
     }
 
-    fn cached_bytes(&self, tenant: &TenantId) -> u64 {
-        self.inner.cache().tenant_bytes(tenant)
-    }
-
     fn forget_tenant(&self, tenant: &TenantId) {
         self.inner.cache().remove_tenant(tenant);
     }
-}
-
-/// The cache settings of one fetch.
-#[derive(Debug, Clone, Copy)]
-struct CacheLimits {
-    /// How long an entry is used without revalidation, unless the server says less.
-    max_age: Duration,
-    /// The maximum number of bytes of the tenant's entries.
-    max_bytes: u64,
 }
 
 impl HttpFetchInner {
@@ -204,7 +191,6 @@ impl HttpFetchInner {
                 .await?
                 .fetched);
         };
-        let limits = CacheLimits { max_age, max_bytes: self.options.cache_max_size.min(request.cache_bytes) };
         let key = CacheKey {
             tenant: request.tenant.clone(),
             store: request.store.root().to_owned(),
@@ -214,21 +200,22 @@ impl HttpFetchInner {
         let network = request.network.clone();
         Arc::clone(&self.single_flight)
             .join_or_start(key, || async move {
-                inner.cached_or_fetch(cache_key, &url, &network, &store, limits).await
+                inner.cached_or_fetch(cache_key, &url, &network, &store, max_age).await
             })
             .await
     }
 
-    /// Returns the cached content if it is fresh and still stored, else fetches or revalidates it.
+    /// Returns the cached content if it is fresh and still stored, else fetches or revalidates it. An entry is used without
+    /// revalidation for `max_age`, unless the server says less.
     async fn cached_or_fetch(
         &self,
         key: CacheKey,
         url: &WebUrl,
         network: &EgressPolicy,
         store: &Store,
-        limits: CacheLimits,
+        max_age: Duration,
     ) -> Result<FetchedContent, ArtifactError> {
-        let known = self.cache().get(&key, limits.max_bytes);
+        let known = self.cache().get(&key);
         let is_reached = |known: &CacheEntry| self.rules.check(&known.final_url, network).is_ok();
         let known = match known {
             Some(known) if is_reached(&known) && self.is_stored(&known, store).await? => Some(known),
@@ -245,10 +232,10 @@ impl HttpFetchInner {
         let fetch_deadline = self.clock.deadline(limit);
         let response = self.fetch_uncached(&key.tenant, url, network, store, known.as_ref()).await?;
         let time = match response.freshness_left {
-            Freshness::Default => limits.max_age,
+            Freshness::Default => max_age,
             // The response was generated when it was requested, at the earliest.
             Freshness::MaxAge(server_max_age) => {
-                limits.max_age.min(server_max_age.saturating_sub(self.elapsed(fetch_deadline, limit)))
+                max_age.min(server_max_age.saturating_sub(self.elapsed(fetch_deadline, limit)))
             }
             Freshness::NoStore => {
                 self.cache().remove(&key);
@@ -259,7 +246,7 @@ impl HttpFetchInner {
         let FinalResponse { fetched, validators, freshness, url, .. } = response;
         let final_url = url.as_str().to_owned();
         let entry = CacheEntry { fetched: fetched.clone(), validators, final_url, freshness, fresh_until };
-        self.cache().put(key, entry, limits.max_bytes);
+        self.cache().put(key, entry);
         Ok(fetched)
     }
 

@@ -31,12 +31,6 @@ pub trait Fetch: Send + Sync {
         Ok(())
     }
 
-    /// How many bytes are cached for a tenant; content shared by two URLs counts twice. The default caches nothing.
-    fn cached_bytes(&self, tenant: &TenantId) -> u64 {
-        let _ = tenant;
-        0
-    }
-
     /// Drops a tenant's cache entries, because the tenant is being deleted. Its store is not touched. The default does nothing.
     fn forget_tenant(&self, tenant: &TenantId) {
         let _ = tenant;
@@ -60,10 +54,6 @@ pub struct FetchRequest<'a> {
     pub tenant: &'a TenantId,
     /// The store that receives the bytes.
     pub store: &'a Store,
-    /// The maximum number of bytes that may be cached for the tenant, for all its URLs together. 0 disables the cache. If more is
-    /// cached already, the least recently used entries are evicted.
-    /// [`ArtifactOptions::cache_max_size`](crate::ArtifactOptions::cache_max_size) applies too.
-    pub cache_bytes: u64,
     /// The tenant's network policy, applied to every hop. The policy of the fetcher's own egress applies too.
     pub network: &'a EgressPolicy,
     /// When the fetch is abandoned. [`ArtifactOptions::url_timeout`](crate::ArtifactOptions::url_timeout) applies too.

@@ -343,3 +343,18 @@ async fn one_that_is_called_off_takes_nobody_with_it() {
     assert_eq!(bed.bytes(&second.unwrap()), b"good");
     assert_eq!(site.heads().len(), 1);
 }
+
+#[tokio::test]
+async fn a_tenant_that_is_forgotten_has_nothing_and_others_have_theirs() {
+    let site = counting(|_, _| ok("ETag: \"v\"\r\n", "x")).await;
+    let bed = Bed::new();
+    let other = Bed::of(bed.fetch.clone(), "tenant-2");
+    bed.text(&site.good("/")).await;
+    other.text(&site.good("/")).await;
+    bed.fetch.forget_tenant(&bed.tenant);
+    other.text(&site.good("/")).await;
+    assert_eq!(site.heads().len(), 2);
+    bed.text(&site.good("/")).await;
+    let last = site.heads().pop().unwrap();
+    assert_eq!((site.heads().len(), last.header("if-none-match")), (3, None));
+}

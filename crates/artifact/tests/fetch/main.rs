@@ -8,7 +8,6 @@
 )]
 
 mod bodies;
-mod bounded;
 mod cached;
 mod dropped;
 mod guard;

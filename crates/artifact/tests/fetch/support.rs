@@ -148,7 +148,6 @@ impl Bed {
             url,
             tenant: &self.tenant,
             store: &self.store,
-            cache_bytes: u64::MAX,
             network: &EgressPolicy::Full,
             deadline: Deadline::NEVER,
             cancel: CancellationToken::new(),

@@ -61,7 +61,6 @@ async fn a_quarter_of_a_gigabyte_takes_a_few_megabytes() {
         url: &url,
         tenant: &tenant,
         store: &store,
-        cache_bytes: u64::MAX,
         network: &EgressPolicy::Full,
         deadline: Deadline::NEVER,
         cancel: CancellationToken::new(),

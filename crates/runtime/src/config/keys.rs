@@ -141,7 +141,6 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
     key("artifacts", "allowed_schemes", "[\"https\"]", "Schemes of URLs that are fetched."),
     key("artifacts", "cache_fetched_urls", "true", "Whether fetched URLs are cached."),
     key("artifacts", "cache_ttl", "900", "Seconds that a fetched URL is fresh."),
-    key("artifacts", "cache_max_size", "\"100m\"", "Bytes of the cache, for each tenant, at most."),
     key(
         "artifacts",
         "session_ttl",

@@ -334,7 +334,7 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
     assert_eq!(Config::default().artifacts(), Some(ArtifactOptions::default()));
     let text = "[artifacts]\nallowed_dirs = [\"uploads\", \"/workspace\"]\nmax_file_size = \"1g\"\nurl_timeout = 5\n\
                 url_max_size = 1024\nblocked_hosts = [\"a.example\"]\nallowed_schemes = [\"https\", \"http\"]\n\
-                cache_ttl = 60\ncache_max_size = \"20m\"\nsession_ttl = 120\n";
+                cache_ttl = 60\nsession_ttl = 120\n";
     let code = ArtifactSettings { url_max_size: Some(9), ..ArtifactSettings::default() };
     let config = layered(Settings { artifacts: Some(code), ..Settings::default() }, &[], text).unwrap();
     let options = config.artifacts().unwrap();
@@ -342,7 +342,6 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
     assert!(folders[0].is_absolute() && folders[0].ends_with("uploads"), "{folders:?}");
     assert_eq!((options.max_file_size, options.url_max_size), (1 << 30, 9));
     assert_eq!(options.cache, UrlCache::For(Duration::from_secs(60)));
-    assert_eq!(options.cache_max_size, 20 << 20);
     assert_eq!(options.session_ttl, Some(Duration::from_secs(120)));
     let never = "[artifacts]\nsession_ttl = \"never\"\n";
     assert_eq!(layered(Settings::default(), &[], never).unwrap().artifacts().unwrap().session_ttl, None);
@@ -363,10 +362,6 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
     );
     let off = layered(Settings::default(), &[], "[artifacts]\ncache_fetched_urls = false\n").unwrap();
     assert_eq!(off.artifacts().unwrap().cache, UrlCache::Off);
-    assert_eq!(off.artifacts().unwrap().cache_max_size, 100 << 20);
-    let code = ArtifactSettings { cache_max_size: Some(0), ..ArtifactSettings::default() };
-    let none = layered(Settings { artifacts: Some(code), ..Settings::default() }, &[], text).unwrap();
-    assert_eq!(none.artifacts().unwrap().cache_max_size, 0, "nothing is kept");
     for (text, expected) in [
         ("enable = false", "there is no `enable`, did you mean `enabled`?"),
         ("enabled = 1", "`enabled`: `true` or `false` is needed, not a integer"),
@@ -375,12 +370,11 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
         ("session_ttl = 0", "`session_ttl`: 0 is not a number of seconds"),
         ("session_ttl = \"ever\"", "`session_ttl`: `ever` is neither a number of seconds nor \"never\""),
         ("session_ttl = true", "`session_ttl`: a number of seconds is needed, not a boolean"),
-        ("cache_max_size = -1", "`cache_max_size`: -1 is less than 0"),
         (
-            "cache_max_size = true",
-            "`cache_max_size`: a size such as \"50m\" or a number of bytes is needed, not a boolean",
+            "url_max_size = true",
+            "`url_max_size`: a size such as \"50m\" or a number of bytes is needed, not a boolean",
         ),
-        ("cache_max_sise = 1", "there is no `cache_max_sise`, did you mean `cache_max_size`?"),
+        ("url_max_sise = 1", "there is no `url_max_sise`, did you mean `url_max_size`?"),
         ("blocked_hosts = \"a\"", "`blocked_hosts`: a list of texts is needed, not a string"),
         ("allowed_dirs = [1]", "`allowed_dirs`: a list of texts is needed, not a integer"),
     ] {

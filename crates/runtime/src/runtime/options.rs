@@ -211,8 +211,7 @@ impl RuntimeOptions {
     /// Fetches URLs of artifacts with `fetch`, instead of the guarded fetch of `[artifacts]` in the configuration. An
     /// example is an `HttpFetch` with egress that may dial private addresses.
     ///
-    /// `fetch` must separate the tenants itself. For a tenant it must cache no more than
-    /// [`FetchRequest::cache_bytes`](conjure_artifact::FetchRequest) allows.
+    /// `fetch` must separate the tenants itself.
     #[must_use]
     pub fn fetch(mut self, fetch: impl Fetch + 'static) -> Self {
         self.fetch = Some(Arc::new(fetch));

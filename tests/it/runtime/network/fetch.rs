@@ -77,11 +77,6 @@ impl Web {
     }
 }
 
-/// What the server said at the one time and at the other.
-fn said(one: u32, other: u32) -> (String, String) {
-    (format!("answer {one}"), format!("answer {other}"))
-}
-
 /// The host permits plain HTTP, and blocks no name.
 pub(crate) fn lax() -> Settings {
     let artifacts = ArtifactSettings {
@@ -228,57 +223,13 @@ async fn what_can_never_be_fetched_is_reported_when_it_is_registered() {
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn each_tenant_keeps_as_much_of_what_it_fetched_as_it_may_by_now() {
+async fn without_a_cache_each_use_fetches_and_the_bytes_stay_for_who_has_them() {
     let web = Web::start().await;
     let settings = lax();
-    let artifacts = settings.artifacts.map(|lax| ArtifactSettings { cache_max_size: Some(16), ..lax });
+    let artifacts =
+        settings.artifacts.map(|lax| ArtifactSettings { cache_fetched_urls: Some(false), ..lax });
     let fixture = Fixture::with(ExecutorKind::Local, Settings { artifacts, ..Settings::default() });
-    let (acme, other) = (tenant("acme"), tenant("other"));
-    // Each answer has 8 bytes.
-    let options = fixture
-        .options()
-        .fetch(web.fetch(&fixture))
-        .tenant(acme.clone(), TenantPolicy::new().artifact_cache_bytes(8));
-    let runtime = Runtime::spawn(options).await.unwrap();
-    let [a, b] = ["a", "b"].map(|path| format!("http://{}/{path}", web.address));
-    let open = |tenant: &TenantId| {
-        runtime.open(SessionSpec::new(tenant.clone()).artifact("a", RegistrationSource::url(&a)))
-    };
-    let (mine, theirs) = (open(&acme).await.unwrap(), open(&other).await.unwrap());
-    let kept = async |tenant: &TenantId| runtime.tenant(tenant).await.unwrap().usage.artifact_cache_bytes;
-
-    // The host has room for two answers of each tenant, and the quota of the one for one.
-    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(1, 2));
-    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(3, 4));
-    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(3, 4));
-    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(5, 2));
-    assert_eq!((kept(&acme).await, kept(&other).await), (8, 16));
-
-    // More for the one, as much as the host has for each; nothing for the other. It holds for sessions that are open.
-    runtime.set_tenant(&acme, TenantPolicy::new().artifact_cache_bytes(1_000)).unwrap();
-    runtime.set_tenant(&other, TenantPolicy::new().artifact_cache_bytes(0)).unwrap();
-    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(6, 7));
-    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(5, 8));
-    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(6, 9));
-    assert_eq!((kept(&acme).await, kept(&other).await), (16, 0));
-
-    // As every tenant; and nothing is known of one that is deleted, of the other it is.
-    runtime.reset_tenant(&other).unwrap();
-    assert_eq!(read(&theirs, &b).await, "answer 10");
-    assert_eq!(kept(&other).await, 9);
-    runtime.delete_tenant(&other).await.unwrap();
-    assert_eq!((kept(&acme).await, kept(&other).await), (16, 0));
-    assert_eq!(read(&mine, &b).await, "answer 6");
-    runtime.shutdown(soon()).await.unwrap();
-}
-
-#[cfg(not(engines))]
-#[tokio::test]
-async fn a_quota_for_every_tenant_counts_and_the_bytes_of_what_goes_are_there_for_who_has_them() {
-    let web = Web::start().await;
-    let fixture = Fixture::with(ExecutorKind::Local, lax());
-    let options =
-        fixture.options().fetch(web.fetch(&fixture)).tenants(TenantPolicy::new().artifact_cache_bytes(0));
+    let options = fixture.options().fetch(web.fetch(&fixture));
     let runtime = Runtime::spawn(options).await.unwrap();
     let session = runtime.open(spec().artifact("api", RegistrationSource::url(web.url()))).await.unwrap();
     let first = session.artifacts().resolve("file://api").await.unwrap();

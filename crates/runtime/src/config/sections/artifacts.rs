@@ -35,8 +35,6 @@ pub struct ArtifactSettings {
     pub cache_fetched_urls: Option<bool>,
     /// How long cached content is used before the server is asked again.
     pub cache_ttl: Option<Duration>,
-    /// The size of each tenant's cache in bytes. A tenant's own quota applies, too.
-    pub cache_max_size: Option<u64>,
     /// How long the artifacts of an unused session are kept.
     pub session_ttl: Option<SessionTtl>,
 }
@@ -74,7 +72,6 @@ impl ArtifactSettings {
             allowed_schemes: self.allowed_schemes.or(lower.allowed_schemes),
             cache_fetched_urls: self.cache_fetched_urls.or(lower.cache_fetched_urls),
             cache_ttl: self.cache_ttl.or(lower.cache_ttl),
-            cache_max_size: self.cache_max_size.or(lower.cache_max_size),
             session_ttl: self.session_ttl.or(lower.session_ttl),
         }
     }
@@ -124,7 +121,6 @@ impl ArtifactSettings {
             blocked_hosts: self.blocked_hosts.clone().unwrap_or(defaults.blocked_hosts),
             allowed_schemes: self.allowed_schemes.clone().unwrap_or(defaults.allowed_schemes),
             cache,
-            cache_max_size: self.cache_max_size.unwrap_or(defaults.cache_max_size),
             session_ttl: self.session_ttl.map_or(defaults.session_ttl, SessionTtl::limit),
         })
     }
@@ -193,7 +189,6 @@ pub(crate) fn parse(table: &Table, folder: &Path) -> Result<ArtifactSettings, St
         allowed_schemes: words("allowed_schemes")?,
         cache_fetched_urls: switch("cache_fetched_urls")?,
         cache_ttl: time("cache_ttl")?,
-        cache_max_size: size("cache_max_size")?,
         session_ttl: match table.get("session_ttl") {
             Some(Value::String(word)) if word == "never" => Some(SessionTtl::Unlimited),
             Some(Value::String(word)) => {

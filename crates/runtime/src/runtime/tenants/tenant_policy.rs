@@ -33,7 +33,6 @@ use crate::runtime::session::input::session_secrets::{CompleteSecrets, SessionSe
 ///     .sandboxes(8)
 ///     .model_calls(16)
 ///     .disk_bytes(10 << 30)
-///     .artifact_cache_bytes(20 << 20)
 ///     .budget(Budget::default().money(Period::Month, CostLimit { micros: 50_000_000, price }))
 ///     .secret("CRM_KEY", "hunter2")
 ///     .network(NetworkPolicy::Limited(vec!["*.example.com".to_owned()]))
@@ -50,7 +49,6 @@ pub struct TenantPolicy {
     waiting_model_calls: Option<u32>,
     pub(crate) disk_bytes: u64,
     pub(crate) inodes: u64,
-    pub(crate) artifact_cache_bytes: u64,
     terms: TenantLimits,
     pub(crate) models: ModelRegistry,
     secrets: SessionSecrets,
@@ -70,7 +68,6 @@ impl Default for TenantPolicy {
             waiting_model_calls: None,
             disk_bytes: u64::MAX,
             inodes: u64::MAX,
-            artifact_cache_bytes: u64::MAX,
             terms: TenantLimits::default(),
             models: ModelRegistry::default(),
             secrets: SessionSecrets::default(),
@@ -169,21 +166,6 @@ impl TenantPolicy {
     #[must_use]
     pub const fn inodes(mut self, most: u64) -> Self {
         self.inodes = most;
-        self
-    }
-
-    /// The size of the tenant's URL cache in bytes, over all of its sessions. It applies if it is less than the
-    /// configuration's `cache_max_size` of `[artifacts]`.
-    ///
-    /// - The least recently used entries are removed first, and fetched again when they are needed.
-    /// - Larger responses are fetched each time. With 0, all are.
-    /// - A lower value takes effect at the next use of a URL.
-    ///
-    /// This limits the cache, and not the disk ([`TenantPolicy::disk_bytes`]). Removed entries stay on the disk until
-    /// they are deleted with other contents that were not used for a month.
-    #[must_use]
-    pub const fn artifact_cache_bytes(mut self, most: u64) -> Self {
-        self.artifact_cache_bytes = most;
         self
     }
 
@@ -333,7 +315,6 @@ impl fmt::Debug for TenantPolicy {
             .field("model_calls", &self.model_calls)
             .field("disk_bytes", &self.disk_bytes)
             .field("inodes", &self.inodes)
-            .field("artifact_cache_bytes", &self.artifact_cache_bytes)
             .field("terms", &self.terms)
             .field("models", &self.models)
             .field("given", &self.secrets)

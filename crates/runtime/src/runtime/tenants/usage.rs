@@ -35,9 +35,6 @@ pub struct TenantUsage {
     pub model_calls: AdmissionLoad,
     /// The disk usage: the data folder and the journal.
     pub disk: DiskUsage,
-    /// The size of the URL cache of this process in bytes. After its limit was lowered, it may exceed the limit until
-    /// the next use of a URL.
-    pub artifact_cache_bytes: u64,
     /// The spending: tokens and money, in total, today and this month.
     pub spent: Vec<Spent>,
     /// The tokens reserved for running model calls.
@@ -70,7 +67,6 @@ impl Runtime {
             sandboxes,
             model_calls,
             disk,
-            artifact_cache_bytes: self.inner.factory.artifact_cache_bytes(tenant),
             spent,
             reserved_tokens,
             reserved_cost_micros,

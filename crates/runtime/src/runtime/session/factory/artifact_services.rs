@@ -63,8 +63,6 @@ impl RuntimeArtifacts {
             Some(fetch) => (ingestor.with_fetch(Arc::clone(fetch)), resolver.with_fetch(Arc::clone(fetch))),
             None => (ingestor, resolver),
         };
-        let (policies, tenant) = (self.policies.clone(), key.tenant.clone());
-        let resolver = resolver.with_cache_quota(move || policies.policy(&tenant).artifact_cache_bytes);
         let resolver = resolver.with_network(self.network_of(&key.tenant, profile));
         let ingestor = ingestor.with_network(self.network_of(&key.tenant, profile));
         let pinner: Arc<dyn ContentPinner> = match record {
@@ -91,11 +89,6 @@ impl RuntimeArtifacts {
             // Only a safeguard: setting a policy already refuses lists that cannot be parsed.
             policy.and_then(|policy| policy.policy()).unwrap_or(EgressPolicy::None)
         }
-    }
-
-    /// The size of the tenant's URL cache in bytes.
-    pub(crate) fn cache_bytes(&self, tenant: &TenantId) -> u64 {
-        self.fetch.as_ref().map_or(0, |fetch| fetch.cached_bytes(tenant))
     }
 
     /// Forgets the URL cache of a tenant that is deleted.

@@ -40,11 +40,6 @@ impl RuntimeSessionFactory {
         self.inner.sandboxes.policies()
     }
 
-    /// The size of the tenant's URL cache in bytes.
-    pub(crate) fn artifact_cache_bytes(&self, tenant: &TenantId) -> u64 {
-        self.inner.artifacts.as_ref().map_or(0, |artifacts| artifacts.cache_bytes(tenant))
-    }
-
     /// The tenants that are being deleted.
     pub(crate) fn deletions(&self) -> &TenantDeletions {
         &self.inner.deletions
