@@ -9,7 +9,6 @@ use std::io::{self, Read, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use conjure_base::{Clock, Digest, SystemClock, Timestamp};
@@ -84,8 +83,6 @@ pub(crate) struct Inner {
     pub(crate) dirs: StoreDirs,
     pub(crate) options: StoreOptions,
     pub(crate) digest_cache: DigestCache,
-    /// The number in the name of the next temporary file.
-    next_temp_number: AtomicU64,
 }
 
 /// Shared lock against garbage collection. While it is held, no content is removed.
@@ -132,7 +129,6 @@ impl Store {
                 dirs,
                 options,
                 digest_cache: known,
-                next_temp_number: AtomicU64::new(0),
             }),
         })
     }
@@ -216,12 +212,6 @@ impl Store {
 }
 
 impl Inner {
-    /// A name for a temporary file that is unique in this process.
-    pub(crate) fn next_temp_name(&self) -> String {
-        let next = self.next_temp_number.fetch_add(1, Ordering::Relaxed);
-        format!("{}-{next}", rustix::process::getpid().as_raw_nonzero())
-    }
-
     pub(crate) fn open(&self, digest: &Digest, mode: FileMode) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         rustix::fs::openat(self.dirs.content_dir(mode), content_name(digest).as_str(), flags, Mode::empty())
