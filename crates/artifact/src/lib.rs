@@ -55,7 +55,7 @@ pub use dir_walk::{WalkBounds, WalkCoverage, walk};
 pub use error::{ArtifactError, ArtifactErrorKind, PanicMessage, Retryable};
 pub use fetch::{Fetch, FetchFuture, FetchRequest, FetchedContent};
 #[cfg(feature = "fetch")]
-pub use fetch::{HttpFetch, HttpFetchError, HttpFetchErrorKind};
+pub use fetch::{HttpFetch, HttpFetchError};
 pub use ingest::{ArtifactIngestor, OpenedArtifact};
 pub use media::{HEAD_BYTES, content_type_of, is_content_type, is_text};
 pub use options::{ArtifactOptions, UrlCache, UrlFetch};

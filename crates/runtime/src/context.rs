@@ -186,11 +186,6 @@ impl SessionContext {
         &self.workspace
     }
 
-    /// The session's folder, mutable, so that the caller can keep it.
-    pub const fn workspace_mut(&mut self) -> &mut SessionWorkspace {
-        &mut self.workspace
-    }
-
     /// The data directory of the session's private directories and the snapshots of its skills.
     #[must_use]
     pub const fn data(&self) -> &DataDir {

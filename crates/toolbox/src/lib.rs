@@ -33,4 +33,4 @@ pub use probe::SandboxProbe;
 pub use skills::{AllowedToolsPolicy, Interpreters, MAX_ACTIVE_SKILLS, SkillTools};
 pub use tool::{CallerIdentity, Tool, ToolContext, ToolOutput, ToolStatus, tool_fn};
 pub use tool_source::{SourcedTools, ToolSource};
-pub use toolbox::{Toolbox, ToolboxBuilder, environment_secrets};
+pub use toolbox::{Toolbox, ToolboxBuilder};

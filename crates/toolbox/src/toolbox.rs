@@ -16,7 +16,7 @@ use conjure_conversation::ToolDefinition;
 use conjure_prompt::{BuiltinTool, SkillTool};
 use conjure_sandbox::Executor;
 
-pub use builder::{ToolboxBuilder, environment_secrets};
+pub use builder::ToolboxBuilder;
 pub(crate) use finalize::fits_limits;
 
 use crate::agent_toolset::Toolset;

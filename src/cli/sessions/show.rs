@@ -15,7 +15,7 @@ use crate::cli::command_runtime::CommandRuntime;
 use crate::cli::run::{hosted_line, human_size, sort_by_events, variables};
 use crate::cli::sessions::find::find;
 use crate::cli::sessions::list::{format_time, json_entry, shorten, status};
-use crate::cli::sessions::turn_list::{History, PendingCall, end_text};
+use crate::cli::sessions::turn_list::{History, PendingCall, end_text, pending_calls};
 use crate::cli::terminal::{Terminal, printable};
 
 /// The maximum number of files that are printed.
@@ -29,6 +29,7 @@ struct SessionReport {
     summary: SessionSummary,
     profile: SessionProfile,
     history: History,
+    pending: Vec<PendingCall>,
     workspace: Option<std::path::PathBuf>,
     files: ProducedFiles,
     /// The number of other files, whose names may contain secrets.
@@ -72,8 +73,8 @@ async fn load_report(
     let (artifacts, mut produced) = runtime.artifacts_and_files(tenant, id).await?;
     sort_by_events(&mut produced, &events);
     let (files, unnamed) = nameable_files(files, &produced, &profile);
-    let history = History::from_events(&events);
-    Ok(SessionReport { summary, profile, history, workspace, files, unnamed, artifacts, produced })
+    let (history, pending) = (History::from_events(&events), pending_calls(&events));
+    Ok(SessionReport { summary, profile, history, pending, workspace, files, unnamed, artifacts, produced })
 }
 
 /// The files whose names may be printed, and the number of the others. If some secrets of the session are not known now, only recorded
@@ -98,7 +99,7 @@ fn nameable_files(
 }
 
 fn text(report: &SessionReport, host: &CommandRuntime, terminal: &Terminal) -> String {
-    let SessionReport { summary, profile, history, workspace, files, unnamed, artifacts, produced } = report;
+    let SessionReport { summary, profile, history, pending, workspace, files, unnamed, artifacts, produced } = report;
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
     line("session", &summary.id.to_string());
@@ -155,16 +156,15 @@ fn text(report: &SessionReport, host: &CommandRuntime, terminal: &Terminal) -> S
         ));
         lines.push(format!("       {}", shorten(&turn.prompt)));
     }
-    if !history.pending.is_empty() {
+    if !pending.is_empty() {
         lines.push("waiting for a person:".to_owned());
     }
-    for waiting in &history.pending {
-        let PendingCall { call, reason } = waiting;
+    for PendingCall { call, reason } in pending {
         lines.push(format!("  {}  {}", printable(call.id.as_str()), shorten(reason)));
         let input = input_lines(call, |text| terminal.redacted(text).into_owned());
         lines.extend(input.into_iter().map(|line| format!("    {line}")));
     }
-    if let Some(first) = history.pending.first() {
+    if let Some(first) = pending.first() {
         lines.push(format!("  {}", host.decide_hint(summary.id, &first.call.id)));
     }
     if !artifacts.is_empty() {
@@ -209,7 +209,7 @@ const fn plural(count: u32) -> &'static str {
 }
 
 fn value(report: &SessionReport) -> Value {
-    let SessionReport { summary, profile, history, workspace, files, unnamed: _, artifacts, produced } =
+    let SessionReport { summary, profile, history, pending, workspace, files, unnamed: _, artifacts, produced } =
         report;
     let mut value = json_entry(summary);
     value["sandbox"] = profile.executor.clone().into();
@@ -229,8 +229,7 @@ fn value(report: &SessionReport) -> Value {
         })
     });
     value["turn_list"] = turns.collect();
-    let waiting = history.pending.iter().map(|waiting| {
-        let PendingCall { call, reason } = waiting;
+    let waiting = pending.iter().map(|PendingCall { call, reason }| {
         json!({"tool_use_id": call.id.as_str(), "name": call.name, "input": call.input_value(), "reason": reason})
     });
     value["approvals"] = waiting.collect();

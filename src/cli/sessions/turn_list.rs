@@ -3,8 +3,10 @@
 use conjure::model::BlockKind;
 use conjure::runtime::Timestamp;
 use conjure::session::{RequiredNeed, SessionStopReason};
-use conjure::tool::ToolCall;
+use conjure::tool::{CallId, ToolCall};
 use conjure::{Block, SessionEvent, SessionEventKind, Usage};
+
+use crate::cli::run::TurnSummary;
 
 /// A turn.
 #[derive(Debug)]
@@ -26,16 +28,13 @@ pub(super) struct PendingCall {
     pub(super) reason: String,
 }
 
-/// The turns and the waiting calls of a session.
+/// The turns of a session.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) turns: Vec<TurnRow>,
-    pub(super) pending: Vec<PendingCall>,
     next_prompt: String,
     /// The queued messages, with the times at which their turns began.
     queued: Vec<(Timestamp, String)>,
-    /// The calls of the last response.
-    calls: Vec<ToolCall>,
 }
 
 impl History {
@@ -66,41 +65,35 @@ impl History {
             }),
             (Kind::ModelRequestStart { .. }, Some(turn)) => {
                 turn.model_calls += 1;
-                self.calls.clear();
             }
-            (
-                Kind::AgentToolUse { call_id, name, input, .. }
-                | Kind::AgentCustomToolUse { call_id, name, input },
-                Some(turn),
-            ) => {
-                turn.tool_calls += 1;
-                let call = ToolCall { id: call_id.clone(), name: name.clone(), input: input.clone() };
-                self.calls.push(call);
-            }
-            (
-                Kind::SessionStatusIdle {
-                    stop_reason: SessionStopReason::RequiresAction { actions, .. },
-                    ..
-                },
-                _,
-            ) => {
-                let pending = actions.iter().filter_map(|action| {
-                    let RequiredNeed::Approval { reason } = &action.need else { return None };
-                    let call = self.calls.iter().find(|call| call.id == action.call_id)?;
-                    Some(PendingCall { call: call.clone(), reason: reason.clone() })
-                });
-                self.pending = pending.collect();
-            }
-            (Kind::UserToolConfirmation { call_id, .. } | Kind::AgentToolResult { call_id, .. }, _) => {
-                self.pending.retain(|waiting| waiting.call.id != *call_id);
-            }
+            (Kind::AgentToolUse { .. } | Kind::AgentCustomToolUse { .. }, Some(turn)) => turn.tool_calls += 1,
+            (Kind::SessionStatusIdle { stop_reason: SessionStopReason::RequiresAction { .. }, .. }, _) => {}
             (Kind::SessionStatusIdle { stop_reason, usage }, Some(turn)) => {
-                self.pending.clear();
                 turn.stop = Some(stop_reason.clone());
                 turn.usage = usage.unwrap_or_default();
             }
             _ => {}
         }
+    }
+}
+
+/// The tool calls that await approval, in order.
+pub(super) fn pending_calls(events: &[SessionEvent]) -> Vec<PendingCall> {
+    let summary = TurnSummary::from_history(events);
+    let pending = summary.pending_calls().iter().map(|call| {
+        let reason = events.iter().rev().find_map(|event| approval_reason(event, &call.id));
+        PendingCall { call: call.clone(), reason: reason.unwrap_or_default().to_owned() }
+    });
+    pending.collect()
+}
+
+/// Why this event asks for the approval of a call; `None` if it does not.
+fn approval_reason<'e>(event: &'e SessionEvent, call: &CallId) -> Option<&'e str> {
+    let SessionEventKind::SessionStatusIdle { stop_reason, .. } = &event.kind else { return None };
+    let SessionStopReason::RequiresAction { actions, .. } = stop_reason else { return None };
+    match &actions.iter().find(|action| action.call_id == *call)?.need {
+        RequiredNeed::Approval { reason } => Some(reason),
+        _ => None,
     }
 }
 

@@ -82,27 +82,6 @@ pub enum HttpFetchError {
     },
 }
 
-/// The kinds of [`HttpFetchError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum HttpFetchErrorKind {
-    /// An entry of the blocked hosts is not a host.
-    BlockedHost,
-    /// An allowed scheme is neither `http` nor `https`.
-    Scheme,
-}
-
-impl HttpFetchError {
-    /// What kind of error it is.
-    #[must_use]
-    pub const fn kind(&self) -> HttpFetchErrorKind {
-        match self {
-            Self::BlockedHost { .. } => HttpFetchErrorKind::BlockedHost,
-            Self::Scheme { .. } => HttpFetchErrorKind::Scheme,
-        }
-    }
-}
-
 impl HttpFetch {
     /// Creates a fetcher. The policy and the address check of `egress` apply beside the options.
     ///

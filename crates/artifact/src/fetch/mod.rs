@@ -28,4 +28,4 @@ pub use request::{Fetch, FetchFuture, FetchRequest, FetchedContent};
 pub(crate) use request::{NetworkPolicyFn, full_network};
 
 #[cfg(feature = "fetch")]
-pub use http::{HttpFetch, HttpFetchError, HttpFetchErrorKind};
+pub use http::{HttpFetch, HttpFetchError};

@@ -185,12 +185,6 @@ impl ProcessEnv {
         (!key.is_empty()).then(|| key.into())
     }
 
-    /// Whether a key for the Messages API is set. Does not return its value.
-    #[must_use]
-    pub fn has_api_key(&self) -> bool {
-        self.values.get(API_KEY.name).is_some_and(|key| !key.is_empty())
-    }
-
     /// The key for the Messages API, if it is set and UTF-8.
     #[cfg(feature = "anthropic")]
     #[must_use]

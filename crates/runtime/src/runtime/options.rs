@@ -64,7 +64,6 @@ pub struct RuntimeOptions {
     pub(crate) project: Option<PathBuf>,
     pub(crate) session_options_fn: Arc<dyn Fn(&mut SessionOptions) + Send + Sync>,
     pub(crate) registry: RegistryOptions,
-    pub(crate) sessions_per_tenant: usize,
     pub(crate) metrics: MetricsOptions,
     pub(crate) retention: Option<Duration>,
     pub(crate) at_start: AtStart,
@@ -115,7 +114,6 @@ impl From<Config> for RuntimeOptions {
             project: None,
             session_options_fn: Arc::new(|_| {}),
             registry: RegistryOptions::default(),
-            sessions_per_tenant: usize::MAX,
             metrics: MetricsOptions::default(),
             retention: None,
             at_start: AtStart::Nothing,
@@ -370,13 +368,6 @@ impl RuntimeOptions {
     #[must_use]
     pub const fn registry(mut self, options: RegistryOptions) -> Self {
         self.registry = options;
-        self
-    }
-
-    /// Sets the most live sessions of each tenant. Passivated sessions do not count.
-    #[must_use]
-    pub const fn sessions_per_tenant(mut self, most: usize) -> Self {
-        self.sessions_per_tenant = most;
         self
     }
 

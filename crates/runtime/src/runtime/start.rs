@@ -125,7 +125,6 @@ impl Runtime {
         tree_options.sessions.compaction = compaction;
         (options.session_options_fn)(&mut tree_options.sessions);
         tree_options.registry = options.registry;
-        tree_options.sessions_per_tenant = options.sessions_per_tenant;
         tree_options.metrics = options.metrics;
         tree_options.maintenance_tasks = maintenance_tasks(&context, options.retention, artifact_options);
         tree_options.clock = options.clock;

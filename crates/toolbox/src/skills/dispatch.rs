@@ -5,7 +5,7 @@ use std::time::Duration;
 use conjure_conversation::SessionView;
 
 use super::request::SkillRequest;
-use super::skill_tools::{SkillCallContext, SkillOutcome, SkillTools, execution};
+use super::skill_tools::{MAX_SCRIPT_DURATION, SkillCallContext, SkillOutcome, SkillTools, execution};
 use crate::tool::ToolOutput;
 
 impl SkillTools {
@@ -17,7 +17,7 @@ impl SkillTools {
     ) -> Option<Duration> {
         let SkillRequest::RunScript(script) = request else { return None };
         let skill = self.find_active(script.skill.as_deref(), session_view).ok()?;
-        Some(execution(skill)?.timeout?.min(self.max_script_duration))
+        Some(execution(skill)?.timeout?.min(MAX_SCRIPT_DURATION))
     }
 
     /// Runs a call. A failure is a result too.

@@ -19,8 +19,8 @@ use super::interpreters::Interpreters;
 /// The default for how many skills may be active at a time.
 pub const MAX_ACTIVE_SKILLS: usize = 8;
 
-/// The default limit for a script's timeout from its manifest.
-const DEFAULT_MAX_SCRIPT_DURATION: Duration = Duration::from_secs(600);
+/// The upper limit for a script's timeout from its manifest. Other scripts have the timeout of any call.
+pub(super) const MAX_SCRIPT_DURATION: Duration = Duration::from_secs(600);
 
 /// The skills of a session, for its runtime tools.
 ///
@@ -36,7 +36,6 @@ pub struct SkillTools {
     pub(super) max_active: usize,
     pub(super) interpreters: Interpreters,
     pub(super) allowed_tools: AllowedToolsPolicy,
-    pub(super) max_script_duration: Duration,
     pub(super) network: Option<NetworkPolicy>,
     pub(super) inputs: Option<Inputs>,
 }
@@ -87,7 +86,6 @@ impl SkillTools {
             max_active: MAX_ACTIVE_SKILLS,
             interpreters: Interpreters::default(),
             allowed_tools: AllowedToolsPolicy::default(),
-            max_script_duration: DEFAULT_MAX_SCRIPT_DURATION,
             network: None,
             inputs: None,
         }
@@ -118,13 +116,6 @@ impl SkillTools {
     #[must_use]
     pub const fn with_allowed_tools(mut self, policy: AllowedToolsPolicy) -> Self {
         self.allowed_tools = policy;
-        self
-    }
-
-    /// Sets the upper limit for a script's timeout from its manifest. Ten minutes by default. Other scripts have the timeout of any call.
-    #[must_use]
-    pub const fn with_max_script_duration(mut self, duration: Duration) -> Self {
-        self.max_script_duration = duration;
         self
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Clock, Redactor, SystemClock, is_sensitive_variable};
+use conjure_base::{Clock, Redactor, SystemClock};
 use conjure_conversation::{AgentToolset, ToolDefinition};
 use conjure_prompt::{SkillTool, ToolOptions, tool_definitions, toolset_definitions};
 use conjure_sandbox::Executor;
@@ -23,7 +23,6 @@ use crate::tool_source::ToolSource;
 /// Builds a [`Toolbox`].
 pub struct ToolboxBuilder {
     executor: Option<Arc<dyn Executor>>,
-    builtin: ToolOptions,
     toolset: Option<AgentToolset>,
     skills: Option<SkillTools>,
     artifacts: Option<ArtifactTools>,
@@ -44,7 +43,6 @@ impl Default for ToolboxBuilder {
     fn default() -> Self {
         Self {
             executor: None,
-            builtin: ToolOptions::default(),
             toolset: None,
             skills: None,
             artifacts: None,
@@ -67,13 +65,6 @@ impl ToolboxBuilder {
     #[must_use]
     pub fn with_executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.executor = Some(executor);
-        self
-    }
-
-    /// Selects the built-in tools. All four by default.
-    #[must_use]
-    pub fn with_builtin_tools(mut self, options: ToolOptions) -> Self {
-        self.builtin = options;
         self
     }
 
@@ -142,7 +133,7 @@ impl ToolboxBuilder {
         self
     }
 
-    /// Sets the redactor of results. See [`environment_secrets`].
+    /// Sets the redactor of results.
     #[must_use]
     pub fn with_redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
@@ -184,7 +175,7 @@ impl ToolboxBuilder {
     pub fn build(self) -> Result<Toolbox, ToolboxError> {
         let builtin = match self.toolset {
             Some(_) => ToolOptions { builtin: Vec::new() },
-            None => self.builtin,
+            None => ToolOptions::default(),
         };
         let sandbox = self
             .executor
@@ -250,14 +241,6 @@ impl ToolboxBuilder {
             clock: self.clock,
         })
     }
-}
-
-/// The environment variables whose names suggest secrets, for a [`Redactor`].
-pub fn environment_secrets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
-    environment
-        .iter()
-        .filter(|(name, value)| is_sensitive_variable(name, value))
-        .map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
 impl fmt::Debug for ToolboxBuilder {

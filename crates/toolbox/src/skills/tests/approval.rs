@@ -147,8 +147,6 @@ async fn what_a_manifest_says_of_scripts_is_in_force() {
     let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
     let request = SkillRequest::parse(SkillTool::RunScript, &script.input_value(), &tools).unwrap();
     assert_eq!(tools.script_timeout(&request, &session_view), Some(Duration::from_secs(2)));
-    let shorter = tools.with_max_script_duration(Duration::from_secs(1));
-    assert_eq!(shorter.script_timeout(&request, &session_view), Some(Duration::from_secs(1)));
 }
 
 /// A toolbox whose approver allows everything, and can ask.
