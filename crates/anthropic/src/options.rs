@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compaction_stands_beside_what_a_host_wants_of_the_context() {
+    fn compaction_is_added_to_the_users_context_edits() {
         let tokens = NonZeroU64::new(100_000).unwrap();
         let edit = json!({"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 100_000}});
         let plain = ModelOptions::new("m").with_compaction(tokens);

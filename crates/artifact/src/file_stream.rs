@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_hole_yields_zeros_and_is_not_read() {
+    async fn holes_of_sparse_files_yield_zeros_without_reads() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"head").unwrap();
         file.seek(io::SeekFrom::Start(3 << 20)).unwrap();

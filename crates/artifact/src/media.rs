@@ -343,7 +343,7 @@ mod tests {
         }
 
         #[test]
-        fn no_media_type_breaks_a_header(text in r"\PC{0,6}/?[a-z;= \r\n\x00-\x1f]{0,12}") {
+        fn media_types_are_safe_header_values(text in r"\PC{0,6}/?[a-z;= \r\n\x00-\x1f]{0,12}") {
             prop_assert!(!is_content_type(&text) || text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
         }
     }
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_win_where_they_show_what_they_are() {
+    fn sniffed_types_override_names() {
         check("photo.html", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png");
         check("photo.html", b"<html>", "text/html");
         check("photo.png", b"<html><script>", "text/plain");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_apart_what_bytes_leave_open() {
+    fn names_refine_ambiguous_bytes() {
         let zip = b"PK\x03\x04\x14\0";
         check("a.zip", zip, "application/zip");
         check("a.xlsx", zip, "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bytes_the_name_is_all_there_is() {
+    fn empty_files_are_typed_by_name() {
         check("sales.csv", b"", "text/csv");
         check("api", b"", "application/octet-stream");
         check(".bashrc", b"", "application/octet-stream");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn text_may_be_cut_within_a_character() {
+    fn text_is_detected_despite_a_split_character() {
         let mut long = "ü".repeat(HEAD_BYTES / 2 - 1).into_bytes();
         long.extend_from_slice(b"a\xc3\xbc");
         check("a.md", &long, "text/markdown");

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_sorted_by_vendor_and_stand_once() {
+    fn names_are_sorted_by_vendor_and_unique() {
         let mut names: Vec<_> = KNOWN_MODELS.iter().map(|known| known.name).collect();
         let count = names.len();
         names.sort_unstable();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_known_by_its_model_and_another_model_is_not() {
+    fn a_version_matches_only_its_model() {
         let name = |name| known_model(name).map(|known| known.name);
         assert_eq!(name("gpt-5"), Some("gpt-5"));
         assert_eq!(name("gpt-5-2025-08-07"), Some("gpt-5"));

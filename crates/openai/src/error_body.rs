@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_are_read_and_what_is_none_is_none() {
+    fn other_error_formats_are_parsed_and_non_errors_are_none() {
         for (body, message) in [
             (json!({"error": "model is required"}), "model is required"),
             (json!({"detail": "Not Found"}), "Not Found"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_tools_is_told_so() {
+    fn missing_tool_support_is_reported() {
         for message in [
             "registry.ollama.ai/library/gemma:2b does not support tools",
             "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn results_get_the_ids_of_the_wire_and_failures_are_told_in_the_text() {
+    fn results_use_wire_ids_and_failures_are_in_the_text() {
         let call = |id: &str| ToolCall::new(id, "view", &json!({}));
         let (first, second) = (call("call_0_7"), call("call_1"));
         let native = vec!["call_0".to_owned(), "call_1".to_owned()];

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_character_does_not_cost_the_text() {
+    fn an_incomplete_character_does_not_lose_the_text() {
         let text = |json: &str| string_value(&RawValue::from_string(json.to_owned()).unwrap());
         assert_eq!(text(r#""a\ud83e\udd80b""#).as_deref(), Some("a\u{1F980}b"));
         let half = text(r#""a\ud83eb""#).unwrap();

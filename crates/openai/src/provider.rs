@@ -25,7 +25,7 @@ mod tests {
     use super::provider_name;
 
     #[test]
-    fn hosts_have_the_names_of_the_conventions() {
+    fn hosts_map_to_provider_names() {
         for (host, name) in [
             ("api.openai.com", "openai"),
             ("my-resource.openai.azure.com", "azure.ai.openai"),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn words_find_the_best_first() {
+    fn search_results_are_ordered_by_relevance() {
         check("csv", &["csv", "sales-report"]);
         check("a report for the region", &["sales-report", "pdf-forms"]);
         check("FORMS", &["pdf-forms"]);

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_form_names_place_weight_and_rule() {
+    fn the_text_form_has_position_severity_and_rule() {
         let finding = Diagnostic::new(RuleId::NameMissing, Severity::Error, "no name", "a/SKILL.md");
         assert_eq!(finding.to_string(), "a/SKILL.md: error[name-missing]: no name");
         let finding = finding.at(Position { line: 2, column: 7 });

@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn of_plain_text_head_tail_and_count_add_up(text in "[a-zä漢]{0,200}", budget in 0usize..100) {
+        fn head_tail_and_count_of_plain_text_add_up(text in "[a-zä漢]{0,200}", budget in 0usize..100) {
             let cut = truncate(text.as_bytes(), b"", text.len() as u64, budget);
             prop_assert!(text.starts_with(&cut.head) && text.ends_with(&cut.tail));
             prop_assert_eq!((cut.head.len() + cut.tail.len()) as u64 + cut.omitted, text.len() as u64);

@@ -140,7 +140,7 @@ async fn commands_and_views_have_artifacts_for_reading_only() {
 }
 
 #[tokio::test]
-async fn artifacts_come_late_go_and_are_replaced_also_while_a_command_reads_them() {
+async fn artifacts_are_added_removed_and_replaced_while_in_use() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -167,7 +167,7 @@ async fn artifacts_come_late_go_and_are_replaced_also_while_a_command_reads_them
 }
 
 #[tokio::test]
-async fn calls_beside_each_other_have_the_same_artifacts() {
+async fn concurrent_calls_see_the_same_artifacts() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -212,7 +212,7 @@ async fn a_large_artifact_is_linked_and_its_view_is_cut() {
 
 /// Called off at any moment, nothing of it is left half, and the next call has all.
 #[tokio::test]
-async fn a_call_that_is_dropped_or_cancelled_leaves_nothing_half() {
+async fn a_dropped_or_cancelled_call_leaves_no_partial_files() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -249,7 +249,7 @@ async fn a_call_that_is_dropped_or_cancelled_leaves_nothing_half() {
 }
 
 #[tokio::test]
-async fn a_content_that_is_gone_is_told_and_holds_up_nothing() {
+async fn missing_content_is_reported_and_blocks_nothing() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -269,7 +269,7 @@ async fn a_content_that_is_gone_is_told_and_holds_up_nothing() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_isolates_nothing_has_them_in_a_folder_of_its_own() {
+async fn a_local_sandbox_has_its_own_artifact_directory() {
     let bed = Bed::local().await;
     assert_eq!(bed.tools.prompt(Some(bed.sandbox.layout())).access, ArtifactAccess::EnvironmentVariables);
     let artifacts = [bed.given("sales", b"1,2\n")];

@@ -91,7 +91,7 @@ fn processes(marker: &str) -> usize {
 }
 
 #[tokio::test]
-async fn bash_runs_in_the_workspace_with_errors_merged_and_the_exit_code_told() {
+async fn bash_runs_in_the_workspace_and_reports_the_exit_code() {
     let bed = Bed::new().await;
     let good = bed.bash("pwd; x=(a b); echo ${x[1]}").await;
     assert!(!good.is_error);
@@ -141,7 +141,7 @@ async fn one_answer_may_create_a_file_edit_it_and_run_it() {
 }
 
 #[tokio::test]
-async fn commands_of_one_answer_run_beside_each_other() {
+async fn commands_of_one_response_run_concurrently() {
     let bed = Bed::new().await;
     bed.bash("mkfifo there back").await;
     // Each waits for the other; one after the other, they would wait for ever.
@@ -219,7 +219,7 @@ async fn a_gigabyte_of_output_is_bounded_counted_and_kept_in_part() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_the_whole_tree_of_a_command() {
+async fn a_timeout_kills_the_process_tree() {
     let bed = Bed::new().await;
     let marker = format!("{}.25", 100_000 + std::process::id());
     let command = format!("setsid sleep {marker} & (setsid sleep {marker} &) ; echo started; sleep {marker}");
@@ -237,7 +237,7 @@ async fn a_timeout_ends_the_whole_tree_of_a_command() {
 }
 
 #[tokio::test]
-async fn cancelling_and_dropping_a_call_end_the_whole_tree_of_its_command() {
+async fn cancelling_or_dropping_a_call_kills_the_process_tree() {
     let bed = Bed::new().await;
     let marker = format!("{}.75", 100_000 + std::process::id());
     let toolbox = bed.toolbox().build().unwrap();
@@ -260,7 +260,7 @@ async fn cancelling_and_dropping_a_call_end_the_whole_tree_of_its_command() {
 }
 
 #[tokio::test]
-async fn a_device_or_pipe_is_an_error_and_not_a_wait() {
+async fn devices_and_pipes_are_errors_and_do_not_block() {
     let bed = Bed::new().await;
     bed.bash("mkfifo pipe; ln -s /dev/zero zero").await;
     for path in ["pipe", "zero", "/dev/zero", "/proc/self/mem"] {
@@ -287,7 +287,7 @@ async fn skills_can_be_read_but_not_changed_and_nothing_outside_reached() {
 }
 
 #[tokio::test]
-async fn a_sandbox_without_bash_says_so() {
+async fn a_sandbox_without_bash_is_an_error() {
     let bed = Bed::with(|context| {
         context.environment.insert("PATH".to_owned(), "/nonexistent".to_owned());
     })

@@ -59,7 +59,7 @@ fn command(path: &Path, script: &str) {
 }
 
 #[tokio::test]
-async fn commands_are_found_and_asked_in_their_own_way() {
+async fn commands_are_found_and_their_version_is_queried() {
     let bed = Bed::new("manifest_version: \"1.0\"\n").await;
     let probe = bed.probe();
     for (name, output) in
@@ -101,7 +101,7 @@ async fn files_are_looked_for_beneath_their_base() {
 }
 
 #[tokio::test]
-async fn variables_are_those_that_commands_see() {
+async fn variables_match_those_of_commands() {
     let bed = Bed::new("manifest_version: \"1.0\"\n").await;
     let probe = bed.probe();
     assert!(probe.variable("SET").await.unwrap());
@@ -112,7 +112,7 @@ async fn variables_are_those_that_commands_see() {
 }
 
 #[tokio::test]
-async fn a_preflight_of_a_sandbox_tells_all_that_is_missing() {
+async fn a_preflight_in_a_sandbox_reports_everything_missing() {
     let manifest = r#"
 manifest_version: "1.0"
 env: {required: [{name: SET}, {name: UNSET}]}

@@ -89,7 +89,7 @@ fn processes(marker: &str) -> usize {
 }
 
 #[tokio::test]
-async fn the_shell_keeps_directory_variables_functions_and_options() {
+async fn the_shell_keeps_its_state() {
     let bed = Bed::new().await;
     assert_eq!(
         bed.bash("mkdir -p 'a b'; cd 'a b'; x=5; f() { echo \"f $x\"; }; set -o pipefail").await,
@@ -110,7 +110,7 @@ async fn the_shell_keeps_directory_variables_functions_and_options() {
 }
 
 #[tokio::test]
-async fn background_jobs_run_on_and_their_output_comes_with_the_next_command() {
+async fn background_output_is_reported_with_the_next_command() {
     let bed = Bed::new().await;
     let started = bed
         .bash("(until [ -e go ]; do sleep 0.01; done; seq 200000; echo done > finished) &\necho started")
@@ -131,7 +131,7 @@ async fn background_jobs_run_on_and_their_output_comes_with_the_next_command() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_the_commands_and_the_next_shell_is_in_the_same_directory() {
+async fn after_a_timeout_the_next_shell_keeps_the_directory() {
     let bed = Bed::new().await;
     let marker = bed.shown();
     let script = format!("x=1; bash -c 'sleep 1000; true' '{marker}' & echo here; sleep 1000");
@@ -146,7 +146,7 @@ async fn a_timeout_ends_the_commands_and_the_next_shell_is_in_the_same_directory
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_the_commands_and_says_so() {
+async fn a_cancelled_call_stops_the_commands_with_a_notice() {
     let bed = Bed::new().await;
     let marker = bed.shown();
     let call = ToolCall::new(
@@ -168,7 +168,7 @@ async fn a_cancelled_call_ends_the_commands_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_shell_that_ends_is_replaced_and_the_model_is_told() {
+async fn an_ended_shell_is_replaced_with_a_notice() {
     let bed = Bed::new().await;
     bed.bash("mkdir sub; cd sub; x=1").await;
     let left = bed.bash("echo before; exit 3").await;
@@ -194,7 +194,7 @@ async fn a_shell_that_ends_is_replaced_and_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn restart_begins_anew_in_the_working_directory() {
+async fn restart_starts_a_new_shell_in_the_working_directory() {
     let bed = Bed::new().await;
     let marker = bed.shown();
     bed.bash(&format!("mkdir sub; cd sub; x=1; bash -c 'sleep 1000; true' '{marker}' &")).await;
@@ -239,7 +239,7 @@ async fn a_dropped_call_ends_the_shell() {
 }
 
 #[tokio::test]
-async fn long_output_is_cut_and_a_lost_sandbox_is_told() {
+async fn long_output_is_truncated_and_a_lost_sandbox_is_reported() {
     let limits = OutputLimits { shell: 8 * 1024, ..OutputLimits::default() };
     let bed = Bed::with(AgentToolset::all(), limits).await;
     let long = bed.bash("seq 100000").await;
@@ -308,7 +308,7 @@ async fn files_are_read_written_and_edited() {
 }
 
 #[tokio::test]
-async fn images_documents_and_notebooks_are_shown_as_what_they_are() {
+async fn images_documents_and_notebooks_are_rendered() {
     let bed = Bed::new().await;
     bed.put("a.png", b"\x89PNG\r\n\x1a\nrest");
     bed.put("a.pdf", b"%PDF-1.7 rest");
@@ -393,7 +393,7 @@ async fn many_files_and_matches_are_bounded() {
 }
 
 #[tokio::test]
-async fn only_the_chosen_tools_are_there_and_some_ask() {
+async fn only_selected_tools_are_offered_and_some_need_approval() {
     let toolset = AgentToolset::none()
         .with(ToolsetTool::Bash, PermissionPolicy::AlwaysAsk)
         .with(ToolsetTool::Read, PermissionPolicy::AlwaysAllow);
@@ -420,7 +420,7 @@ async fn only_the_chosen_tools_are_there_and_some_ask() {
 }
 
 #[tokio::test]
-async fn inputs_that_make_no_sense_say_what_is_wrong() {
+async fn invalid_inputs_are_explained() {
     let bed = Bed::new().await;
     for (tool, input, reason) in [
         ("bash", json!({}), "field `command` is missing"),

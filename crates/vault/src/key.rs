@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_made_once_and_only_its_owner_reads_it() {
+    fn a_key_file_is_created_once_with_owner_only_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vault.key");
         let sealed = VaultKey::from_file(&path).unwrap().seal("a", b"secret".to_vec()).unwrap();

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn new_tokens_are_stored_unless_somebody_was_faster_and_no_record_has_them_in_plain() {
+    async fn refreshed_tokens_are_sealed_and_do_not_overwrite_newer_ones() {
         let (records, key) = (MemoryRecords::new(), Arc::new(VaultKey::from_hex(&"a1".repeat(32)).unwrap()));
         let acme = TenantId::new("acme").unwrap();
         let store = CredentialStore::new(&records, Arc::clone(&key), &acme);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sign_in_replaces_the_one_before_and_is_forgotten() {
+    async fn a_login_replaces_the_previous_one_and_can_be_removed() {
         let (records, key) = (MemoryRecords::new(), Arc::new(VaultKey::from_hex(&"a1".repeat(32)).unwrap()));
         let acme = TenantId::new("acme").unwrap();
         let store = CredentialStore::new(&records, Arc::clone(&key), &acme);

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_of_one_key_and_begins_anew() {
+    fn rate_limit_windows_are_per_key_and_restart() {
         let limit = RateLimit { requests: 2, window: Duration::from_secs(10) };
         let mut windows = RateWindows::default();
         let at = |millis: u64| Timestamp::from_millis(1_000_000 + millis);

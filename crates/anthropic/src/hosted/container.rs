@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_can_ask_for_is_refused() {
+    fn invalid_skill_selections_are_rejected() {
         let many: Vec<HostedSkill> = (0..9).map(|n| HostedSkill::custom(format!("skill_{n}"))).collect();
         let error = container_config(&many).unwrap_err();
         assert_eq!(error, ContainerError::TooManySkills { count: 9, max: 8 });
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_tool_and_upload_are_those_of_the_seed() {
+    fn headers_tool_and_upload_match_the_reference() {
         let all = "code-execution-2025-08-25,skills-2025-10-02,files-api-2025-04-14";
         assert_eq!(beta_headers(), [("anthropic-beta".to_owned(), all.to_owned())]);
         assert_eq!(ApiProfile::Beta.hosted_betas().join(","), all);

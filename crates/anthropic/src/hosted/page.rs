@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_follow_each_other_and_one_that_follows_itself_ends_the_list() {
+    async fn a_page_that_repeats_itself_ends_the_list() {
         let three = items(|at| {
             let at: usize = at.map_or(0, |token| token.parse().unwrap());
             let page = Page { items: vec![at * 2, at * 2 + 1], next: (at < 2).then(|| (at + 1).to_string()) };

@@ -69,7 +69,7 @@ fn marks(body: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_body_to_the_byte() {
+fn the_body_has_these_exact_bytes() {
     let options = ModelOptions::new("claude-x")
         .with_max_tokens(100)
         .with_field("thinking", json!({"type": "enabled", "budget_tokens": 1024}))
@@ -97,7 +97,7 @@ fn a_body_to_the_byte() {
 }
 
 #[test]
-fn without_tools_instructions_and_marks_only_the_messages_are_there() {
+fn a_minimal_request_contains_only_the_messages() {
     let mut bare = request(&[user(&["Hi"])]);
     (bare.tools, bare.instructions) = (Arc::from([]), vec![" ".to_owned()]);
     let options = ModelOptions::new("m").with_caching(Caching::Off);
@@ -108,7 +108,7 @@ fn without_tools_instructions_and_marks_only_the_messages_are_there() {
 }
 
 #[test]
-fn marks_stand_on_tools_instructions_and_the_last_user_message() {
+fn breakpoints_are_on_tools_instructions_and_the_last_user_message() {
     let options = ModelOptions::new("m");
     let check = |messages: &[Message], expected: &[&str]| {
         let body = text(&request(messages), &options);
@@ -127,7 +127,7 @@ fn marks_stand_on_tools_instructions_and_the_last_user_message() {
 }
 
 #[test]
-fn marks_of_the_host_count_and_are_not_doubled() {
+fn user_breakpoints_count_and_are_not_duplicated() {
     let own = |text: &str| {
         Block::from_json(format!(
             r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#
@@ -150,7 +150,7 @@ fn marks_of_the_host_count_and_are_not_doubled() {
 }
 
 #[test]
-fn marks_within_blocks_of_the_host_count_too() {
+fn user_breakpoints_inside_blocks_count_too() {
     let mark = json!({"type": "ephemeral"});
     let part = json!({"type": "text", "text": "a", "cache_control": mark});
     let block = |value: Value| Block::from_json(value.to_string()).unwrap();
@@ -173,13 +173,13 @@ fn marks_within_blocks_of_the_host_count_too() {
 }
 
 #[test]
-fn a_mark_of_an_hour_says_so() {
+fn a_one_hour_breakpoint_has_a_ttl() {
     let hour = text(&request(&[user(&["a"])]), &ModelOptions::new("m").with_caching(Caching::OneHour));
     assert!(hour.ends_with(r#""text":"a","cache_control":{"type":"ephemeral","ttl":"1h"}}]}]}"#), "{hour}");
 }
 
 #[test]
-fn marks_never_reach_what_is_stored() {
+fn breakpoints_are_never_stored() {
     let request = request(&[user(&["a"])]);
     let before = request.messages[0].content[0].json().to_owned();
     text(&request, &ModelOptions::new("m"));
@@ -188,7 +188,7 @@ fn marks_never_reach_what_is_stored() {
 
 /// The service refuses thoughts without a signature of its own.
 #[test]
-fn thoughts_of_models_behind_other_apis_are_left_out() {
+fn thinking_of_other_apis_is_omitted() {
     let blocks = |texts: &[&str]| -> Vec<Block> {
         let thought = r#"{"type":"thinking","thinking":"Hm","signature":""}"#;
         let thought = Block::from_json(thought).unwrap();

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_and_words_about_the_container_are_told_from_others() {
+    fn container_errors_are_recognized_by_code_and_message() {
         let invalid = "invalid_request_error";
         check(invalid, Some("container_expired"), "", true);
         check("not_found_error", Some("container_not_found"), "", true);

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_acts_by_what_it_is_configured_with() {
+    fn side_effects_follow_from_the_configuration() {
         let tool = |kind: &str| ModelOptions::new("m").with_server_tool(json!({"type": kind, "name": "n"}));
         let field = |name: &str| ModelOptions::new("m").with_field(name, json!([])).unwrap();
         for (options, expected) in [
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_acts_by_what_its_request_asks_for() {
+    fn side_effects_follow_from_the_request() {
         let hosted = Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..plain() };
         let resumed = Request { container: Some(ContainerId::new("c_1")), ..plain() };
         for request in [hosted, resumed] {

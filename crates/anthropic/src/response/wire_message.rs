@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_compaction_used_counts_with_the_rest() {
+    fn compaction_usage_is_added_to_the_total() {
         let used = |iterations: &str| {
             let usage = format!(r#"{{"input_tokens":10,"output_tokens":5,"iterations":{iterations}}}"#);
             let usage = serde_json::from_str::<WireUsage>(&usage).unwrap().tokens();

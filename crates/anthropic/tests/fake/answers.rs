@@ -49,7 +49,7 @@ async fn a_stream_has_the_shapes_of_the_service() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_says_the_same_and_quotes_what_was_sent() {
+async fn an_unstreamed_response_equals_the_streamed_one() {
     let fake = start(FakeMessages::builder().script(script(TURNS))).await;
     let first = post(&fake, &body([user("Weather?")])).await.json();
     assert_eq!(first["content"][2]["input"], json!({"city": "Paris"}));
@@ -63,7 +63,7 @@ async fn a_whole_answer_says_the_same_and_quotes_what_was_sent() {
 }
 
 #[tokio::test]
-async fn the_place_in_a_script_is_in_the_history_and_repeating_a_call_repeats_its_turn() {
+async fn the_script_position_follows_from_the_history() {
     let turns = ["one", "two", "three"].map(|text| Reply::blocks(vec![Block::text(text)]));
     let fake = start(FakeMessages::builder().turns(turns)).await;
     let said = async |history: &[serde_json::Value]| {
@@ -82,7 +82,7 @@ async fn the_place_in_a_script_is_in_the_history_and_repeating_a_call_repeats_it
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_is_taken_once_by_each_session() {
+async fn a_failing_turn_is_used_once_per_session() {
     let overloaded = Reply::error(Refusal::new(ApiErrorKind::Overloaded, "Overloaded"));
     let turns =
         [overloaded, Reply::blocks(vec![Block::text("one")]), Reply::blocks(vec![Block::text("two")])];
@@ -99,7 +99,7 @@ async fn a_turn_that_fails_is_taken_once_by_each_session() {
 }
 
 #[tokio::test]
-async fn a_resumed_pause_goes_on_whether_its_answers_are_joined_or_not() {
+async fn a_paused_turn_resumes_with_merged_or_separate_messages() {
     let text =
         "version: 1\nturns: [{content: part, stop_reason: pause_turn}, {content: rest}, {content: end}]";
     let fake = start(FakeMessages::builder().script(script(text))).await;
@@ -116,7 +116,7 @@ async fn a_resumed_pause_goes_on_whether_its_answers_are_joined_or_not() {
 }
 
 #[tokio::test]
-async fn each_model_has_its_play_and_requests_are_kept_to_the_byte() {
+async fn each_model_has_its_script_and_requests_are_logged_verbatim() {
     let say = |text: &str| [Reply::blocks(vec![Block::text(text), call("c", "t", &json!({}))])];
     let builder = FakeMessages::builder().turns(say("all")).turns_for("special", say("special")).keep(2);
     let fake = start(builder).await;

@@ -60,14 +60,14 @@ async fn other_paths_methods_and_sizes_are_refused() {
 }
 
 #[tokio::test]
-async fn models_that_there_are_not_are_not_found() {
+async fn unknown_models_are_not_found() {
     let fake = start(FakeMessages::builder().model("there").turns(text("Hi"))).await;
     let answered = post(&fake, &body([user("Hi")])).await;
     assert_eq!((answered.status, answered.message().as_str()), (404, "model: m"));
 }
 
 #[tokio::test]
-async fn what_the_service_refuses_is_refused_with_its_place() {
+async fn invalid_requests_are_rejected_with_their_path() {
     let fake = start(FakeMessages::builder().turns(text("Hi"))).await;
     let call = json!({"type": "tool_use", "id": "a", "name": "t", "input": {}});
     let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "x"});

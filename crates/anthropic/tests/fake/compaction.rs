@@ -58,7 +58,7 @@ fn compactions(conversation: &Conversation) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_history_over_the_trigger_is_compacted_and_its_block_goes_back_as_it_came() {
+async fn a_long_history_is_compacted_and_the_block_is_sent_back() {
     let turns = ["One.", "Two.", "Three.", "Four.", "Five.", "Six."].map(says);
     let fake = start(FakeMessages::builder().turns(turns)).await;
     // A token is four bytes to the fake; a message here is some 210 of them.
@@ -91,7 +91,7 @@ async fn a_history_over_the_trigger_is_compacted_and_its_block_goes_back_as_it_c
 }
 
 #[tokio::test]
-async fn an_answer_that_pauses_behind_its_compaction_is_resumed() {
+async fn a_response_paused_after_compaction_is_resumed() {
     let fake = start(FakeMessages::builder().turns(["One.", "Two.", "Three."].map(says))).await;
     let edit = json!({
         "type": "compact_20260112", "pause_after_compaction": true, "trigger": {"type": "input_tokens", "value": 500},
@@ -113,7 +113,7 @@ async fn an_answer_that_pauses_behind_its_compaction_is_resumed() {
 }
 
 #[tokio::test]
-async fn the_fake_refuses_what_the_service_would() {
+async fn the_fake_rejects_invalid_compaction_requests() {
     let fake = start(FakeMessages::builder().turns([says("One.")])).await;
     let with = |field: Value| {
         let mut body = body(json!([user("Hi")]));
@@ -141,7 +141,7 @@ async fn the_fake_refuses_what_the_service_would() {
 }
 
 #[tokio::test]
-async fn the_sdk_reads_what_the_fake_says_of_compactions() {
+async fn the_sdk_parses_compaction_responses() {
     let Some(python) = oracle().await else { return };
     let fake = start(FakeMessages::builder().key(KEY).turns([says("One.")])).await;
     let given =

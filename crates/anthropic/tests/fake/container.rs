@@ -72,7 +72,7 @@ fn containers(fake: &FakeMessages) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn it_is_kept_over_a_pause_a_turn_and_a_replay_of_the_ledger() {
+async fn the_container_is_kept_over_pauses_turns_and_replay() {
     let turns = [paused(), says("One."), says("Two."), says("Three.")];
     let fake = start(FakeMessages::builder().turns(turns)).await;
     let model = client(&fake, ModelOptions::new("m"));
@@ -98,7 +98,7 @@ async fn it_is_kept_over_a_pause_a_turn_and_a_replay_of_the_ledger() {
 }
 
 #[tokio::test]
-async fn what_the_host_names_itself_wins_and_its_skills_get_the_id() {
+async fn a_user_defined_container_takes_precedence() {
     let skills = json!([{"type": "anthropic", "skill_id": "xlsx", "version": "latest"}]);
     let wishes = |container: Value| ModelOptions::new("m").with_field("container", container).unwrap();
     for (named, first, then) in [
@@ -144,7 +144,7 @@ async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
 }
 
 #[tokio::test]
-async fn one_that_expires_within_an_answer_is_not_named_again() {
+async fn a_container_that_expires_during_a_response_is_not_reused() {
     let turns = [paused(), FakeToolRun::new("ls").failing("container_expired").into(), says("Again.")];
     let fake = start(FakeMessages::builder().turns(turns)).await;
     let model = client(&fake, ModelOptions::new("m"));

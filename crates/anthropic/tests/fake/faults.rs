@@ -52,7 +52,7 @@ async fn every_type_of_error_has_its_status_and_carries_its_headers() {
 }
 
 #[tokio::test]
-async fn streams_break_after_the_piece_that_is_said() {
+async fn streams_fail_after_the_configured_piece() {
     let blocks = || Reply::blocks(vec![Block::text("abcd"), call("a", "t", &json!({"x": 1}))]);
     let overloaded = Refusal::new(ApiErrorKind::Overloaded, "Overloaded");
     let faults = [
@@ -88,7 +88,7 @@ async fn streams_break_after_the_piece_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_script_cuts_breaks_and_fails_as_it_says() {
+async fn a_script_truncates_and_fails_as_configured() {
     let text = "
 version: 1
 turns:
@@ -179,7 +179,7 @@ impl Clock for Leaping {
 }
 
 #[tokio::test]
-async fn drips_and_delays_take_the_time_that_is_said() {
+async fn delays_and_chunk_intervals_are_respected() {
     let clock = Leaping::new();
     let second = Duration::from_secs(1);
     let turns = [words().delayed(5 * second).with_chunk_interval(2 * second)];
@@ -190,7 +190,7 @@ async fn drips_and_delays_take_the_time_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_fake_that_stops_ends_what_never_ends_and_one_that_is_dropped_is_gone() {
+async fn stopping_or_dropping_a_fake_ends_endless_streams() {
     for reply in [Reply::silence(), Reply::endless_text(), words().stall_after_bytes(10)] {
         let fake = start(FakeMessages::builder().turns([reply])).await;
         let address = fake.base_url().strip_prefix("http://").unwrap().to_owned();
@@ -209,7 +209,7 @@ async fn a_fake_that_stops_ends_what_never_ends_and_one_that_is_dropped_is_gone(
 }
 
 #[tokio::test]
-async fn a_key_has_so_many_requests_in_a_window() {
+async fn a_key_is_limited_to_n_requests_per_window() {
     let limit = RateLimit { requests: 2, window: Duration::from_secs(3600) };
     let fake = start(FakeMessages::builder().rate_limit(limit).turns([words()])).await;
     let body = body([user("Hi")]);

@@ -143,7 +143,7 @@ async fn lists_are_read_page_by_page_by_source() {
 }
 
 #[tokio::test]
-async fn files_go_in_and_what_was_made_comes_out() {
+async fn files_are_uploaded_and_results_downloaded() {
     for profile in PROFILES {
         let fake = start(FakeMessages::builder().profile(profile)).await;
         let files = client(&fake, profile).files();
@@ -176,7 +176,7 @@ async fn files_go_in_and_what_was_made_comes_out() {
 }
 
 #[tokio::test]
-async fn what_is_above_a_limit_or_no_skill_is_refused_before_anything_is_sent() {
+async fn oversized_or_invalid_skills_are_rejected_before_any_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = skill(&folder, "Limits.");
     let fake = start(FakeMessages::builder()).await;
@@ -276,7 +276,7 @@ async fn each_error_has_its_kind_its_request_id_and_no_secret() {
 }
 
 #[tokio::test]
-async fn what_reads_or_deletes_is_repeated_and_what_creates_only_where_it_was_refused() {
+async fn reads_and_deletions_are_retried_but_creations_only_if_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = skill(&folder, "Retries.");
     let fake = start(FakeMessages::builder()).await;
@@ -333,7 +333,7 @@ async fn what_reads_or_deletes_is_repeated_and_what_creates_only_where_it_was_re
 }
 
 #[tokio::test]
-async fn a_download_that_is_cut_or_lies_about_its_size_is_an_error() {
+async fn a_truncated_or_missized_download_is_an_error() {
     let fake = start(FakeMessages::builder()).await;
     let files = client(&fake, ApiProfile::Beta).files();
     let made = fake.put_file("a.bin", vec![7; 1000]);
@@ -368,7 +368,7 @@ async fn a_download_that_is_cut_or_lies_about_its_size_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_limit_that_one_client_meets_closes_the_gate_for_all_of_its_key() {
+async fn a_rate_limit_closes_the_gate_for_all_clients_of_the_key() {
     let fake = start(FakeMessages::builder().turns([Reply::blocks(Vec::new())])).await;
     let client = client(&fake, ApiProfile::Beta);
     fake.add_hosted_fault(of_status(429, "rate_limit_error").with_header("retry-after", "3600"));
@@ -382,7 +382,7 @@ async fn a_limit_that_one_client_meets_closes_the_gate_for_all_of_its_key() {
 }
 
 #[tokio::test]
-async fn an_upload_that_is_dropped_leaves_nothing_behind() {
+async fn a_dropped_upload_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = skill(&folder, "Large.");
     fs::write(path.join("large.bin"), vec![0; 28 << 20]).unwrap();

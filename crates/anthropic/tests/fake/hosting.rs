@@ -39,7 +39,7 @@ fn made(name: &str, content: &'static str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
+async fn a_file_is_uploaded_processed_and_downloaded() {
     let folder = tempfile::tempdir().unwrap();
     for profile in PROFILES {
         let path = skill(&folder, "Does it.");
@@ -71,7 +71,7 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
 }
 
 #[tokio::test]
-async fn a_container_that_ended_is_gone_and_a_new_one_begins() {
+async fn an_expired_container_is_replaced_by_a_new_one() {
     let turns = [made("a.txt", "1"), made("b.txt", "2")];
     let fake = start(FakeMessages::builder().hosting_for(Duration::from_secs(3600)).turns(turns)).await;
     let model = model(&fake, ApiProfile::Beta);
@@ -112,7 +112,7 @@ impl Clock for Ahead {
 }
 
 #[tokio::test]
-async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
+async fn a_container_expires_after_its_last_use() {
     let clock = Arc::new(Ahead::default());
     let turns = [made("a.txt", "1"), made("b.txt", "2")];
     let hour = Duration::from_secs(3600);
@@ -131,7 +131,7 @@ async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
 }
 
 #[tokio::test]
-async fn a_request_for_what_is_not_there_is_refused_as_the_service_does() {
+async fn requests_for_unknown_objects_are_rejected() {
     let fake = start(FakeMessages::builder().hosting().turns([made("a.txt", "1")])).await;
     let refused = async |skills: &[HostedSkill], content: Vec<Block>| {
         let model = model(&fake, ApiProfile::Beta);
@@ -162,7 +162,7 @@ async fn a_request_for_what_is_not_there_is_refused_as_the_service_does() {
 }
 
 #[tokio::test]
-async fn errors_of_the_container_are_results_without_files() {
+async fn container_errors_are_results_without_files() {
     let turns =
         [Reply::from(FakeToolRun::new("x").failing("execution_time_exceeded").with_file("a", "lost"))];
     let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
@@ -185,7 +185,7 @@ async fn post(fake: &FakeMessages, messages: Vec<Value>, container: Value) -> Re
 }
 
 #[tokio::test]
-async fn the_helpers_alone_resume_pauses_over_any_client() {
+async fn the_helpers_resume_pauses_with_any_client() {
     let pause = |name: &str| Reply::from(FakeToolRun::new("sleep 60").with_file(name, "…").paused());
     let turns = [pause("a.txt"), pause("b.txt"), made("c.txt", "…"), pause("d.txt")];
     let fake = start(FakeMessages::builder().hosting().turns(turns)).await;

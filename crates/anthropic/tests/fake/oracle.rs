@@ -71,7 +71,7 @@ async fn the_sdks_types_accept_every_event() {
 }
 
 #[tokio::test]
-async fn the_sdks_client_reads_streams_and_whole_answers_alike() {
+async fn the_sdk_reads_streamed_and_unstreamed_responses() {
     let Some(python) = oracle().await else { return };
     let fake =
         start(FakeMessages::builder().key(KEY).turns([Reply::blocks(all_kinds()).with_request_id("req_1")]))

@@ -114,7 +114,7 @@ fn failure(kind: ApiErrorKind) -> Reply {
 }
 
 #[tokio::test]
-async fn what_is_new_or_changed_is_uploaded_and_nothing_else() {
+async fn only_new_or_changed_skills_are_uploaded() {
     for profile in PROFILES {
         let bed = Bed::new(profile).await;
         bed.write("a", "One.");
@@ -150,7 +150,7 @@ async fn what_is_new_or_changed_is_uploaded_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_was_uploaded_and_not_put_down_is_found_and_not_uploaded_again() {
+async fn unrecorded_uploads_are_found_and_not_repeated() {
     for profile in PROFILES {
         let bed = Bed::new(profile).await;
         bed.write("a", "One.");
@@ -177,7 +177,7 @@ async fn what_was_uploaded_and_not_put_down_is_found_and_not_uploaded_again() {
 }
 
 #[tokio::test]
-async fn a_push_that_is_cut_off_anywhere_is_completed_by_the_next() {
+async fn an_interrupted_push_is_completed_by_the_next_one() {
     let names = ["a", "b", "c"];
     // Planned, and two events of each.
     for cut in 1..=7 {
@@ -209,7 +209,7 @@ async fn a_push_that_is_cut_off_anywhere_is_completed_by_the_next() {
 }
 
 #[tokio::test]
-async fn what_left_the_folder_is_told_and_stays() {
+async fn skills_missing_locally_are_reported_and_kept() {
     let bed = Bed::with(&["a", "b", "c"]).await;
     bed.push().await;
     fs::remove_dir_all(bed.skills().join("a")).unwrap();
@@ -238,7 +238,7 @@ async fn what_left_the_folder_is_told_and_stays() {
 }
 
 #[tokio::test]
-async fn what_is_not_valid_is_told_and_the_others_go_on() {
+async fn invalid_skills_are_reported_and_others_are_pushed() {
     let bed = Bed::with(&["a", "good"]).await;
     fs::write(bed.skills().join("a/SKILL.md"), "---\nname: a\n---\n").unwrap();
     // Loaded with a warning, and refused by the service.
@@ -263,7 +263,7 @@ async fn what_is_not_valid_is_told_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn one_that_fails_does_not_hold_up_the_others() {
+async fn one_failed_skill_does_not_stop_the_others() {
     let bed = Bed::with(&["a", "b", "c"]).await;
     let fake = Arc::new(bed.fake);
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -296,7 +296,7 @@ async fn one_that_fails_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn skills_of_the_same_title_are_told_apart() {
+async fn skills_with_the_same_title_are_distinguished() {
     let bed = Bed::with(&["a", "b", "c"]).await;
     // Somebody has called another skill so.
     let stranger = bed.upload("b", "a").await;
@@ -319,7 +319,7 @@ async fn skills_of_the_same_title_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_others_did_at_the_service_is_seen() {
+async fn changes_by_other_clients_are_detected() {
     let bed = Bed::with(&["a"]).await;
     bed.push().await;
     let skills = bed.client().skills();
@@ -399,7 +399,7 @@ async fn refused(bed: &Bed, folder: &Path) -> (SyncErrorKind, String) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_at_all_is_told_before_anything_is_sent() {
+async fn impossible_pushes_fail_before_any_request() {
     let bed = Bed::with(&["a"]).await;
     let missing = bed.temp.path().join("no");
     let (kind, message) = refused(&bed, &missing).await;
@@ -427,7 +427,7 @@ async fn what_cannot_be_done_at_all_is_told_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_written_ends_no_push() {
+async fn an_unwritable_index_does_not_stop_a_push() {
     let bed = Bed::with(&["a", "b"]).await;
     // What is in the place of the file cannot be replaced by it.
     let draft = bed.temp.path().join("data/hosted/skills.json.new");
@@ -442,7 +442,7 @@ async fn a_record_that_cannot_be_written_ends_no_push() {
 }
 
 #[tokio::test]
-async fn each_key_has_its_own_part_of_the_record() {
+async fn each_key_has_its_own_index_entries() {
     let bed = Bed::with(&["a"]).await;
     bed.push().await;
     let mine = fs::read_to_string(bed.record()).unwrap();

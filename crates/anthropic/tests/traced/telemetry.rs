@@ -57,7 +57,7 @@ impl Subscriber for Collector {
 }
 
 #[tokio::test]
-async fn nothing_that_is_traced_holds_the_key_or_the_words() {
+async fn traces_contain_no_key_and_no_content() {
     let collector = Collector::default();
     let guard = tracing::subscriber::set_default(collector.clone());
     let echo = format!("you sent {KEY}");

@@ -158,7 +158,7 @@ async fn told(stream: &mut ModelStream) -> Option<ModelEvent> {
 
 /// Whoever pays for a call that is dropped must know whether it was sent.
 #[tokio::test]
-async fn a_call_tells_that_it_is_sent_before_it_is_and_not_while_its_key_is_limited() {
+async fn a_call_reports_sending_before_it_is_sent_and_not_while_limited() {
     let server = server(usize::MAX).await;
     let clock = ManualClock::new();
     let config = config(&server).with_http(|http| http.with_retries(0));
@@ -178,7 +178,7 @@ async fn a_call_tells_that_it_is_sent_before_it_is_and_not_while_its_key_is_limi
 
 /// Each attempt anew.
 #[tokio::test]
-async fn a_call_tells_when_it_waits_to_be_sent_again() {
+async fn a_call_reports_when_it_waits_for_a_retry() {
     let server = server(1).await;
     let (messages, clock) = client(&server);
     let (shown, waits) =
@@ -191,7 +191,7 @@ async fn a_call_tells_when_it_waits_to_be_sent_again() {
 
 /// It has leave to be sent, and is not polled any more.
 #[tokio::test]
-async fn a_call_that_is_dropped_between_telling_and_sending_gives_its_place_back() {
+async fn a_call_dropped_before_sending_releases_its_permit() {
     let server = server(1).await;
     let clock = ManualClock::new();
     let messages = told_to_wait(&server, &clock).await;

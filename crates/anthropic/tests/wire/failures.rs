@@ -48,7 +48,7 @@ async fn each_error_type_has_its_kind_and_its_request_id() {
 }
 
 #[tokio::test]
-async fn a_page_of_html_is_told_by_its_status_and_in_short() {
+async fn an_html_error_page_is_reported_with_status_and_excerpt() {
     let page = format!(
         "<html><head><title>502 Bad\nGateway</title></head><body>{}</body></html>",
         "<p>nginx</p>".repeat(999)
@@ -64,7 +64,7 @@ async fn a_page_of_html_is_told_by_its_status_and_in_short() {
 }
 
 #[tokio::test]
-async fn a_success_that_is_no_stream_breaks_the_protocol() {
+async fn a_success_without_a_stream_is_a_protocol_error() {
     for (headers, body) in [
         (&[("content-type", "text/html")][..], "<h1>Welcome to the hotel wireless</h1>"),
         (&[("content-type", "application/json")], "{}"),
@@ -83,7 +83,7 @@ async fn a_success_that_is_no_stream_breaks_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_that_is_none_breaks_the_protocol() {
+async fn an_invalid_unstreamed_response_is_a_protocol_error() {
     for body in ["", "<html>", "{}", r#"{"type":"completion"}"#, r#"{"type":"message","content":[{}]}"#] {
         let head = [("content-type", "application/json"), ("request-id", "req_p")];
         let failed = failure(answer("200 OK", &head, body)).await;
@@ -93,7 +93,7 @@ async fn a_whole_answer_that_is_none_breaks_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_truncated_and_tells_its_request_id() {
+async fn a_truncated_stream_reports_its_request_id() {
     let whole = saying("Hello");
     let events: Vec<&str> = whole.split_inclusive("\n\n").collect();
     for kept in 0..events.len() {
@@ -116,7 +116,7 @@ async fn an_error_in_mid_stream_comes_with_its_type() {
 
 /// As llama.cpp tells it in a stream, and as some servers tell it with status 200.
 #[tokio::test]
-async fn an_error_in_the_form_of_another_server_keeps_its_words() {
+async fn an_error_in_another_format_keeps_its_message() {
     let event = "event: error\ndata: {\"code\":500,\"message\":\"empty grammar stack\",\"type\":\"server_error\"}\n\n";
     let failed = failure(stream(&(sse(&[start()]) + event))).await;
     assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Api));
@@ -153,7 +153,7 @@ async fn a_key_that_the_service_echoes_is_redacted() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_a_connection_error() {
+async fn an_unreachable_service_is_a_connection_error() {
     // As long as it has its port, nobody else listens there.
     let nobody = TcpSocket::new_v4().unwrap();
     nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -195,7 +195,7 @@ async fn stalls(parts: impl Fn() -> Vec<Part> + Send + Sync + 'static, wait: Dur
 }
 
 #[tokio::test]
-async fn a_service_that_sends_no_head_or_falls_silent_is_left_after_the_idle_time() {
+async fn a_silent_service_times_out_after_the_idle_timeout() {
     for parts in [
         || vec![Part::Hang],
         || vec![Part::Bytes(stream("")), Part::Hang],
@@ -207,14 +207,14 @@ async fn a_service_that_sends_no_head_or_falls_silent_is_left_after_the_idle_tim
 }
 
 #[tokio::test]
-async fn a_silent_error_body_is_not_awaited_for_long() {
+async fn reading_an_error_body_times_out() {
     let head = || vec![Part::Bytes(answer("500 Oops", &[("content-length", "100")], "half")), Part::Hang];
     let failed = stalls(head, Duration::from_secs(5)).await;
     assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Api));
 }
 
 #[tokio::test]
-async fn a_service_that_drips_is_left_when_the_whole_time_is_over() {
+async fn a_slow_service_times_out_after_the_total_timeout() {
     let (mut sends, receives): (Vec<_>, Vec<_>) = (0..10).map(|_| tokio::sync::oneshot::channel()).unzip();
     let receives = std::sync::Mutex::new(receives);
     let server = Server::start(move |_, _| {
@@ -266,7 +266,7 @@ async fn a_service_that_drips_is_left_when_the_whole_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_service_that_sends_for_ever_is_left_at_the_limit() {
+async fn an_endless_response_is_stopped_at_the_limit() {
     let endless = |head: Vec<u8>, bytes: &'static [u8]| async move {
         let server =
             Server::start(move |_, _| vec![Part::Bytes(head.clone()), Part::Forever(bytes.to_vec())]).await;
@@ -292,7 +292,7 @@ async fn a_service_that_sends_for_ever_is_left_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_service_that_goes_on_after_the_end_does_not_keep_the_answer() {
+async fn data_after_the_end_does_not_delay_the_response() {
     let server = Server::start(|_, _| {
         vec![Part::Bytes(stream(&saying("Hello"))), Part::Forever(b": more\n".to_vec())]
     })

@@ -18,7 +18,7 @@ const SESSIONS: usize = 40;
 
 /// What is shown is not repeated, but the other sessions of the key wait, as after a limit before the stream.
 #[tokio::test]
-async fn a_limit_in_mid_stream_is_heeded_by_all() {
+async fn a_mid_stream_rate_limit_applies_to_all_calls() {
     for (kind, waits) in [("rate_limit_error", true), ("overloaded_error", true), ("api_error", false)] {
         let seen = [
             start(),
@@ -45,7 +45,7 @@ async fn a_limit_in_mid_stream_is_heeded_by_all() {
 
 /// A call that the service may have acted for is not sent again, but the others wait all the same.
 #[tokio::test]
-async fn a_limit_in_mid_stream_of_a_hosted_call_is_heeded_by_all() {
+async fn a_mid_stream_rate_limit_of_a_hosted_call_applies_to_all() {
     let seen = [start(), json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}})];
     let server = Server::answers(vec![stream(&sse(&seen)), stream(&saying("Hello"))]).await;
     let clock = ManualClock::new();
@@ -66,7 +66,7 @@ async fn a_limit_in_mid_stream_of_a_hosted_call_is_heeded_by_all() {
 /// Forty sessions call at once; the service refuses the first forty requests and asks for ten seconds. Nobody
 /// comes back within them; then one comes; and in the end all are answered, each with at most three attempts.
 #[tokio::test]
-async fn many_sessions_on_one_key_are_no_herd() {
+async fn many_sessions_on_one_key_do_not_retry_at_once() {
     let clock = ManualClock::new();
     let arrivals = Arc::new(Mutex::new(Vec::new()));
     let (times, of_server) = (Arc::clone(&arrivals), clock.clone());

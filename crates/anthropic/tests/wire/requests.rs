@@ -43,7 +43,7 @@ async fn the_current_profile_sends_the_key_as_a_bearer_token() {
 }
 
 #[tokio::test]
-async fn betas_and_fields_of_the_host_go_out() {
+async fn user_betas_and_fields_are_sent() {
     let options = ModelOptions::new(MODEL)
         .with_beta("skills-2025-10-02")
         .with_beta("code-execution-2025-08-25")
@@ -93,7 +93,7 @@ async fn on_the_wire_each_request_is_a_prefix_of_the_next() {
 }
 
 #[tokio::test]
-async fn a_stream_shows_its_pieces_and_ends_with_the_answer() {
+async fn a_stream_emits_deltas_and_the_final_response() {
     let events = vec![
         block(0, json!({"type": "text", "text": ""})),
         text_delta(0, "Let me"),
@@ -147,7 +147,7 @@ async fn a_stream_shows_its_pieces_and_ends_with_the_answer() {
 }
 
 #[tokio::test]
-async fn the_container_is_handed_out_with_the_answer() {
+async fn the_response_contains_the_container() {
     let mut last = end("pause_turn");
     last[0]["delta"]["container"] = json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z"});
     let events: Vec<serde_json::Value> = [start()].into_iter().chain(last).collect();
@@ -157,7 +157,7 @@ async fn the_container_is_handed_out_with_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_may_come_as_a_whole_and_is_kept_to_the_byte() {
+async fn an_unstreamed_response_keeps_its_bytes() {
     let content =
         r#"{ "type":"new_block","n":1.50},{"type":"tool_use","id":"a","name":"t","input":{"b": 1, "a":2}}"#;
     let body = format!(
@@ -173,7 +173,7 @@ async fn an_answer_may_come_as_a_whole_and_is_kept_to_the_byte() {
 }
 
 #[tokio::test]
-async fn prices_of_the_host_count_and_an_unknown_model_is_free() {
+async fn configured_prices_apply_and_unknown_models_are_free() {
     let server = Server::always(stream(&saying("Hello"))).await;
     let clock = ManualClock::new();
     let priced = |prices| messages(&config(&server).with_prices(prices), &clock);

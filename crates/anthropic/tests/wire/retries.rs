@@ -52,7 +52,7 @@ async fn two_retries_with_growing_waits_and_then_the_error() {
 }
 
 #[tokio::test]
-async fn the_status_decides_what_is_tried_again() {
+async fn the_status_decides_about_retries() {
     for (status, tries) in [
         ("408 x", 2),
         ("409 x", 2),
@@ -75,7 +75,7 @@ async fn the_status_decides_what_is_tried_again() {
 }
 
 #[tokio::test]
-async fn the_advice_of_the_service_wins() {
+async fn the_services_retry_advice_takes_precedence() {
     let refused = error("529 x", &[("x-should-retry", "false")], "overloaded_error", "no");
     assert_eq!(attempts(vec![refused, good()]).await.2, 1);
     let wanted = error("400 x", &[("x-should-retry", "true")], "invalid_request_error", "yes");
@@ -84,7 +84,7 @@ async fn the_advice_of_the_service_wins() {
 }
 
 #[tokio::test]
-async fn the_wait_that_the_service_asks_for_is_kept() {
+async fn retry_after_is_respected() {
     for (headers, expected) in [
         (&[("retry-after-ms", "1234"), ("retry-after", "9")][..], 1234),
         (&[("retry-after", "7")], 7000),
@@ -101,7 +101,7 @@ async fn the_wait_that_the_service_asks_for_is_kept() {
 }
 
 #[tokio::test]
-async fn a_wait_beyond_the_deadline_is_not_begun() {
+async fn no_wait_extends_beyond_the_deadline() {
     for (status, kind) in [("429 x", "rate_limit_error"), ("503 x", "api_error")] {
         let (result, waits, requests) =
             attempts(vec![error(status, &[("retry-after", "3600")], kind, "later")]).await;
@@ -121,7 +121,7 @@ fn mid_stream(events: &[Value]) -> Vec<u8> {
 
 /// A15.
 #[tokio::test]
-async fn overload_in_mid_stream_is_tried_again_only_if_nothing_was_shown() {
+async fn mid_stream_overload_is_retried_only_before_output() {
     let empty = |kind: &str| block(0, json!({"type": kind, kind: ""}));
     let tool = |kind: &str| block(0, json!({"type": kind, "id": "a", "name": "t", "input": {}}));
     for unseen in [
@@ -146,7 +146,7 @@ async fn overload_in_mid_stream_is_tried_again_only_if_nothing_was_shown() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_tried_again_only_if_nothing_was_shown() {
+async fn a_truncated_stream_is_retried_only_before_output() {
     for unseen in [String::new(), sse(&[start(), ping()])] {
         let (result, _, requests) = attempts(vec![stream(&unseen), good()]).await;
         assert_eq!((requests, result.is_ok()), (2, true), "{unseen:?}");
@@ -163,7 +163,7 @@ async fn an_invalid_request_in_mid_stream_is_final() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_tried_again() {
+async fn a_broken_connection_is_retried() {
     let (result, waits, requests) = attempts(vec![Vec::new(), good()]).await;
     assert_eq!((requests, result.is_ok()), (2, true), "{waits:?}");
 }

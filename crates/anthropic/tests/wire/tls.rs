@@ -61,7 +61,7 @@ fn has_certificates(config: &Config) -> bool {
 }
 
 #[tokio::test]
-async fn a_root_of_the_host_is_trusted_and_the_key_travels_within() {
+async fn a_configured_root_certificate_is_trusted() {
     let (server, root) = greeting().await;
     let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root));
     let answer = call(&messages(&config, &ManualClock::new())).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_root_of_the_host_is_trusted_and_the_key_travels_within() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_or_under_another_name_gets_no_request() {
+async fn untrusted_or_misnamed_servers_get_no_request() {
     let (server, root) = greeting().await;
     let (other, _) = localhost();
     for (host, root) in [("localhost", None), ("localhost", Some(other)), ("127.0.0.1", Some(root))] {
@@ -132,7 +132,7 @@ async fn tunnel(client: TcpStream, asked: Arc<Mutex<Vec<String>>>, answer: &'sta
 }
 
 #[tokio::test]
-async fn a_proxy_tunnels_and_sees_neither_the_key_nor_the_words() {
+async fn a_proxy_tunnels_and_sees_no_secrets() {
     let (server, root) = greeting().await;
     let proxy = Proxy::start("200 Connection established").await;
     let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root).with_proxy(&proxy.url));
@@ -143,7 +143,7 @@ async fn a_proxy_tunnels_and_sees_neither_the_key_nor_the_words() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_a_connection_error_and_nobody_is_asked_beside_it() {
+async fn a_refusing_proxy_is_a_connection_error_without_fallback() {
     let (server, root) = greeting().await;
     let proxy = Proxy::start("403 Forbidden").await;
     let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root).with_proxy(&proxy.url));
@@ -153,7 +153,7 @@ async fn a_proxy_that_refuses_is_a_connection_error_and_nobody_is_asked_beside_i
 }
 
 #[tokio::test]
-async fn plain_http_goes_through_the_proxy_whole() {
+async fn plain_http_is_sent_through_the_proxy() {
     let server = Server::always(stream(&saying("Hello"))).await;
     let config =
         config(&server).with_base_url("http://localhost:1").with_http(|http| http.with_proxy(server.url()));

@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(millis in 0..253_402_300_800_000_u64) {
+        fn formatted_times_are_parsed_back(millis in 0..253_402_300_800_000_u64) {
             let time = Time(Timestamp::from_millis(millis));
             prop_assert_eq!(time.to_string().parse::<Time>().unwrap(), time);
         }

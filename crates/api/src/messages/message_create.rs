@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_and_messages_of_one_role_are_one() {
+    fn consecutive_messages_of_one_role_are_merged() {
         let create = read(
             r#"{"model":"m","max_tokens":9,"stream":true,"system":"S","tool_choice":{"type":"auto"},"metadata":{"user_id":"u"},
             "tools":[{"name":"t","description":"d","input_schema":{"type":"object","b":1,"a":2}}],
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_to_the_vendors_own_models_are_without_effect() {
+    fn vendor_specific_hints_are_ignored() {
         let body = r#"{"model":"m","max_tokens":9,"thinking":{"type":"adaptive"},"context_management":{"edits":[]},
             "tools":[{"name":"t","input_schema":{"type":"object"},"defer_loading":true}],
             "messages":[{"role":"user","content":"a"}]}"#;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_api_cannot_be_told_is_named() {
+    fn fields_unsupported_by_another_api_are_named() {
         let with = |more: &str| {
             read(&format!(
                 r#"{{"model":"m","max_tokens":1,{more},"messages":[{{"role":"user","content":"a"}}]}}"#

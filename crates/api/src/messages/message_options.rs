@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_place() {
+    fn errors_name_the_path_of_the_field() {
         for (text, expected) in [
             (r#"{"temperature":1.5}"#, "temperature: 1.5 is not allowed; give a number from 0 to 1"),
             (r#"{"temperature":"hot"}"#, "temperature: "),

@@ -55,7 +55,7 @@ fn lines(text: &str) -> impl Iterator<Item = Value> {
 }
 
 #[test]
-fn what_the_sdk_sends_is_read() {
+fn sdk_requests_are_parsed() {
     let mut seen = 0;
     for request in lines(include_str!("../golden/requests.jsonl")) {
         let text = |name: &str| request[name].as_str().unwrap().to_owned();
@@ -112,7 +112,7 @@ fn objects_have_the_form_of_the_sdk() {
 }
 
 #[test]
-fn a_schema_stays_as_its_author_wrote_it() {
+fn a_schema_is_kept_verbatim() {
     let schema = r#"{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"number"}},"$defs":{}}"#;
     let body = format!(
         r#"{{"name":"n","model":"m","tools":[{{"type":"custom","name":"t","description":"d","input_schema":{schema}}}]}}"#

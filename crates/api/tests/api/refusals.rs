@@ -16,7 +16,7 @@ fn agent(more: Value) -> Value {
 }
 
 #[test]
-fn faults_of_agents_are_told_with_their_place() {
+fn agent_errors_name_the_path() {
     let check = |body: Value, expected: &str| check("POST", "/v1/agents", &body, expected);
     check(json!({"model": "m"}), "name: the field is missing; it is required");
     check(json!([]), "expected an object, found an array");
@@ -62,7 +62,7 @@ fn faults_of_agents_are_told_with_their_place() {
 }
 
 #[test]
-fn faults_of_tools_are_told_with_their_place() {
+fn tool_errors_name_the_path() {
     let check =
         |tools: Value, expected: &str| check("POST", "/v1/agents", &agent(json!({"tools": tools})), expected);
     let toolset = |configs: Value| json!([{"type": "agent_toolset_20260401", "configs": configs}]);
@@ -109,7 +109,7 @@ fn faults_of_tools_are_told_with_their_place() {
 }
 
 #[test]
-fn faults_of_updates_are_told() {
+fn update_errors_are_reported() {
     let check = |path: &str, body: Value, expected: &str| check("POST", path, &body, expected);
     check(
         "/v1/agents/a",
@@ -131,7 +131,7 @@ fn faults_of_updates_are_told() {
 }
 
 #[test]
-fn faults_of_environments_are_told() {
+fn environment_errors_are_reported() {
     let check = |config: Value, expected: &str| {
         check("POST", "/v1/environments", &json!({"name": "n", "config": config}), expected);
     };
@@ -149,7 +149,7 @@ fn faults_of_environments_are_told() {
 }
 
 #[test]
-fn faults_of_sessions_and_events_are_told() {
+fn session_and_event_errors_are_reported() {
     let session = |more: Value| {
         let mut session = json!({"agent": "agent_1", "environment_id": "env_1"});
         session.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -225,7 +225,7 @@ fn faults_of_sessions_and_events_are_told() {
 }
 
 #[test]
-fn faults_of_whole_bodies_are_told() {
+fn body_errors_are_reported() {
     let check = |body: &[u8], expected: &str| {
         let error = read("POST", "/v1/agents", "", body).unwrap_err().to_string();
         assert_eq!(error, expected);
@@ -237,7 +237,7 @@ fn faults_of_whole_bodies_are_told() {
 }
 
 #[test]
-fn faults_of_queries_are_told() {
+fn query_errors_are_reported() {
     let check = |path: &str, query: &str, expected: &str| {
         assert_eq!(read("GET", path, query, b"").unwrap_err().to_string(), expected, "{path}?{query}");
     };
@@ -277,7 +277,7 @@ fn faults_of_queries_are_told() {
 }
 
 #[test]
-fn faults_of_mcp_servers_are_told() {
+fn mcp_server_errors_are_reported() {
     let server = |name: &str, url: &str| json!({"type": "url", "name": name, "url": url});
     let agent = |servers: Value, tools: Value| json!({"name": "n", "model": "m", "mcp_servers": servers, "tools": tools});
     let toolset = |name: &str| json!({"type": "mcp_toolset", "mcp_server_name": name});
@@ -305,7 +305,7 @@ fn faults_of_mcp_servers_are_told() {
     check(
         json!([a()]),
         json!([toolset("a"), toolset("a")]),
-        "tools.1.mcp_server_name: another `mcp_toolset` has the server `a` already; make one of both",
+        "tools.1.mcp_server_name: another `mcp_toolset` has the server `a` already; merge the two",
     );
     check(
         json!([a()]),
@@ -320,7 +320,7 @@ fn faults_of_mcp_servers_are_told() {
 }
 
 #[test]
-fn faults_of_credentials_are_told_without_their_secrets() {
+fn credential_errors_contain_no_secrets() {
     let check = |auth: Value, expected: &str| {
         check("POST", "/v1/vaults/v/credentials", &json!({"auth": auth}), expected);
     };

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_takes_no_more_than_its_share() {
+    fn fetches_of_one_tenant_are_limited() {
         let limiter = FetchLimiter::default();
         let mut permits: Vec<FetchPermit> =
             (0..MAX_FETCHES_PER_TENANT).map(|_| try_acquire(&limiter, 1).unwrap()).collect();

@@ -66,7 +66,7 @@ impl Bed {
 }
 
 #[tokio::test]
-async fn a_file_is_taken_in_as_it_is_now() {
+async fn a_file_is_ingested_as_it_is_now() {
     let bed = Bed::new();
     let path = bed.file("uploads/abc123.csv", b"a,b\n");
     let artifact = bed.take("sales", RegistrationSource::file(&path)).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_relative_path_is_recorded_as_an_absolute_one() {
 }
 
 #[tokio::test]
-async fn media_types_are_declared_else_shown_by_bytes_and_names() {
+async fn media_types_are_declared_or_detected() {
     let bed = Bed::new();
     let upload = bed.file("upload_1", b"{}");
     assert_eq!(
@@ -131,7 +131,7 @@ async fn it_is_recorded_whether_a_media_type_was_declared() {
 }
 
 #[tokio::test]
-async fn what_is_no_plain_file_is_refused_without_waiting() {
+async fn special_files_are_rejected_without_blocking() {
     let bed = Bed::new();
     let pipe = bed.path("pipe");
     rustix::fs::mkfifoat(CWD, &pipe, Mode::RWXU).unwrap();
@@ -184,7 +184,7 @@ async fn devices_are_not_opened() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_says_so() {
+async fn permission_errors_are_reported() {
     if rustix::process::geteuid().is_root() {
         // Root reads everything; there is nothing to refuse.
         return;
@@ -196,7 +196,7 @@ async fn what_may_not_be_read_says_so() {
 }
 
 #[tokio::test]
-async fn only_files_beneath_the_allowed_folders_are_taken() {
+async fn only_files_beneath_allowed_directories_are_ingested() {
     let bed = Bed::fenced();
     let good = bed.file("allowed/deep/a.csv", b"good");
     let secret = bed.file("secret", b"secret");
@@ -262,7 +262,7 @@ async fn an_empty_list_of_folders_allows_nothing() {
 
 /// A link that is swapped all the time between a good file and a secret one: whatever is taken in is the good one.
 #[tokio::test]
-async fn a_link_that_is_swapped_meanwhile_never_leads_out() {
+async fn a_concurrently_swapped_link_never_escapes() {
     let bed = Bed::fenced();
     bed.file("allowed/good", b"good");
     bed.file("secret", b"secret");
@@ -413,7 +413,7 @@ async fn urls_are_checked_by_who_would_fetch_them() {
 }
 
 #[tokio::test]
-async fn a_content_of_another_store_is_taken_over() {
+async fn content_of_another_store_is_imported() {
     let (bed, other) = (Bed::new(), Bed::new());
     let digest = other.store.insert_bytes(b"%PDF-1.7\n", FileMode::Plain).unwrap().digest;
     let source =
@@ -440,7 +440,7 @@ async fn metadata_is_kept_and_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_called_off_or_dropped_leaves_nothing() {
+async fn cancelled_or_dropped_ingests_leave_nothing() {
     let mut bed = Bed::new();
     bed.options.max_file_size = u64::MAX;
     let path = bed.path("large");

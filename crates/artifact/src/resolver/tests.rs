@@ -121,7 +121,7 @@ async fn a_file_of_a_skill_is_found_and_read() {
 }
 
 #[tokio::test]
-async fn what_a_skill_has_not_is_told_without_paths_of_the_host() {
+async fn missing_skill_files_are_reported_without_host_paths() {
     let session = session();
     let text = session.fails("skill://csv-helpr/assets/sample.csv", Kind::SkillNotFound).await;
     assert!(text.contains("`csv-helper`"), "{text}");
@@ -133,7 +133,7 @@ async fn what_a_skill_has_not_is_told_without_paths_of_the_host() {
 }
 
 #[tokio::test]
-async fn no_link_leads_out_of_a_skill_not_even_one_that_is_swapped() {
+async fn no_link_escapes_a_skill_even_if_swapped() {
     let session = session();
     let assets = session.folder.path().join("csv-helper/assets");
     fs::write(session.folder.path().join("secret"), "secret").unwrap();
@@ -157,7 +157,7 @@ async fn no_link_leads_out_of_a_skill_not_even_one_that_is_swapped() {
 }
 
 #[tokio::test]
-async fn pipes_in_a_skill_are_not_waited_for() {
+async fn pipes_in_a_skill_do_not_block() {
     let session = session();
     let pipe = session.folder.path().join("csv-helper/assets/pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
@@ -185,7 +185,7 @@ async fn an_artifact_is_found_by_its_name() {
 }
 
 #[tokio::test]
-async fn an_error_lists_no_thousand_names() {
+async fn an_error_lists_a_bounded_number_of_names() {
     let mut session = session();
     for number in 0..50 {
         session.given(&format!("a{number:02}"), b"x");
@@ -195,7 +195,7 @@ async fn an_error_lists_no_thousand_names() {
 }
 
 #[tokio::test]
-async fn an_artifacts_url_is_asked_each_time_and_tells_what_is_new() {
+async fn an_artifacts_url_is_revalidated_and_new_content_is_reported() {
     let mut session = session();
     let answers = session.answering(b"{}");
     let source = ArtifactSource::Url { url: "https://api.example.com/config.json".to_owned() };
@@ -218,7 +218,7 @@ async fn an_artifacts_url_is_asked_each_time_and_tells_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_declared_media_type_stays_whatever_the_server_says() {
+async fn a_declared_media_type_overrides_the_server() {
     let mut session = session();
     session.answering(b"a,b\n");
     let source = ArtifactSource::Url { url: "https://api.example.com/export?format=csv".to_owned() };
@@ -262,7 +262,7 @@ fn names_of_fetched_files_fit_and_keep_their_endings() {
 }
 
 #[tokio::test]
-async fn where_nothing_fetches_a_url_says_so() {
+async fn urls_without_a_fetcher_are_an_error() {
     let mut session = session();
     session.fails("https://example.com/", Kind::FetchDisabled).await;
     let answers = session.answering(b"{}");
@@ -274,7 +274,7 @@ async fn where_nothing_fetches_a_url_says_so() {
 }
 
 #[tokio::test]
-async fn what_was_called_off_is_cancelled() {
+async fn a_cancelled_resolution_returns_cancelled() {
     let mut session = session();
     session.given("sales", b"a");
     session.cancel.cancel();

@@ -43,7 +43,7 @@ fn any_file_of_a_skill_can_be_named() {
 }
 
 #[test]
-fn schemes_have_any_case_and_names_their_own() {
+fn schemes_ignore_case_and_names_do_not() {
     reads("SKILL://a/B.txt", "skill://a/B.txt");
     reads("File://Report", "file://Report");
     reads("HTTPS://Example.com/A", "https://Example.com/A");
@@ -70,7 +70,7 @@ fn percent_encoding_is_decoded_once() {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused() {
+fn ambiguous_uris_are_rejected() {
     for text in ["skill://a/%2e%2e/b", "skill://a/..", "skill://a/b/../c", "skill://a/%2E./b"] {
         refused(text, Kind::PathTraversal, "leads out");
     }
@@ -102,7 +102,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn file_names_an_artifact_and_no_path() {
+fn file_uris_name_artifacts_and_not_paths() {
     for text in [
         "file:///etc/passwd",
         "file://localhost/x",
@@ -125,7 +125,7 @@ fn file_names_an_artifact_and_no_path() {
 }
 
 #[test]
-fn urls_are_kept_as_they_are_but_for_what_hides() {
+fn urls_are_kept_verbatim_except_hidden_characters() {
     reads("https://example.com", "https://example.com");
     reads("http://example.com:8080/a?b=c#d", "http://example.com:8080/a?b=c#d");
     reads("https://example.com/a@b?c@d", "https://example.com/a@b?c@d");
@@ -140,7 +140,7 @@ fn urls_are_kept_as_they_are_but_for_what_hides() {
 }
 
 #[test]
-fn other_texts_are_no_references() {
+fn other_texts_are_not_references() {
     for text in [
         "",
         "/etc/passwd",
@@ -171,21 +171,21 @@ fn paths_are_checked_as_paths() {
 
 proptest! {
     #[test]
-    fn every_text_is_read_or_refused_and_what_was_read_round_trips(text in r"(skill://|file://|https://|)[%/.a:@?# \\\u{7f}\u{e9}0-9e]{0,24}") {
+    fn any_text_is_rejected_or_round_trips(text in r"(skill://|file://|https://|)[%/.a:@?# \\\u{7f}\u{e9}0-9e]{0,24}") {
         if let Ok(uri) = ArtifactUri::parse(&text) {
             prop_assert_eq!(ArtifactUri::parse(&uri.to_string()).unwrap(), uri);
         }
     }
 
     #[test]
-    fn no_bytes_break_it(text in any::<String>()) {
+    fn arbitrary_bytes_never_panic(text in any::<String>()) {
         let _ = ArtifactUri::parse(&text);
         let _ = ArtifactUri::parse(&format!("skill://{text}"));
         let _ = ArtifactUri::parse(&format!("file://{text}"));
     }
 
     #[test]
-    fn every_good_path_has_a_reference(path in r"[^/\\\p{Cc}]{1,8}(/[^/\\\p{Cc}]{1,8}){0,3}") {
+    fn every_valid_path_has_a_reference(path in r"[^/\\\p{Cc}]{1,8}(/[^/\\\p{Cc}]{1,8}){0,3}") {
         prop_assume!(path.split('/').all(|segment| !matches!(segment, "." | "..")));
         let uri = ArtifactUri::skill("some-skill", SkillPath::new(path.clone()).unwrap());
         let text = uri.to_string();
@@ -206,7 +206,7 @@ proptest! {
 
     /// A path that is read never leads out, whatever it was encoded as.
     #[test]
-    fn no_encoding_leads_out(segments in prop::collection::vec(r"(\.|%2e|%2E|%252e|a|%2f|/){0,4}", 1..4)) {
+    fn no_encoding_escapes_the_directory(segments in prop::collection::vec(r"(\.|%2e|%2E|%252e|a|%2f|/){0,4}", 1..4)) {
         if let Ok(ArtifactUri::Skill { path, .. }) = ArtifactUri::parse(&format!("skill://s/{}", segments.join("/"))) {
             let is_plain = |part| matches!(part, std::path::Component::Normal(_));
             prop_assert!(path.as_path().components().all(is_plain));

@@ -93,7 +93,7 @@ fn set_modified(path: &Path, seconds: u64) {
 }
 
 #[tokio::test]
-async fn what_a_turn_made_and_changed_is_told_and_the_rest_is_not() {
+async fn files_created_or_changed_by_a_turn_are_reported() {
     let bed = Bed::new();
     bed.write("input.csv", "1");
     bed.write("edited.csv", "1");
@@ -124,7 +124,7 @@ async fn what_a_turn_made_and_changed_is_told_and_the_rest_is_not() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_only_given_away_or_moved_is_not_told() {
+async fn chowned_or_moved_files_are_not_reported() {
     let bed = Bed::new();
     let path = bed.write("input", "1");
     bed.write("folder/inner", "1");
@@ -137,7 +137,7 @@ async fn a_file_that_was_only_given_away_or_moved_is_not_told() {
 }
 
 #[tokio::test]
-async fn dates_that_programs_set_hide_nothing_that_the_turn_made() {
+async fn forged_modification_times_do_not_hide_files() {
     let bed = Bed::new();
     let old = bed.write("old", "1");
     let known = bed.write("known", "1");
@@ -160,7 +160,7 @@ async fn dates_that_programs_set_hide_nothing_that_the_turn_made() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_replaced_is_changed_where_the_session_knows_it() {
+async fn a_replaced_known_file_is_reported_as_changed() {
     let mut bed = Bed::new();
     let began = bed.begin();
     bed.write("report", "1");
@@ -175,7 +175,7 @@ async fn a_file_that_is_replaced_is_changed_where_the_session_knows_it() {
 }
 
 #[tokio::test]
-async fn links_pipes_and_what_they_lead_to_are_not_told() {
+async fn links_and_pipes_are_not_reported() {
     let bed = Bed::new();
     let began = bed.begin();
     let outside = bed.folder.path().join("secret");
@@ -190,7 +190,7 @@ async fn links_pipes_and_what_they_lead_to_are_not_told() {
 }
 
 #[tokio::test]
-async fn what_is_recorded_is_opened_beneath_the_workspace_or_not_at_all() {
+async fn recorded_files_are_opened_only_beneath_the_workspace() {
     let bed = Bed::new();
     let began = bed.begin();
     bed.write("a/report", "good");
@@ -221,7 +221,7 @@ async fn what_is_recorded_is_opened_beneath_the_workspace_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_workspace_that_is_gone_or_a_link_is_an_error() {
+async fn a_missing_or_linked_workspace_is_an_error() {
     let bed = Bed::new();
     fs::rename(bed.path(""), bed.folder.path().join("moved")).unwrap();
     let record = FinishedTurnInfo {
@@ -237,7 +237,7 @@ async fn a_workspace_that_is_gone_or_a_link_is_an_error() {
 }
 
 #[tokio::test]
-async fn another_folder_in_its_place_is_the_workspace_from_then_on() {
+async fn a_replaced_directory_becomes_the_workspace() {
     let bed = Bed::new();
     let began = bed.begin();
     fs::rename(bed.path(""), bed.folder.path().join("moved")).unwrap();
@@ -246,7 +246,7 @@ async fn another_folder_in_its_place_is_the_workspace_from_then_on() {
 }
 
 #[tokio::test]
-async fn what_is_looked_at_and_digested_is_bounded() {
+async fn scanning_and_hashing_are_bounded() {
     let mut bed = Bed::new();
     let began = bed.begin();
     for name in ["a", "b", "c"] {
@@ -269,7 +269,7 @@ async fn what_is_looked_at_and_digested_is_bounded() {
 }
 
 #[tokio::test]
-async fn of_too_many_files_the_shallowest_are_told() {
+async fn of_too_many_files_the_shallowest_are_reported() {
     let mut bed = Bed::new();
     let began = bed.begin();
     for number in 0..20 {
@@ -298,7 +298,7 @@ async fn of_too_many_files_the_shallowest_are_told() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_too_long_is_left_out_and_that_is_told() {
+async fn too_long_paths_are_skipped_and_reported() {
     let bed = Bed::new();
     let began = bed.begin();
     let folders = format!("{}/", "x".repeat(200)).repeat(5);
@@ -320,7 +320,7 @@ async fn a_path_that_is_too_long_is_left_out_and_that_is_told() {
 }
 
 #[tokio::test]
-async fn a_file_whose_place_is_another_by_now_is_told_as_missing() {
+async fn a_moved_file_is_reported_as_missing() {
     let bed = Bed::new();
     let began = bed.begin();
     bed.write("folder/inner", "x");
@@ -344,7 +344,7 @@ async fn a_file_whose_place_is_another_by_now_is_told_as_missing() {
 }
 
 #[tokio::test]
-async fn names_that_no_record_can_hold_are_left_out_and_that_is_told() {
+async fn unrecordable_names_are_skipped_and_reported() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let bed = Bed::new();
@@ -357,7 +357,7 @@ async fn names_that_no_record_can_hold_are_left_out_and_that_is_told() {
 }
 
 #[tokio::test]
-async fn a_folder_of_somebody_else_is_told_as_not_looked_at() {
+async fn an_unreadable_directory_is_reported_as_skipped() {
     if rustix::process::geteuid().is_root() {
         // Root looks everywhere.
         return;
@@ -375,7 +375,7 @@ async fn a_folder_of_somebody_else_is_told_as_not_looked_at() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_cut_or_grows_while_it_is_downloaded_ends_with_an_error() {
+async fn a_file_that_changes_during_download_is_an_error() {
     let bed = Bed::new();
     let began = bed.begin();
     let path = bed.write("log", vec![b'x'; 1 << 20]);
@@ -392,7 +392,7 @@ async fn a_file_that_is_cut_or_grows_while_it_is_downloaded_ends_with_an_error()
 
 /// A program writes on while it is looked at: each file is told, with a digest only if that is of what was read.
 #[tokio::test]
-async fn a_file_that_is_still_written_has_no_digest_or_a_true_one() {
+async fn a_file_being_written_has_no_wrong_digest() {
     let bed = Bed::new();
     let began = bed.begin();
     let path = bed.write("log", vec![b'x'; 4 << 20]);
@@ -420,7 +420,7 @@ async fn a_file_that_is_still_written_has_no_digest_or_a_true_one() {
 
 /// A folder that is swapped all the time for a link out: what lies there is never told and never read.
 #[tokio::test]
-async fn a_folder_that_is_swapped_for_a_link_leads_nowhere() {
+async fn a_directory_swapped_for_a_link_is_not_followed() {
     let bed = Bed::new();
     let began = bed.begin();
     bed.write("folder/inner", "good");
@@ -477,7 +477,7 @@ async fn a_folder_that_is_swapped_for_a_link_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn who_tells_of_the_beginning_is_told_what_came_right_after_it_and_not_what_came_shortly_before() {
+async fn a_recorded_turn_start_separates_files_exactly() {
     let bed = Bed::new();
     bed.write("input", "1");
     let began = bed.begin();
@@ -497,7 +497,7 @@ async fn who_tells_of_the_beginning_is_told_what_came_right_after_it_and_not_wha
 }
 
 #[test]
-fn the_recorded_beginning_is_taken_somewhat_early() {
+fn the_event_logs_turn_start_has_slack() {
     let since = TurnStart::from_timestamp(Timestamp::from_millis(1_000_000_005));
     assert_eq!(since, TurnStart((999_999, 955_000_000)));
     assert_eq!(TurnStart::from_timestamp(Timestamp::from_millis(0)), TurnStart((0, 0)));

@@ -30,7 +30,7 @@ async fn a_body_may_be_empty() {
 }
 
 #[tokio::test]
-async fn a_body_is_taken_however_it_is_framed() {
+async fn bodies_are_read_in_every_framing() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nTrailer: x\r\n\r\n",
@@ -43,14 +43,14 @@ async fn a_body_is_taken_however_it_is_framed() {
 }
 
 #[tokio::test]
-async fn what_is_behind_the_length_is_nobodys() {
+async fn bytes_after_the_content_length_are_ignored() {
     let site =
         Site::saying("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and HTTP/1.1 200 OK\r\n\r\n").await;
     assert_eq!(Bed::new().text(&site.good("/")).await, "hello");
 }
 
 #[tokio::test]
-async fn a_body_that_is_shorter_than_it_was_said_to_be_is_a_failure() {
+async fn a_truncated_body_is_an_error() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -82,7 +82,7 @@ async fn a_length_beyond_the_limit_is_refused_before_the_body_comes() {
 }
 
 #[tokio::test]
-async fn the_limit_is_the_most_that_passes() {
+async fn the_size_limit_is_exact() {
     for framing in ["Content-Length: 10\r\n\r\n", "Connection: close\r\n\r\n"] {
         let site = Site::saying(format!("HTTP/1.1 200 OK\r\n{framing}0123456789")).await;
         assert_eq!(limited(10).text(&site.good("/")).await, "0123456789");
@@ -123,7 +123,7 @@ async fn an_endless_body_is_stopped_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_body_of_many_megabytes_passes_whole() {
+async fn a_body_of_many_megabytes_is_read_completely() {
     let megabyte: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[at as usize % 3]).collect();
     let expected = Digest::of_bytes(&megabyte.repeat(40));
     let site = Site::serving(move |_, mut stream: TcpStream| {
@@ -141,7 +141,7 @@ async fn a_body_of_many_megabytes_passes_whole() {
 }
 
 #[tokio::test]
-async fn a_body_of_the_smallest_pieces_passes_whole() {
+async fn a_body_of_single_bytes_is_read_completely() {
     let body = b"1\r\nx\r\n".repeat(300_000);
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let site = Site::saying([&head[..], &body, b"0\r\n\r\n"].concat()).await;
@@ -150,7 +150,7 @@ async fn a_body_of_the_smallest_pieces_passes_whole() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_gone_is_told_of_without_its_path() {
+async fn a_missing_store_is_reported_without_its_path() {
     let site = Site::saying(ok("", "x")).await;
     let bed = Bed::new();
     std::fs::remove_dir(bed.store.root().join("temporary")).unwrap();

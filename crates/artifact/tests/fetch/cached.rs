@@ -30,7 +30,7 @@ async fn counting<B: AsRef<[u8]> + Send + 'static>(
 }
 
 #[tokio::test]
-async fn for_its_time_to_live_nobody_is_asked_again() {
+async fn fresh_entries_are_served_without_a_request() {
     let clock = ManualClock::default();
     let site = counting(|at, _| ok("", at.to_string())).await;
     let bed = bed(&clock);
@@ -49,7 +49,7 @@ async fn for_its_time_to_live_nobody_is_asked_again() {
 }
 
 #[tokio::test]
-async fn behind_its_time_to_live_the_server_is_asked_whether_it_changed() {
+async fn stale_entries_are_revalidated() {
     let clock = ManualClock::default();
     let site = counting(|at, head| {
         if at == 1 {
@@ -78,7 +78,7 @@ async fn behind_its_time_to_live_the_server_is_asked_whether_it_changed() {
 }
 
 #[tokio::test]
-async fn a_server_is_asked_by_its_own_validators_only() {
+async fn validators_are_sent_only_to_their_server() {
     let clock = ManualClock::default();
     let site = Site::answering(|head| match (head.path(), head.header("if-none-match")) {
         ("/", None) => redirect("/there"),
@@ -96,7 +96,7 @@ async fn a_server_is_asked_by_its_own_validators_only() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_kept_is_fetched_each_time() {
+async fn no_store_responses_are_fetched_each_time() {
     for (control, conditional) in [("no-store", false), ("no-cache", true)] {
         let site = counting(move |at, _| {
             ok(&format!("Cache-Control: {control}\r\nETag: \"v\"\r\n"), at.to_string())
@@ -157,7 +157,7 @@ async fn a_server_may_shorten_the_time_to_live_and_not_lengthen_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_long_on_its_way_has_less_time_left() {
+async fn a_slow_response_has_a_shorter_freshness() {
     let clock = ManualClock::default();
     let moved = clock.clone();
     let site = counting(move |at, _| {
@@ -176,7 +176,7 @@ async fn an_answer_that_was_long_on_its_way_has_less_time_left() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nothing_changed_keeps_or_replaces_the_servers_word() {
+async fn a_not_modified_response_updates_the_headers() {
     let clock = ManualClock::default();
     let site = counting(|at, _| match at {
         0 => ok("Cache-Control: max-age=60\r\nETag: \"v\"\r\n", "same"),
@@ -211,7 +211,7 @@ async fn a_redirect_is_followed_for_no_longer_than_it_says() {
 }
 
 #[tokio::test]
-async fn an_answer_that_must_not_be_kept_any_more_is_forgotten() {
+async fn a_later_no_store_removes_the_entry() {
     let clock = ManualClock::default();
     let site =
         counting(|at, _| ok(if at == 1 { "Cache-Control: no-store\r\n" } else { "" }, at.to_string())).await;
@@ -224,7 +224,7 @@ async fn an_answer_that_must_not_be_kept_any_more_is_forgotten() {
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_have_any_more_is_fetched_again() {
+async fn contents_removed_from_the_store_are_fetched_again() {
     let site = counting(|at, head| {
         assert_eq!(head.header("if-none-match"), None, "at {at}");
         ok("ETag: \"v\"\r\n", "same")
@@ -238,7 +238,7 @@ async fn what_the_store_does_not_have_any_more_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn a_failure_is_not_kept() {
+async fn failures_are_not_cached() {
     let site = counting(|at, _| match at {
         0 => b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(),
         _ => ok("", "good"),
@@ -250,7 +250,7 @@ async fn a_failure_is_not_kept() {
 }
 
 #[tokio::test]
-async fn nothing_of_one_tenant_is_anothers() {
+async fn the_cache_is_separate_per_tenant() {
     let site = counting(|at, head| {
         assert_eq!(head.header("if-none-match"), None);
         ok(&format!("ETag: \"v\"\r\nContent-Disposition: attachment; filename={at}.txt\r\n"), at.to_string())
@@ -268,7 +268,7 @@ async fn nothing_of_one_tenant_is_anothers() {
 }
 
 #[tokio::test]
-async fn neither_a_store_that_tenants_share_nor_one_that_has_the_content_makes_it_theirs() {
+async fn a_shared_store_shares_no_cache_entries() {
     let site = Site::saying(ok("ETag: \"v\"\r\n", "same")).await;
     let bed = Bed::new();
     let url = site.good("/");
@@ -301,7 +301,7 @@ async fn waiting() -> (Site, Arc<Semaphore>) {
 }
 
 #[tokio::test]
-async fn who_wants_what_is_being_fetched_waits_for_it() {
+async fn concurrent_fetches_of_a_url_are_joined() {
     let (site, allowed) = waiting().await;
     let bed = Bed::new();
     let other = Bed::of(bed.fetch.clone(), "tenant-2");
@@ -327,7 +327,7 @@ async fn who_wants_what_is_being_fetched_waits_for_it() {
 }
 
 #[tokio::test]
-async fn one_that_is_called_off_takes_nobody_with_it() {
+async fn cancelling_one_caller_does_not_cancel_others() {
     let (site, allowed) = waiting().await;
     let bed = Bed::new();
     let url = site.good("/");

@@ -23,7 +23,7 @@ async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
 }
 
 #[test]
-fn a_fetch_that_is_dropped_leaves_nothing_wherever_it_is() {
+fn a_dropped_fetch_leaves_nothing() {
     let body = vec![b'x'; 700_000];
     let digest = Digest::of_bytes(&body);
     let (mut polls, mut drops) = (0, 0);

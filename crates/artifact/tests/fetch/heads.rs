@@ -24,7 +24,7 @@ async fn a_flood_of_headers_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused() {
+async fn non_http_responses_are_rejected() {
     for answer in [
         &b""[..],
         b"hello",
@@ -53,7 +53,7 @@ async fn what_is_no_http_is_refused() {
 }
 
 #[tokio::test]
-async fn a_status_that_is_no_success_is_told_and_its_body_is_not() {
+async fn error_statuses_are_reported_without_the_body() {
     for (status, shown, retryable) in [
         ("404 Nope", "404 Not Found", false),
         ("401 Nope", "401 Unauthorized", false),
@@ -72,7 +72,7 @@ async fn a_status_that_is_no_success_is_told_and_its_body_is_not() {
 }
 
 #[tokio::test]
-async fn the_media_type_is_the_servers_unless_it_says_nothing_or_the_bytes_show_another() {
+async fn the_servers_media_type_is_used_unless_contradicted() {
     let png: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
     for (told, path, body, expected) in [
         ("Content-Type: Application/JSON; charset=utf-8\r\n", "/x", &b"{}"[..], "application/json"),
@@ -91,7 +91,7 @@ async fn the_media_type_is_the_servers_unless_it_says_nothing_or_the_bytes_show_
 }
 
 #[tokio::test]
-async fn the_name_is_the_servers_and_fit_for_an_artifact() {
+async fn the_servers_file_name_is_sanitized() {
     for (told, expected) in [
         ("", "by-url.bin"),
         ("Content-Disposition: attachment; filename=\"../../etc/passwd\"\r\n", "passwd"),

@@ -30,7 +30,7 @@ async fn stalling(beginning: &'static str) -> Site {
 }
 
 #[tokio::test]
-async fn a_server_that_stalls_is_left_when_the_time_is_over() {
+async fn a_stalled_server_times_out() {
     for beginning in [
         "",
         "HTTP/1.1 200",
@@ -67,7 +67,7 @@ async fn is_soon_empty(bed: &Bed) {
 }
 
 #[tokio::test]
-async fn a_slow_drip_does_not_prolong_the_time() {
+async fn a_slow_body_does_not_extend_the_timeout() {
     let clock = ManualClock::default();
     let drip = clock.clone();
     let site = Site::serving(move |_, mut stream: TcpStream| {
@@ -96,7 +96,7 @@ async fn a_slow_drip_does_not_prolong_the_time() {
 }
 
 #[tokio::test]
-async fn redirects_share_the_time() {
+async fn redirects_share_one_timeout() {
     let clock = ManualClock::default();
     let moved = clock.clone();
     let site = Site::serving(move |head, mut stream: TcpStream| {
@@ -129,7 +129,7 @@ impl DnsResolver for Silent {
 }
 
 #[tokio::test]
-async fn a_resolver_that_says_nothing_is_left() {
+async fn a_silent_resolver_times_out() {
     let clock = ManualClock::default();
     let bed = Bed::with(|settings| {
         settings.clock = std::sync::Arc::new(clock.clone());
@@ -141,7 +141,7 @@ async fn a_resolver_that_says_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn who_asks_has_a_deadline_of_their_own() {
+async fn each_caller_has_its_own_deadline() {
     let (site, clock) = (stalling("").await, ManualClock::default());
     let bed = bed(&clock);
     let url = site.good("/");
@@ -161,7 +161,7 @@ async fn who_asks_has_a_deadline_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_fetch_can_be_called_off_wherever_it_waits() {
+async fn a_fetch_can_be_cancelled_at_every_wait() {
     for beginning in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"] {
         let site = stalling(beginning).await;
         let bed = Bed::new();
@@ -181,7 +181,7 @@ async fn a_fetch_can_be_called_off_wherever_it_waits() {
 }
 
 #[tokio::test]
-async fn slow_servers_of_one_tenant_are_in_no_others_way() {
+async fn slow_servers_of_one_tenant_do_not_block_others() {
     let slow = stalling("").await;
     let quick = Site::saying(ok("", "quick")).await;
     let bed = Bed::new();

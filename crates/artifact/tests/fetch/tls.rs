@@ -125,7 +125,7 @@ async fn an_unknown_authority_and_an_old_certificate_are_refused() {
 }
 
 #[tokio::test]
-async fn what_speaks_no_tls_is_refused() {
+async fn a_server_without_tls_is_rejected() {
     let trusted = TlsSite::saying(Vec::new(), &["good.example"], 4000).await;
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let url = format!("https://good.example:{}/", listener.local_addr().unwrap().port());
@@ -140,7 +140,7 @@ async fn what_speaks_no_tls_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_protocol_is_not_talked_to() {
+async fn a_server_with_another_protocol_is_rejected() {
     let mail = TlsSite::speaking(&["smtp"], ok("", "x"), &["good.example"], 4000).await;
     mail.bed(&["https"]).refuses(&mail.url("good.example"), Kind::FetchFailed).await;
     let web = TlsSite::speaking(&["h2", "http/1.1"], ok("", "web"), &["good.example"], 4000).await;
@@ -148,7 +148,7 @@ async fn a_server_of_another_protocol_is_not_talked_to() {
 }
 
 #[tokio::test]
-async fn a_server_does_not_know_by_tls_who_comes_again() {
+async fn tls_sessions_are_not_resumed() {
     let (root, acceptor) = authority(&["good.example"], 4000, &[]);
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let url = format!("https://good.example:{}/", listener.local_addr().unwrap().port());
@@ -171,7 +171,7 @@ async fn a_server_does_not_know_by_tls_who_comes_again() {
 
 /// Time goes on by itself where nothing else does.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_the_handshake_is_left() {
+async fn a_silent_tls_handshake_times_out() {
     let trusted = TlsSite::saying(Vec::new(), &["good.example"], 4000).await;
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -198,7 +198,7 @@ async fn a_redirect_to_tls_is_followed() {
 }
 
 #[tokio::test]
-async fn a_body_that_tls_does_not_end_is_cut_and_refused() {
+async fn a_body_without_tls_close_is_rejected() {
     // Without a length the end of the connection is the end of the body; only TLS can tell that nobody cut it.
     let (root, acceptor) = authority(&["good.example"], 4000, &[]);
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();

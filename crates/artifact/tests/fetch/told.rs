@@ -50,7 +50,7 @@ pub(crate) fn log() -> &'static Log {
 }
 
 #[tokio::test]
-async fn a_fetch_is_told_without_what_it_was_about() {
+async fn fetch_logs_contain_no_urls_secrets() {
     let site = Site::answering(|head| match head.path() {
         path if path.starts_with("/canary-good") => ok("X-Canary: canary\r\n", "canary body"),
         _ => b"HTTP/1.1 404 canary\r\nContent-Length: 6\r\n\r\ncanary".to_vec(),

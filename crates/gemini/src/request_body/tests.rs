@@ -65,7 +65,7 @@ fn contents_for(messages: Vec<Message>, origin: &Origin) -> Value {
 }
 
 #[test]
-fn a_body_to_the_byte() {
+fn the_body_has_these_exact_bytes() {
     let options = GeminiOptions::new("m")
         .with_max_tokens(100)
         .with_field("generationConfig", json!({"temperature": 0}))
@@ -195,7 +195,7 @@ fn answers_of_other_services_are_translated() {
 }
 
 #[test]
-fn an_answer_of_which_nothing_is_left_is_left_out() {
+fn an_answer_without_remaining_parts_is_omitted() {
     let opaque = Message::assistant(vec![block(&json!({"type": "redacted_thinking", "data": "AAA="}))]);
     let all = contents(vec![user(&["a"]), opaque, user(&["b"])]);
     assert_eq!(
@@ -205,7 +205,7 @@ fn an_answer_of_which_nothing_is_left_is_left_out() {
 }
 
 #[test]
-fn images_and_documents_go_where_the_service_has_them() {
+fn images_and_documents_are_placed_as_the_service_requires() {
     let picture =
         ResultContent::Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgo=".to_owned() };
     let text = ResultContent::Text { text: "a \"source\"".to_owned() };

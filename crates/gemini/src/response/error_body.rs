@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_with_the_time_to_wait() {
+    fn an_error_with_a_retry_delay() {
         let body = json!({"error": {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED",
             "details": [{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []},
                 {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"}]}});
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_durations_of_json() {
+    fn retry_delays_are_json_durations() {
         for (text, millis) in [("37s", 37_000), ("0.25s", 250), ("1.5s", 1500), ("1000000000s", 86_400_000)] {
             assert_eq!(retry_delay(text), Some(Duration::from_millis(millis)), "{text}");
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_error_is_none() {
+    fn a_body_without_an_error_is_none() {
         for body in ["", "<html>", "{}", "[]", "3", r#"{"error":null}"#, r#"[{"error":{}},{"error":{}}]"#] {
             assert_eq!(read_error(Some(500), body), None, "{body}");
         }

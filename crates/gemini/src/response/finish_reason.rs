@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_place() {
+    fn every_finish_reason_is_mapped() {
         let stop = |reason| stop_reason(reason, AnswerContent::NoCalls);
         assert_eq!(stop("STOP"), StopReason::EndTurn);
         assert_eq!(stop("stop"), StopReason::EndTurn);

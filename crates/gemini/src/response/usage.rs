@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_are_no_numbers_are_passed_over_and_zeros_report_nothing() {
+    fn invalid_counts_are_skipped_and_zeros_are_no_usage() {
         assert_eq!(
             read(r#"{"promptTokenCount":"x","candidatesTokenCount":-1,"thoughtsTokenCount":2}"#),
             Some((0, 2, 0))

@@ -109,7 +109,7 @@ async fn events_come_in_their_order() {
 }
 
 #[tokio::test]
-async fn refusals_and_cuts_say_why() {
+async fn refusals_and_truncations_have_a_reason() {
     let text = |text: &str| json!({"text": text});
     let fake = start(FakeGemini::builder().faults([
         Reply::blocked("PROHIBITED_CONTENT"),
@@ -162,7 +162,7 @@ async fn an_answer_is_continued_with_its_token() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_and_an_unknown_model_are_told() {
+async fn a_wrong_key_and_an_unknown_model_are_errors() {
     let fake = FakeGemini::builder().key("another").start().await.unwrap();
     let error = ask(&client(&fake), &[user("Hi")]).await.unwrap_err();
     let kind = conjure_conversation::ApiErrorKind::Authentication;

@@ -60,7 +60,7 @@ fn result(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn mistakes_are_refused_with_the_words_of_the_service() {
+async fn invalid_requests_are_rejected_with_the_services_messages() {
     let hi = || user(json!([{"text": "Hi"}]));
     let declare = |declaration: Value| with("tools", json!([{"functionDeclarations": declaration}]));
     let name_of = |name: &str| declare(json!([{"name": name, "parametersJsonSchema": {"type": "object"}}]));
@@ -170,7 +170,7 @@ async fn mistakes_are_refused_with_the_words_of_the_service() {
 }
 
 #[tokio::test]
-async fn signatures_of_the_fake_are_good_in_their_own_part_only() {
+async fn signatures_are_valid_only_in_their_own_part() {
     let turns = vec![Reply::blocks(vec![crate::support::call("a", "view", &json!({"n": 1}))]); 2];
     let fake = start(FakeGemini::builder().turns(turns)).await;
     let hi = user(json!([{"text": "Hi"}]));

@@ -16,7 +16,7 @@ fn refusal(kind: ApiErrorKind) -> Refusal {
 }
 
 #[tokio::test]
-async fn errors_that_pass_are_retried_after_the_time_that_they_name() {
+async fn transient_errors_are_retried_after_their_delay() {
     let wait = Duration::from_millis(20);
     let faults = [
         Reply::error(refusal(ApiErrorKind::RateLimit).with_retry_delay(wait)),
@@ -33,7 +33,7 @@ async fn errors_that_pass_are_retried_after_the_time_that_they_name() {
 }
 
 #[tokio::test]
-async fn errors_that_stay_are_told_at_once() {
+async fn permanent_errors_are_reported_at_once() {
     for (kind, status) in [
         (ApiErrorKind::InvalidRequest, 400),
         (ApiErrorKind::Authentication, 400),
@@ -52,7 +52,7 @@ async fn errors_that_stay_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn an_error_within_an_answer_has_the_words_of_the_service() {
+async fn an_error_within_an_answer_keeps_the_services_message() {
     let broken = four().error_after_pieces(2, refusal(ApiErrorKind::Overloaded));
     let fake = start(FakeGemini::builder().faults([broken])).await;
     let (shown, outcome) =

@@ -56,7 +56,7 @@ fn tenants_take_turns_by_their_weights() {
 }
 
 #[test]
-fn a_group_has_no_more_bytes_than_it_may_but_for_a_single_call() {
+fn a_batch_is_limited_in_bytes_except_for_a_single_call() {
     let queue = CallQueue::new(BOUNDS);
     let most = BatchLimits { calls: 2, bytes: 50 };
     queue.push(tenant("a"), 90, 0).unwrap();
@@ -73,7 +73,7 @@ fn a_group_has_no_more_bytes_than_it_may_but_for_a_single_call() {
 }
 
 #[test]
-fn what_is_too_much_is_refused_and_says_whose_it_is() {
+fn overload_is_rejected_and_names_the_scope() {
     let queue = CallQueue::new(BOUNDS);
     for number in 0..4 {
         queue.push(tenant("a"), 10, number).unwrap();
@@ -90,7 +90,7 @@ fn what_is_too_much_is_refused_and_says_whose_it_is() {
 }
 
 #[test]
-fn a_closed_queue_gives_what_it_has_and_takes_no_more() {
+fn a_closed_queue_drains_and_accepts_no_more() {
     let queue = CallQueue::new(BOUNDS);
     queue.push(tenant("a"), 0, 1).unwrap();
     queue.close();
@@ -146,7 +146,7 @@ async fn a_panic_of_the_writer_fails_all_calls() {
 /// Put there behind the first look, and gone again before the next: what is open is looked at, not only the name. The log stays the
 /// database's, which has everything in it.
 #[tokio::test]
-async fn a_copy_that_has_the_databases_name_for_a_moment_gets_nothing_of_its_log() {
+async fn a_temporary_copy_under_the_databases_name_gets_no_wal() {
     let folder = tempfile::tempdir().unwrap();
     let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
     let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
@@ -175,7 +175,7 @@ async fn a_copy_that_has_the_databases_name_for_a_moment_gets_nothing_of_its_log
 
 /// A call that breaks its transaction fails alone: the others of its group are carried out.
 #[tokio::test]
-async fn one_call_that_breaks_fails_no_other() {
+async fn a_failing_call_fails_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
     let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
@@ -209,7 +209,7 @@ async fn one_call_that_breaks_fails_no_other() {
 
 /// What nobody waits for is not read, and one that wants to be alone is.
 #[test]
-fn a_job_knows_its_caller_and_its_company() {
+fn a_job_reports_its_batching_and_replies_to_its_caller() {
     let (alone, answer) = queued_call(Batching::Exclusive, |_| Ok(()));
     assert_eq!((alone.batching(), alone.is_abandoned()), (Batching::Exclusive, false));
     drop(answer);
@@ -217,7 +217,7 @@ fn a_job_knows_its_caller_and_its_company() {
 }
 
 #[test]
-fn a_database_of_an_older_format_takes_the_steps_that_it_lacks() {
+fn an_older_database_runs_the_missing_migrations() {
     let path = Path::new("/test");
     let mut connection = Connection::open_in_memory().unwrap();
     let later =
@@ -238,7 +238,7 @@ fn a_database_of_an_older_format_takes_the_steps_that_it_lacks() {
 }
 
 #[tokio::test]
-async fn the_last_clone_ends_the_threads_when_it_goes() {
+async fn dropping_the_last_clone_ends_the_threads() {
     let folder = tempfile::tempdir().unwrap();
     let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
     let (mut writers, mut readers) = (journal.inner.writers.clone(), journal.inner.readers.clone());
@@ -261,7 +261,7 @@ async fn the_last_clone_ends_the_threads_when_it_goes() {
 
 /// Nobody who writes has the log open any more; those who read do, and the last one to close it merges it.
 #[tokio::test]
-async fn a_log_that_is_removed_in_the_moment_in_which_the_writer_dies_loses_nothing() {
+async fn a_wal_removed_while_the_writer_ends_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
     let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::from_bits(1));
@@ -285,7 +285,7 @@ async fn a_log_that_is_removed_in_the_moment_in_which_the_writer_dies_loses_noth
 /// A reader that rested, and is the last to close the database after the writer died: by the index of the new log it would merge what
 /// lies in the old one, and then remove the new one.
 #[tokio::test]
-async fn the_last_to_close_takes_nothing_of_an_older_log_for_the_new_one_when_the_writer_dies() {
+async fn an_older_wal_is_not_merged_when_the_writer_ends() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteOptions::default();
     let journal = SqliteJournal::open(folder.path(), options.clone()).unwrap();

@@ -140,7 +140,7 @@ async fn a_damaged_event_is_named_and_others_are_read() {
 
 /// The log is cut at any place: each session has its first events, without a hole, and goes on from there.
 #[tokio::test]
-async fn a_log_that_was_cut_leaves_whole_appends() {
+async fn a_truncated_wal_keeps_complete_appends() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
     let key = key("acme", 1);
@@ -208,7 +208,7 @@ async fn a_missing_or_changed_large_body_is_an_error() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused_and_left_alone() {
+fn other_files_are_rejected_and_unchanged() {
     let fixture = OnDisk::new();
     let refused = || SqliteJournal::open(&fixture.folder(), options()).unwrap_err();
     fs::create_dir(fixture.folder()).unwrap();
@@ -276,7 +276,7 @@ async fn a_damaged_record_is_an_error() {
 
 /// The row of a session says what its events say, so a damaged one is left out.
 #[tokio::test]
-async fn a_damaged_row_of_a_session_is_left_out() {
+async fn a_damaged_session_row_is_skipped() {
     for change in ["status = 0", "status = 9", "row_version = 2", "row = x'00'", "row_checksum = 1"] {
         let fixture = OnDisk::new();
         let journal = fixture.journal();

@@ -90,7 +90,7 @@ async fn a_moved_directory_is_reported_and_works_when_it_is_back() {
 
 /// The database alone is what a restart of the machine would find: everything is in it.
 #[tokio::test]
-async fn a_log_that_is_removed_loses_nothing() {
+async fn a_removed_wal_loses_nothing() {
     let fixture = OnDisk::new();
     let journal = recorded(&fixture).await;
     for seq in 1..10 {
@@ -112,7 +112,7 @@ async fn a_log_that_is_removed_loses_nothing() {
 
 /// What is put there again is older than the database by then, and must not be read into it.
 #[tokio::test]
-async fn a_log_that_is_put_back_late_harms_nothing() {
+async fn a_wal_restored_late_is_harmless() {
     let fixture = OnDisk::new();
     let journal = recorded(&fixture).await;
     let (away, copy) = (fixture.folder().join("away"), fixture.folder().join("copy"));
@@ -130,7 +130,7 @@ async fn a_log_that_is_put_back_late_harms_nothing() {
 
 /// Two processes have it open, and go on with the same new log.
 #[tokio::test]
-async fn a_log_that_is_removed_is_put_right_by_each_who_has_it() {
+async fn a_removed_wal_is_repaired_by_every_process() {
     let fixture = OnDisk::new();
     let (one, two) = (recorded(&fixture).await, fixture.journal());
     assert_eq!(append(&two, 1).await, Ok(2));
@@ -232,7 +232,7 @@ async fn append_disturbed(mut journal: SqliteJournal, mut seq: u64, fixture: &On
 
 /// The writer never says yes to what lies in a file without a name: whatever a restart finds holds all that it said yes to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_acknowledged_while_files_come_and_go_is_found() {
+async fn acknowledged_events_survive_file_removals() {
     let fixture = OnDisk::new();
     let mut journal = recorded(&fixture).await;
     let mut seq = 1;
@@ -249,7 +249,7 @@ async fn what_is_acknowledged_while_files_come_and_go_is_found() {
 
 /// Nobody hears of anything but the loss, and what was acknowledged is there for the next.
 #[tokio::test]
-async fn a_writer_that_is_killed_is_opened_again() {
+async fn a_journal_is_reopened_after_its_writer_was_killed() {
     let fixture = OnDisk::new();
     let mut journal = recorded(&fixture).await;
     let mut seq = 1;

@@ -15,7 +15,7 @@ fn large(byte: u8) -> Vec<NewEvent> {
 }
 
 #[tokio::test]
-async fn a_deleted_session_leaves_nothing_on_the_disk() {
+async fn a_deleted_session_leaves_no_files() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
     let (gone, stays) = (key("acme", 1), key("acme", 2));
@@ -46,7 +46,7 @@ async fn a_deleted_session_leaves_nothing_on_the_disk() {
 
 /// A deletion is one small transaction; what remains is noted in it, as a killed process would leave it.
 #[tokio::test]
-async fn what_a_deletion_left_is_removed_when_the_journal_is_opened_again() {
+async fn garbage_of_deletions_is_removed_at_the_next_open() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
     let gone = key("acme", 1);
@@ -66,7 +66,7 @@ async fn what_a_deletion_left_is_removed_when_the_journal_is_opened_again() {
 
 /// Bodies are looked through where a deletion left some, and only then: that takes as long as the tenant has many.
 #[tokio::test]
-async fn a_session_without_large_bodies_is_deleted_without_looking_at_any() {
+async fn deleting_a_session_without_large_bodies_reads_none() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
     let (small, has_body) = (key("acme", 1), key("acme", 2));
@@ -88,7 +88,7 @@ async fn a_session_without_large_bodies_is_deleted_without_looking_at_any() {
 
 /// A body without an event is what a crash between the two leaves.
 #[tokio::test]
-async fn a_body_that_nothing_refers_to_is_swept_of_its_tenant_alone() {
+async fn unreferenced_bodies_are_swept_per_tenant() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
     for tenant in ["acme", "globex"] {
@@ -110,7 +110,7 @@ async fn a_body_that_nothing_refers_to_is_swept_of_its_tenant_alone() {
 
 /// Looking takes as long as a tenant has many bodies; nobody waits for that where nothing is to be removed.
 #[tokio::test]
-async fn a_sweep_without_anything_to_remove_needs_no_turn_at_writing() {
+async fn a_sweep_without_garbage_does_not_wait_for_the_writer() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
     let key = key("acme", 1);

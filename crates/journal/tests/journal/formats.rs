@@ -59,7 +59,7 @@ async fn a_journal_of_format_1_is_read_and_written() {
 
 /// The same with counters, which a journal of format 1 gets when it is opened.
 #[tokio::test]
-async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_at_nothing() {
+async fn counters_of_format_2_are_read_and_those_of_format_1_start_at_zero() {
     for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1]), ("3", [1_234, 1]), ("4", [1_234, 1])]
     {
         let fixture = OnDisk::new();
@@ -79,7 +79,7 @@ async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_
 
 /// What was recorded before it was counted is counted when the journal is opened, in the same way.
 #[tokio::test]
-async fn what_a_tenant_has_recorded_is_the_same_in_a_journal_of_each_format() {
+async fn stored_bytes_are_the_same_in_every_format() {
     for format in ["1", "2", "3", "4"] {
         let fixture = OnDisk::new();
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
@@ -173,7 +173,7 @@ async fn a_full_journal_of_format_2_is_opened() {
 }
 
 #[tokio::test]
-async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
+async fn a_newer_format_is_rejected_and_unchanged() {
     let fixture = OnDisk::new();
     fixture.journal().close().await;
     let database = rusqlite::Connection::open(fixture.database()).unwrap();
@@ -188,7 +188,7 @@ async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
 }
 
 #[test]
-fn owners_have_names_that_can_be_shown() {
+fn owner_names_are_displayable() {
     for text in ["", "a\nb", &"a".repeat(129)] {
         assert!(LeaseOwner::new(text).is_err(), "{text:?}");
     }

@@ -11,7 +11,7 @@ use crate::support::{OnDisk, key, note, options};
 
 /// While somebody else holds the database, calls wait; what is beyond the queue is refused at once, and done by nobody.
 #[tokio::test]
-async fn an_overload_fails_at_once_and_spares_other_tenants() {
+async fn overload_fails_at_once_without_affecting_other_tenants() {
     let fixture = OnDisk::with(SqliteOptions { queue: 40, queue_per_tenant: 10, batch: 1, ..options() });
     let journal = fixture.journal();
     let keys: Vec<SessionKey> = (0..30).map(|number| key("acme", number)).collect();
@@ -109,7 +109,7 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_closed_journal_does_what_it_accepted_and_accepts_no_more() {
+async fn a_closed_journal_finishes_accepted_calls_only() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
     let key = key("acme", 1);

@@ -326,7 +326,7 @@ proptest! {
     #![proptest_config(campaign(256))]
 
     #[test]
-    fn the_journal_in_memory_does_what_the_model_says(calls in calls()) {
+    fn the_journal_in_memory_matches_the_reference_model(calls in calls()) {
         run(&InMemory::default(), calls);
     }
 }
@@ -335,7 +335,7 @@ proptest! {
     #![proptest_config(campaign(32))]
 
     #[test]
-    fn the_journal_in_sqlite_does_what_the_model_says(calls in calls()) {
+    fn the_journal_in_sqlite_matches_the_reference_model(calls in calls()) {
         run(&OnDisk::with(SqliteOptions { blob_threshold: 64, ..options() }), calls);
     }
 }

@@ -331,7 +331,7 @@ proptest! {
     #![proptest_config(campaign(256))]
 
     #[test]
-    fn records_in_memory_do_what_the_model_says(ops in ops()) {
+    fn records_in_memory_match_the_reference_model(ops in ops()) {
         run(&InMemory::default(), ops);
     }
 }
@@ -340,7 +340,7 @@ proptest! {
     #![proptest_config(campaign(32))]
 
     #[test]
-    fn records_in_sqlite_do_what_the_model_says(ops in ops()) {
+    fn records_in_sqlite_match_the_reference_model(ops in ops()) {
         run(&OnDisk::with(SqliteOptions { readers: 1, ..options() }), ops);
     }
 }

@@ -65,7 +65,7 @@ async fn a_tenant_of_weight_three_gets_three_times_as_much_of_a_backlog() {
 }
 
 #[tokio::test]
-async fn bodies_of_one_tenant_leave_room_for_those_of_others() {
+async fn large_bodies_of_one_tenant_leave_space_for_others() {
     let small = SqliteOptions { batch: 1, queue_bytes: 4_000, queue_bytes_per_tenant: 1_000, ..options() };
     let fixture = OnDisk::with(small);
     let journal = fixture.journal();

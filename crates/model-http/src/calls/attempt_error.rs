@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_by_the_limiter_names_a_wait_only_where_there_is_one() {
+    fn a_limiter_error_names_a_wait_only_if_there_is_one() {
         let closed = not_admitted(Duration::from_millis(2500));
         assert_eq!(closed.retry_after, Some(Duration::from_millis(2500)));
         assert!(closed.message.contains("another 2.5 s"), "{closed}");

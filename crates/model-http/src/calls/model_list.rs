@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_an_error_are_found() {
+    fn the_message_of_an_error_is_found() {
         for (body, text) in [
             (r#"{"error":{"message":"no key"}}"#, Some("no key")),
             (r#"[{"error":{"message":"no key"}}]"#, Some("no key")),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_none() {
+    fn a_body_without_a_list_is_none() {
         for body in ["", "[]", "{}", "<html>", r#"{"data":3}"#, r#"{"error":{"message":"no"}}"#] {
             assert_eq!(parse_list(body.as_bytes()), None, "{body}");
         }

@@ -20,7 +20,7 @@ fn the_base_url_has_a_path_and_no_slash_at_its_end() {
 }
 
 #[test]
-fn addresses_that_leak_the_key_or_lead_nowhere_are_refused() {
+fn insecure_or_invalid_base_urls_are_rejected() {
     for (base, expected) in [
         ("http://example.com", "the key would travel in plain text"),
         ("http://127.0.0.1.example.com", "plain text"),
@@ -48,7 +48,7 @@ fn addresses_that_leak_the_key_or_lead_nowhere_are_refused() {
 }
 
 #[test]
-fn a_key_that_no_header_can_carry_is_refused_without_being_shown() {
+fn an_invalid_key_is_rejected_without_being_shown() {
     for (key, expected) in [
         ("", "is empty"),
         ("two words", "holds a space"),
@@ -64,7 +64,7 @@ fn a_key_that_no_header_can_carry_is_refused_without_being_shown() {
 }
 
 #[test]
-fn the_key_travels_in_the_header_of_choice() {
+fn the_key_is_sent_in_the_configured_header() {
     for (header, name, expected) in [
         (KeyHeader::Bearer, "authorization", "Bearer sk-canary-1234"),
         (KeyHeader::Named("x-api-key"), "x-api-key", KEY),
@@ -79,7 +79,7 @@ fn the_key_travels_in_the_header_of_choice() {
 }
 
 #[test]
-fn headers_of_the_user_are_sent_and_invalid_ones_are_told_by_name() {
+fn user_headers_are_sent_and_invalid_ones_are_named() {
     let base = config("https://example.com").with_wire_header("x-version", "1");
     let headers = base.clone().with_header("X-Version", "2".into()).with_header("X-Title", "a b".into());
     let headers = headers.common_headers().unwrap();

@@ -31,7 +31,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn dates_are_read_and_what_is_none_is_not() {
+    fn http_dates_are_parsed_and_other_texts_are_not() {
         let parsed = |text| parse(text).map(|time| time.to_string());
         for (text, expected) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some("1994-11-06T08:49:37.000Z")),

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_grows_to_eight_seconds_and_jitters_by_a_quarter() {
+    fn backoff_grows_to_eight_seconds_with_jitter() {
         let waits: Vec<f64> = (0..7).map(|retry| backoff(retry, 0.0).as_secs_f64()).collect();
         assert_eq!(waits, [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]);
         assert_eq!(backoff(1, 1.0), Duration::from_millis(750));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_asked_in_this_order_and_nonsense_is_no_wish() {
+    fn retry_headers_are_read_in_order_and_invalid_ones_ignored() {
         let now = Timestamp::from_millis(784_111_770_000);
         for (pairs, expected) in [
             (&[("retry-after-ms", "1500"), ("retry-after", "9")][..], Some(1500)),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advice_of_the_service_wins_over_the_status() {
+    fn the_retry_advice_takes_precedence_over_the_status() {
         let retried = |pairs: &[(&'static str, &str)], status| {
             RetryAdvice::from_headers(&headers(pairs)).should_retry(status)
         };

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn many_fields_are_found_and_replaced_as_few_are() {
+    fn many_fields_are_found_like_few() {
         let mut fields = RawObject::default();
         for n in 0..2 * INDEXED {
             fields.set(&format!("f{n}"), "0".to_owned());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_name_that_comes_twice_the_last_value_stands() {
+    fn the_last_of_duplicate_fields_wins() {
         let fields: RawObject = serde_json::from_str(r#"{"a":1,"b":2,"a":3}"#).unwrap();
         assert_eq!(fields.to_json(), r#"{"a":3,"b":2}"#);
     }

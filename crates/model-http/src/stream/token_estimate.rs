@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_not_learnt() {
+    fn impossible_usage_is_ignored() {
         let estimator = TokenEstimator::default();
         for (bytes, tokens) in [(4000, 0), (4000, 1), (10, 4000), (0, 0), (u64::MAX, 1)] {
             estimator.learn(size(bytes), &reported(tokens));

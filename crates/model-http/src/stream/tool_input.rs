@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_kept_to_the_byte_however_the_answer_ended() {
+    fn a_complete_object_keeps_its_bytes() {
         let input = r#"{"b": 1.50, "a":"\u00e9",  "b2":[ 1 ]}"#;
         check(input, InputCompletion::Complete, input);
         check(input, InputCompletion::Cut, input);
     }
 
     #[test]
-    fn what_is_no_object_is_wrapped() {
+    fn invalid_input_is_wrapped() {
         check(r#"{"a": "#, InputCompletion::Complete, r#"{"INVALID_JSON":"{\"a\": "}"#);
         check("[1]", InputCompletion::Complete, r#"{"INVALID_JSON":"[1]"}"#);
         check("[1", InputCompletion::Cut, r#"{"INVALID_JSON":"[1"}"#);
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_cut_of_an_object_gives_an_object(
+        fn every_prefix_of_an_object_gives_an_object(
             words in proptest::collection::vec(("[a-z\"\\\\é]{0,6}", any::<i32>()), 0..6),
             cut in 1usize..200,
         ) {
@@ -177,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_was_written_an_object_comes_out(written in "[{}\\[\\]:,\"a1e.\\\\ tn-]{0,40}|\\PC{0,20}") {
+        fn any_text_gives_an_object(written in "[{}\\[\\]:,\"a1e.\\\\ tn-]{0,40}|\\PC{0,20}") {
             for end in [InputCompletion::Complete, InputCompletion::Cut, InputCompletion::Unclosed] {
                 prop_assert!(is_object(&finish_input(&written, end)));
             }

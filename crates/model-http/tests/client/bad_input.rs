@@ -28,7 +28,7 @@ async fn a_page_of_html_names_the_api_that_was_expected() {
 }
 
 #[tokio::test]
-async fn json_in_place_of_a_stream_is_an_answer_or_an_error_or_says_what_it_lacks() {
+async fn json_in_place_of_a_stream_is_an_answer_or_an_error() {
     const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
     let body = |body: &str| Reply::Bytes(answer("200 OK", &JSON, body));
     let reported = body(r#"{"error":{"type":"billing_error","message":"pay first"}}"#);
@@ -48,7 +48,7 @@ async fn json_in_place_of_a_stream_is_an_answer_or_an_error_or_says_what_it_lack
 }
 
 #[tokio::test]
-async fn a_wrong_base_url_is_a_question() {
+async fn a_wrong_base_url_is_suggested_as_the_cause() {
     for (status, expected) in [
         ("404 Not Found", "(not_found_error): nothing here; is the base URL that of the API of texts?"),
         ("405 No", "(invalid_request_error): nothing here; is the base URL that of the API of texts?"),

@@ -15,7 +15,7 @@ async fn after(replies: Vec<Vec<u8>>, retries: u32) -> (Server, HttpConfig) {
 }
 
 #[tokio::test]
-async fn a_reported_error_has_its_kind_words_and_request_id() {
+async fn a_service_error_has_kind_message_and_request_id() {
     let reply = error("400 Bad Request", &[("request-id", "req_9")], "invalid_request_error", "too long");
     let server = Server::always(reply).await;
     let failed = result(&config(&server.url)).await.unwrap_err();
@@ -35,7 +35,7 @@ async fn an_error_with_status_200_is_read_too() {
 }
 
 #[tokio::test]
-async fn the_wire_decides_what_is_tried_again() {
+async fn the_wire_decides_about_retries() {
     let good = || stream(&["Hello", "[DONE]"]);
     // A used up quota has the status of a rate limit.
     let (server, config) = after(vec![error("429 No", &[], "quota_error", "pay"), good()], 2).await;
@@ -58,7 +58,7 @@ async fn the_wire_decides_what_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_showed_output_is_not_sent_again() {
+async fn a_call_with_output_is_not_retried() {
     let (server, config) = after(vec![stream(&["Hel", "error busy"]), stream(&["Hello", "[DONE]"])], 2).await;
     let client = HttpClient::new(&config).unwrap();
     let (previews, ended) = drain(&client, call(&client)).await;
@@ -68,7 +68,7 @@ async fn a_call_that_showed_output_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_call_with_side_effects_is_not_sent_again_once_it_may_have_arrived() {
+async fn a_call_with_side_effects_is_not_retried_once_it_may_have_arrived() {
     for (reply, kind) in [
         (error("500 Oops", &[], "api_error", "oops"), ModelErrorKind::OutcomeUnknown),
         (stream(&[]), ModelErrorKind::OutcomeUnknown),

@@ -44,7 +44,7 @@ async fn a_call_is_streamed_and_carries_key_headers_and_query() {
 }
 
 #[tokio::test]
-async fn a_service_that_does_not_stream_is_read_as_a_whole() {
+async fn an_unstreamed_response_is_read_completely() {
     let headers = [("content-type", "Application/JSON; charset=utf-8"), ("x-request-id", "req_1")];
     let server = Server::always(answer("200 OK", &headers, r#"{"text":"Hello"}"#)).await;
     let client = HttpClient::new(&config(&server.url)).unwrap();
@@ -72,7 +72,7 @@ async fn a_server_without_a_key_gets_none() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_written_is_not_sent() {
+async fn a_call_that_cannot_be_serialized_is_not_sent() {
     let server = Server::always(stream(&["[DONE]"])).await;
     let client = HttpClient::new(&config(&server.url)).unwrap();
     let make = || Err(ModelError::new(ModelErrorKind::Protocol, "this API has no images"));
@@ -84,7 +84,7 @@ async fn a_call_that_cannot_be_written_is_not_sent() {
 }
 
 #[tokio::test]
-async fn nothing_is_made_or_sent_before_the_first_poll() {
+async fn nothing_is_sent_before_the_first_poll() {
     let server = Server::always(stream(&["[DONE]"])).await;
     let client = HttpClient::new(&config(&server.url)).unwrap();
     drop(client.stream(Arc::new(TextWire), || panic!("not polled")));
@@ -95,7 +95,7 @@ async fn nothing_is_made_or_sent_before_the_first_poll() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_has_its_request_id_and_cost() {
+async fn an_unstreamed_response_has_its_request_id_and_cost() {
     let headers = [("content-type", "application/json"), ("request-id", "req_2")];
     let server = Server::always(answer("200 OK", &headers, r#"{"text":"Hello"}"#)).await;
     let client = HttpClient::new(&config(&server.url)).unwrap();

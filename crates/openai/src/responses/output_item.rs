@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_mended_where_a_server_leaves_things_out() {
+    fn incomplete_calls_are_repaired() {
         let item = finish(
             r#"{"type":"function_call","id":"fc_1","call_id":"c","name":"t","arguments":"","x":1}"#,
             "{\"a\":1}",

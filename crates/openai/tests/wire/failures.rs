@@ -31,7 +31,7 @@ async fn outcomes(reply: Reply) -> Vec<(Option<ModelError>, u64)> {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_repeated_and_what_may_not_is_told() {
+async fn transient_errors_are_retried_and_others_are_reported() {
     for kind in [ApiErrorKind::RateLimit, ApiErrorKind::Overloaded, ApiErrorKind::Api, ApiErrorKind::Timeout]
     {
         for (failed, asked) in outcomes(soon(Reply::error(error(&kind)))).await {
@@ -55,7 +55,7 @@ async fn what_may_pass_is_repeated_and_what_may_not_is_told() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_model_wrote_badly_is_worth_another_attempt() {
+async fn an_invalid_tool_call_is_retried() {
     let groq = error(&ApiErrorKind::InvalidRequest).with_code("tool_use_failed");
     for (failed, asked) in outcomes(soon(Reply::error(groq))).await {
         assert_eq!((failed, asked), (None, 2));
@@ -63,7 +63,7 @@ async fn a_call_that_the_model_wrote_badly_is_worth_another_attempt() {
 }
 
 #[tokio::test]
-async fn a_history_that_is_too_long_is_an_invalid_request_that_says_so() {
+async fn a_too_long_history_is_an_invalid_request() {
     let openai = FakeError::invalid("This model's maximum context length is 8192 tokens.")
         .with_code("context_length_exceeded");
     let llama = r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#;
@@ -87,7 +87,7 @@ async fn an_error_under_status_200_is_an_error() {
 }
 
 #[tokio::test]
-async fn json_that_is_no_answer_is_no_empty_answer() {
+async fn json_without_an_answer_is_an_error() {
     for (failed, asked) in outcomes(Reply::raw(200, "application/json", r#"{"x":1}"#)).await {
         let failed = failed.unwrap();
         assert_eq!((&failed.kind, asked), (&ModelErrorKind::Protocol, 1));

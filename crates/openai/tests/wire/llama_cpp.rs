@@ -147,7 +147,7 @@ async fn a_call_that_was_cut_never_runs_and_its_history_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_history_that_is_too_long_is_told_in_the_words_of_the_server() {
+async fn a_too_long_history_keeps_the_servers_message() {
     let Some(server) = Server::start(1024).await else { return };
     let long = "x ".repeat(4_000);
     for (name, model) in server.models() {
@@ -161,7 +161,7 @@ async fn a_history_that_is_too_long_is_told_in_the_words_of_the_server() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_keeps_the_words_of_the_server() {
+async fn an_error_in_the_stream_keeps_the_servers_message() {
     let Some(server) = Server::start(8192).await else { return };
     // The model calls a tool that the request does not have, which the server's grammar refuses.
     let other = ToolDefinition {

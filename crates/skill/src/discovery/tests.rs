@@ -54,7 +54,7 @@ fn the_scope_itself_may_be_a_skill() {
 }
 
 #[test]
-fn a_broken_skill_among_good_ones_is_a_diagnostic() {
+fn an_invalid_skill_among_valid_ones_is_a_diagnostic() {
     let temp = folder_with(&["a", "b"]);
     for (name, content) in
         [("x", &b"no frontmatter"[..]), ("y", b"---\nname: \xff\n---\n"), ("z", b"---\nname: z\n---\n")]
@@ -73,7 +73,7 @@ fn a_broken_skill_among_good_ones_is_a_diagnostic() {
 }
 
 #[test]
-fn of_two_with_one_name_the_higher_rank_stays() {
+fn the_higher_ranked_of_two_equal_names_is_kept() {
     let (project, user) = (folder_with(&["a", "sub/b", "b"]), folder_with(&["a", "c"]));
     let scopes = [
         Scope { path: user.path().to_owned(), kind: ScopeKind::User, trust: Trust::Trusted },
@@ -114,7 +114,7 @@ fn a_missing_scope_is_an_error_when_it_was_named() {
 }
 
 #[test]
-fn links_are_followed_once_and_never_in_circles() {
+fn links_are_followed_once_and_loops_are_detected() {
     let (temp, elsewhere) = (folder_with(&["a", "group/b"]), folder_with(&["c", "deep/d"]));
     symlink(temp.path(), temp.path().join("circle")).unwrap();
     symlink("self", temp.path().join("self")).unwrap();
@@ -146,7 +146,7 @@ fn forbidden_links_out_of_a_scope_are_not_followed_and_are_reported() {
 }
 
 #[test]
-fn bounds_cut_off_the_deepest_and_say_so() {
+fn limits_drop_the_deepest_entries_with_a_diagnostic() {
     let temp = folder_with(&["1/2/3/deep", "1/near"]);
     let within = |depth, directories| {
         discover(
@@ -163,8 +163,8 @@ fn bounds_cut_off_the_deepest_and_say_so() {
 }
 
 #[test]
-fn unreadable_folders_are_reported_and_hide_no_other_skill() {
-    unprivileged::check("discovery::tests::unreadable_folders_are_reported_and_hide_no_other_skill", || {
+fn unreadable_directories_are_reported_and_hide_no_other_skill() {
+    unprivileged::check("discovery::tests::unreadable_directories_are_reported_and_hide_no_other_skill", || {
         let (temp, elsewhere) = (folder_with(&["a", "locked/b", "shut/c"]), folder_with(&["deep/d"]));
         symlink(elsewhere.path().join("deep/d"), temp.path().join("d")).unwrap();
         let root = temp.path().canonicalize().unwrap();

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_reference_accepts_is_a_name() {
+    fn names_accepted_by_the_reference_are_valid() {
         let limit = "é".repeat(64);
         for text in ["a", "0", "my-skill", "  padded  ", "skill-2", "навык", "技能", "ﬁle", "\u{1c}a", &limit]
         {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lenient_name_is_still_a_folders_name() {
+    fn a_lenient_name_is_still_a_directory_name() {
         let (name, problems) = SkillName::lenient("My Skill").unwrap();
         assert_eq!(name.as_str(), "My Skill");
         assert_eq!(problems.len(), 2);

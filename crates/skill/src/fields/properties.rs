@@ -61,7 +61,7 @@ mod tests {
     use crate::Mode;
 
     #[test]
-    fn the_json_is_the_references() {
+    fn the_json_matches_the_reference() {
         let content = "---\nmetadata:\n  z: \"1\"\n  a: é\nname: n\ndescription: 'q\" 🦀'\nallowed-tools: T\nlicense:\n---\n";
         let document = Frontmatter::parse(content, Mode::Strict).unwrap();
         let expected = r#"{

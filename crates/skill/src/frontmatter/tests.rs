@@ -15,7 +15,7 @@ fn check(fields: &str, expected: &str) {
 }
 
 #[test]
-fn findings_have_rule_message_and_place() {
+fn findings_have_rule_message_and_position() {
     check("name: a\ndescription: d", "");
     check(
         "name: -A\nzebra: x\napple: y\ndescription: ''",
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_strict_reader_takes_a_lenient_one_reads_alike(
+    fn strictly_valid_documents_are_parsed_alike_in_lenient_mode(
         name in "[a-z]{1,5}(-[a-z0-9]{1,5})?", description in "[a-z:#'\"é \\-]{1,30}", license in "[a-z0-9.: ]{0,10}",
     ) {
         let fields = format!("name: {name}\ndescription: {description}\nlicense: {license}");
@@ -107,7 +107,7 @@ fn a_finding_about_thousands_of_unknown_fields_is_short() {
 }
 
 #[test]
-fn the_raw_fields_are_all_that_the_author_wrote() {
+fn raw_fields_contain_everything_written() {
     let content =
         "---\r\nname: A B\nlevel: 3\nlist: [a, 1.5, null]\ndescription: 'Use when: x '\n---\n\n Do it.\n";
     let (fields, body) = raw_document(content).unwrap();

@@ -47,7 +47,7 @@ fn skill(frontmatter: &str, sidecar: Option<&str>) -> tempfile::TempDir {
 }
 
 #[test]
-fn every_example_is_read_alike_from_both_places() {
+fn manifests_in_frontmatter_and_sidecar_are_parsed_alike() {
     for name in ["worklog", "greeter", "deploy", "analyze-git"] {
         let (first, second) = (fixture(&format!("frontmatter/{name}")), fixture(&format!("sidecar/{name}")));
         assert!(first.manifest().is_some(), "{name}");
@@ -127,7 +127,7 @@ fn versions_of_the_format_follow_semantic_rules() {
 }
 
 #[test]
-fn a_name_of_an_input_forges_nothing() {
+fn an_input_name_cannot_forge_messages() {
     for name in ["out-dir", "out_dir", "a.b", "A1"] {
         check(&format!("inputs: {{optional: [{{name: {name}}}]}}\n"), "");
     }
@@ -199,7 +199,7 @@ fn paths_stay_beneath_their_base() {
 }
 
 #[test]
-fn a_value_does_not_lead_a_pattern_out() {
+fn an_input_value_cannot_escape_the_base() {
     let manifest = manifest("inputs: {optional: [{name: x}]}\noutputs: {files: [{pattern: 'out/{{x}}'}]}\n");
     let pattern = manifest.output_files()[0].pattern();
     let expand = |value| pattern.expand(&BTreeMap::from([("x".to_owned(), value)]));
@@ -227,7 +227,7 @@ fn two_manifests_are_refused() {
 }
 
 #[test]
-fn a_skill_whose_manifest_cannot_be_relied_on_is_not_loaded() {
+fn a_skill_with_an_unreliable_manifest_is_not_loaded() {
     for (sidecar, kind, rule, place) in [
         ("manifest_version: \"2.0\"\n", SkillErrorKind::UnsupportedManifest, RuleId::ManifestVersion, true),
         (
@@ -259,7 +259,7 @@ fn a_skill_whose_manifest_cannot_be_relied_on_is_not_loaded() {
 }
 
 #[test]
-fn the_digest_is_also_the_manifests() {
+fn the_digest_covers_the_manifest() {
     let temp = skill("", Some("manifest_version: \"1.0\"\n"));
     let folder = temp.path().join("a");
     let loaded = Skill::load(&folder, Mode::Strict).unwrap();

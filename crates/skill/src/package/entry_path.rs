@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_out_or_mean_something_else_are_refused() {
+    fn traversing_or_ambiguous_paths_are_rejected() {
         for (path, reason) in [
             ("", "empty"),
             ("/etc/passwd", "absolute"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_some_file_system_takes_for_one_have_one_key() {
+    fn names_equal_on_some_file_system_have_the_same_key() {
         for (a, b) in [
             ("README", "readme"),
             ("\u{E9}", "e\u{301}"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_has_another_key_than_its_cases_and_forms() {
+    fn the_key_of_a_character_ignores_case_and_normal_form() {
         for c in '\u{80}'..=char::MAX {
             let original = c.to_string();
             let forms = [

@@ -145,7 +145,7 @@ fn check(inputs: &Inputs, machine: &Machine, rule: PreflightRule, expected: &[&s
 }
 
 #[test]
-fn with_everything_there_all_rules_pass_in_order() {
+fn all_rules_pass_in_order_if_nothing_is_missing() {
     let report = report(MANIFEST, &good(), &Machine::whole());
     assert_eq!(told(&report), []);
     assert!(report.is_ready());
@@ -156,7 +156,7 @@ fn with_everything_there_all_rules_pass_in_order() {
 }
 
 #[test]
-fn a_skill_that_is_not_there_or_not_readable_fails_the_first_rule() {
+fn a_missing_or_unreadable_skill_fails_the_first_rule() {
     let temp = tempfile::tempdir().unwrap();
     let error = Skill::load(temp.path().join("absent"), Mode::Lenient).unwrap_err();
     let report = PreflightReport::refused("absent", error);
@@ -283,7 +283,7 @@ fn a_failed_probe_counts_as_missing() {
 }
 
 #[test]
-fn a_skill_without_a_manifest_is_not_looked_at_further() {
+fn a_skill_without_a_manifest_skips_further_rules() {
     let (_temp, skill) = skill(None);
     let none = Inputs::new();
     let report = now(Preflight::new(&skill, &none).run(&Machine::whole()));

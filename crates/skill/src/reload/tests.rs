@@ -53,7 +53,7 @@ fn rules(reload: &Reload) -> Vec<RuleId> {
 }
 
 #[test]
-fn editing_one_of_many_opens_only_that_skills_file() {
+fn only_the_edited_skill_is_read_again() {
     const SKILLS: usize = 10_000;
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
@@ -77,7 +77,7 @@ fn editing_one_of_many_opens_only_that_skills_file() {
 }
 
 #[test]
-fn skills_come_and_go() {
+fn added_and_removed_skills_are_reported() {
     let (_temp, root, mut reloader) = loaded(&["a", "b"]);
     let before = Arc::clone(reloader.catalog());
     write(&root, "c", "new");
@@ -95,7 +95,7 @@ fn skills_come_and_go() {
 }
 
 #[test]
-fn a_broken_edit_keeps_the_last_good_version() {
+fn an_invalid_edit_keeps_the_last_valid_version() {
     let (_temp, root, mut reloader) = loaded(&["a", "b"]);
     for broken in ["", "no frontmatter", "---\nname: a\n---\n"] {
         fs::write(root.join("a/SKILL.md"), broken).unwrap();
@@ -118,7 +118,7 @@ fn a_broken_edit_keeps_the_last_good_version() {
 }
 
 #[test]
-fn a_skill_that_never_was_good_is_only_reported() {
+fn a_skill_that_was_never_valid_is_only_reported() {
     let (_temp, root, mut reloader) = loaded(&["a"]);
     fs::create_dir(root.join("new")).unwrap();
     fs::write(root.join("new/SKILL.md"), "broken").unwrap();
@@ -157,7 +157,7 @@ fn a_renamed_skill_and_a_change_of_rank_are_changes_by_name() {
 }
 
 #[test]
-fn a_package_is_unpacked_again_when_it_changed_and_kept_when_it_broke() {
+fn a_changed_package_is_unpacked_again_and_an_invalid_one_keeps_the_old() {
     let (_temp, root, mut reloader) = loaded(&[]);
     let source = tempfile::tempdir().unwrap();
     write(source.path(), "p", "first");
@@ -260,8 +260,8 @@ fn unreadable_skills_are_not_removed() {
 }
 
 #[test]
-fn a_link_that_cannot_be_followed_takes_nothing_away() {
-    unprivileged::check("reload::tests::a_link_that_cannot_be_followed_takes_nothing_away", || {
+fn an_unresolvable_link_removes_no_skill() {
+    unprivileged::check("reload::tests::an_unresolvable_link_removes_no_skill", || {
         let (_temp, root, mut reloader) = loaded(&[]);
         let (_temp, elsewhere) = empty();
         for name in ["deep/a", "b", "p", "packed/q"] {
@@ -315,7 +315,7 @@ fn proven_removals_remove_skills_even_if_others_are_unreadable() {
 }
 
 #[test]
-fn a_circle_of_links_and_a_bound_prove_nothing() {
+fn link_loops_and_limits_do_not_prove_removals() {
     let (_temp, root, mut reloader) = loaded(&["a", "b"]);
     let elsewhere = tempfile::tempdir().unwrap();
     write(elsewhere.path(), "c", "first");
@@ -340,7 +340,7 @@ fn a_circle_of_links_and_a_bound_prove_nothing() {
 }
 
 #[test]
-fn loaded_packages_keep_their_disk_budget_and_others_wait() {
+fn loaded_packages_keep_their_disk_budget() {
     let (_temp, root, mut reloader) = loaded(&[]);
     let source = tempfile::tempdir().unwrap();
     let pack = |name: &str, description: &str| {
@@ -371,7 +371,7 @@ fn loaded_packages_keep_their_disk_budget_and_others_wait() {
 }
 
 #[test]
-fn distrust_removes() {
+fn distrusting_a_scope_removes_its_skills() {
     let (_temp, root, mut reloader) = loaded(&["a"]);
     reloader.scopes = vec![Scope { trust: crate::Trust::Untrusted, ..Scope::named(&root) }];
     let reload = reloader.reload();
@@ -380,7 +380,7 @@ fn distrust_removes() {
 }
 
 #[test]
-fn an_edit_of_the_manifest_beside_is_an_edit_of_the_skill() {
+fn an_edited_sidecar_manifest_changes_the_skill() {
     let (_temp, root, mut reloader) = loaded(&["a", "b"]);
     let manifest = root.join("a").join(SIDECAR_FILE);
     let is_sensitive =

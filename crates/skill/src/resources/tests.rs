@@ -114,7 +114,7 @@ fn every_change_changes_the_digest() {
 }
 
 #[test]
-fn of_a_large_file_the_start_is_read_and_links_out_are_refused() {
+fn only_the_start_of_large_files_is_read_and_escaping_links_are_rejected() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let (temp, skill) = skill_with(&[("run", "#!/bin/sh\necho\n"), ("empty", "")]);

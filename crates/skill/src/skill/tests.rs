@@ -28,7 +28,7 @@ fn check(content: impl AsRef<[u8]>, mode: Mode, expected: &[RuleId]) {
 }
 
 #[test]
-fn metadata_is_loaded_and_the_body_when_asked_for() {
+fn metadata_is_loaded_first_and_the_body_on_demand() {
     let (_temp, folder) = with_content(GOOD);
     for mode in [Mode::Strict, Mode::Lenient] {
         for path in [folder.clone(), folder.join("SKILL.md")] {
@@ -94,7 +94,7 @@ fn a_frontmatter_without_end_is_bounded() {
 }
 
 #[test]
-fn what_a_strict_reader_refuses_a_lenient_one_reports() {
+fn errors_of_strict_mode_are_warnings_in_lenient_mode() {
     let cases: [(&str, RuleId); 7] = [
         ("name: other\ndescription: d", RuleId::NameDirectoryMismatch),
         ("name: good\ndescription: Use when: x", RuleId::FrontmatterRepaired),
@@ -144,7 +144,7 @@ fn a_byte_order_mark_is_an_error_or_skipped() {
 }
 
 #[test]
-fn what_is_not_utf8_is_an_error() {
+fn invalid_utf8_is_an_error() {
     check(b"---\nname: good\ndescription: \xff\n---\n", Mode::Strict, &[RuleId::NotUtf8]);
     check(b"---\nname: good\ndescription: \xff\n---\n", Mode::Lenient, &[RuleId::NotUtf8]);
     let body = b"---\nname: good\ndescription: d\n---\n\xff";
@@ -168,7 +168,7 @@ fn missing_parts_have_the_references_messages() {
 }
 
 #[test]
-fn a_skill_file_that_is_no_plain_file_is_refused() {
+fn a_skill_file_that_is_not_a_regular_file_is_rejected() {
     let (temp, folder) = with_content(GOOD);
     let file = folder.join("SKILL.md");
     let outside = temp.path().join("outside.md");
@@ -213,7 +213,7 @@ fn a_folder_may_be_given_by_a_link_or_relatively() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_said_so() {
+fn a_permission_error_is_reported() {
     let (_temp, folder) = with_content(GOOD);
     fs::set_permissions(folder.join("SKILL.md"), fs::Permissions::from_mode(0o000)).unwrap();
     match Skill::load(&folder, Mode::Strict) {

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_real_files_get_wrong_is_repaired() {
+    fn common_yaml_mistakes_are_repaired() {
         let quoted = RepairKind::Quoted;
         check("name: a\ndescription: Use when: x", "description", "Use when: x", quoted);
         check(
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn more_of_yaml_is_read() {
+    fn further_yaml_features_are_parsed() {
         check("a: &x b\nc: *x", "c", "b", RepairKind::AllOfYaml);
         check("a: [b, c]\nd: !t e", "d", "e", RepairKind::AllOfYaml);
     }

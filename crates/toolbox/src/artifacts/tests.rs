@@ -197,7 +197,7 @@ fn recorded(artifact: &Artifact, result: &ToolResult) -> Artifact {
 }
 
 #[tokio::test]
-async fn a_reference_is_viewed_as_what_it_stands_for() {
+async fn a_reference_is_viewed_as_its_content() {
     let bed = Bed::new();
     let artifacts = [bed.given("sales 2024", b"one\ntwo\nthree\n"), bed.given("logo", PNG)];
     let view = async |path: &str| bed.call(&artifacts, "view", json!({"path": path})).await;
@@ -214,7 +214,7 @@ async fn a_reference_is_viewed_as_what_it_stands_for() {
 }
 
 #[tokio::test]
-async fn a_reference_that_leads_nowhere_names_the_input_and_the_reason() {
+async fn an_unresolvable_reference_names_the_input_and_the_reason() {
     let bed = Bed::new();
     bed.web.lead("https://example.com/page", b"x");
     let artifacts = [bed.given("sales", b"x")];
@@ -243,7 +243,7 @@ async fn a_reference_that_leads_nowhere_names_the_input_and_the_reason() {
 }
 
 #[tokio::test]
-async fn what_writes_takes_no_reference() {
+async fn write_tools_accept_no_references() {
     let bed = Bed::new();
     let artifacts = [bed.given("sales", b"old")];
     for (tool, rest) in [
@@ -266,7 +266,7 @@ async fn what_writes_takes_no_reference() {
 }
 
 #[tokio::test]
-async fn commands_find_artifacts_by_variables_and_nothing_in_them_is_a_reference() {
+async fn commands_get_artifacts_as_variables() {
     let bed = Bed::new();
     let artifacts =
         [bed.given("sales", b"1"), bed.given("a b", b"2"), of_url("feed", "https://example.com/feed", None)];
@@ -283,7 +283,7 @@ async fn commands_find_artifacts_by_variables_and_nothing_in_them_is_a_reference
 }
 
 #[tokio::test]
-async fn scripts_are_given_paths_for_references_that_are_whole_arguments() {
+async fn references_in_script_arguments_become_paths() {
     let bed = Bed::new();
     let artifacts = [bed.given("sales", b"1")];
     let args = ["file://sales", "--in=file://sales", "skill://csv-helper/assets/sample.csv", "x"];
@@ -324,7 +324,7 @@ async fn scripts_are_given_paths_for_references_that_are_whole_arguments() {
 }
 
 #[tokio::test]
-async fn skills_read_shows_what_a_reference_stands_for() {
+async fn skills_read_resolves_references() {
     let bed = Bed::new();
     bed.web.lead("https://example.com/data.csv", b"x,y\n");
     let artifacts = [bed.given("sales", b"a,b\n"), bed.given("logo", PNG)];
@@ -343,7 +343,7 @@ async fn skills_read_shows_what_a_reference_stands_for() {
 }
 
 #[tokio::test]
-async fn what_is_unregistered_goes_and_what_is_registered_anew_is_replaced() {
+async fn unregistered_artifacts_are_removed_and_new_ones_replaced() {
     let bed = Bed::new();
     let (sales, other) = (bed.given("sales", b"1"), bed.given("other", b"2"));
     bed.variables(&[sales.clone(), other.clone()]).await;
@@ -392,7 +392,7 @@ async fn an_artifact_of_a_url_is_fetched_when_its_reference_is_first_used() {
 }
 
 #[tokio::test]
-async fn what_a_bare_url_leads_to_is_told_with_where_it_is() {
+async fn the_path_of_a_fetched_url_is_reported() {
     let bed = Bed::new();
     let url = "https://example.com/data.csv?x=1";
     bed.web.lead(url, b"1,2\n");
@@ -420,7 +420,7 @@ async fn what_a_bare_url_leads_to_is_told_with_where_it_is() {
 }
 
 #[tokio::test]
-async fn an_artifact_that_cannot_be_given_holds_up_no_command() {
+async fn an_unavailable_artifact_blocks_no_command() {
     let bed = Bed::new();
     let artifacts = [bed.given("large", b"1"), bed.given("small", b"2")];
     let executor = bed.executor.clone().with_command("ls", FakeCommand::Exits(exited(0, "done\n")));
@@ -447,7 +447,7 @@ async fn an_artifact_that_cannot_be_given_holds_up_no_command() {
 }
 
 #[tokio::test]
-async fn a_sandbox_without_a_shelf_says_so() {
+async fn a_sandbox_without_a_content_directory_is_an_error() {
     let bed = Bed::with(|executor| executor);
     let artifacts = [bed.given("sales", b"1")];
     let result = bed.call(&artifacts, "view", json!({"path": "file://sales"})).await;
@@ -494,7 +494,7 @@ impl Tool for Cat {
 }
 
 #[tokio::test]
-async fn tools_of_the_host_are_given_files_where_they_say_that_they_take_some() {
+async fn host_tools_get_files_for_declared_inputs() {
     let bed = Bed::new();
     let artifacts = [bed.given("one", b"1;"), bed.given("two", b"2;")];
     let call = async |input: Value| bed.call_by(bed.builder().with_tool(Cat), &artifacts, "cat", input).await;
@@ -511,7 +511,7 @@ async fn tools_of_the_host_are_given_files_where_they_say_that_they_take_some() 
 }
 
 #[tokio::test]
-async fn whoever_approves_sees_the_reference_and_no_rule_speaks_for_a_fetch() {
+async fn the_approver_sees_references_and_rules_do_not_cover_fetches() {
     let bed = Bed::new();
     bed.web.lead("https://example.com/a.csv", b"x");
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -536,7 +536,7 @@ async fn whoever_approves_sees_the_reference_and_no_rule_speaks_for_a_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resolving_counts_against_the_time_of_the_call_and_ends_with_it() {
+async fn resolving_counts_against_the_calls_timeout() {
     let bed = Bed::new();
     let late = bed
         .call_by(
@@ -562,7 +562,7 @@ async fn resolving_counts_against_the_time_of_the_call_and_ends_with_it() {
 }
 
 #[tokio::test]
-async fn calls_beside_each_other_give_each_artifact_once() {
+async fn concurrent_calls_install_each_artifact_once() {
     let bed = Bed::new();
     let artifacts: Vec<Artifact> =
         (0..20).map(|number| bed.given(&format!("a{number}"), number.to_string().as_bytes())).collect();
@@ -578,7 +578,7 @@ async fn calls_beside_each_other_give_each_artifact_once() {
 }
 
 #[tokio::test]
-async fn what_the_prompt_says_is_what_the_tools_do() {
+async fn the_prompt_matches_the_tools_behaviour() {
     let bed = Bed::new();
     let artifacts = [bed.given("a b%?#'\"", b"1"), bed.given("ünï", b"2")];
     let prompt = bed.tools.prompt(Some(bed.executor.layout()));
@@ -606,7 +606,7 @@ async fn what_the_prompt_says_is_what_the_tools_do() {
 
 /// Scheduling does not change by it.
 #[test]
-fn a_view_of_a_reference_runs_beside_others() {
+fn views_of_references_run_concurrently() {
     let bed = Bed::new();
     let call = ToolCall::new("a", "view", &json!({"path": "https://example.com/a"}));
     let expected = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };

@@ -47,7 +47,7 @@ fn sandbox() -> FakeExecutor {
 }
 
 #[tokio::test]
-async fn what_a_cut_line_leaves_of_a_secret_is_not_shown() {
+async fn a_secret_in_a_truncated_line_is_not_shown() {
     let limits = OutputLimits { view: 1024 + 60, ..OutputLimits::default() };
     // The cut, wherever it falls, falls into one of them.
     let executor = FakeExecutor::new().with_file("long.txt", "s3cr3t-value".repeat(200));
@@ -66,7 +66,7 @@ async fn what_a_cut_line_leaves_of_a_secret_is_not_shown() {
 }
 
 #[tokio::test]
-async fn what_view_says() {
+async fn view_results() {
     let calls = [
         json!({"path": "notes.txt"}),
         json!({"path": "/workspace/notes.txt", "view_range": [2, 3]}),
@@ -84,7 +84,7 @@ async fn what_view_says() {
 }
 
 #[tokio::test]
-async fn what_writing_tools_say() {
+async fn write_tool_results() {
     let calls = [
         ("create_file", json!({"path": "new.txt", "file_text": "hello\n", "description": "greet"})),
         ("create_file", json!({"path": "new.txt", "file_text": "", "unknown": 1})),
@@ -107,7 +107,7 @@ fn reaching(outcome: CommandOutcome, memory: bool, processes: bool, made_room: b
 }
 
 #[tokio::test]
-async fn what_bash_says() {
+async fn bash_results() {
     let excess = QuotaExcess {
         used: DiskUsage { bytes: 1_200_000_000, inodes: 12 },
         allowed: DiskUsage { bytes: 1 << 30, inodes: 200_000 },
@@ -166,7 +166,7 @@ async fn what_bash_says() {
 }
 
 #[tokio::test]
-async fn what_bad_input_is_told() {
+async fn invalid_input_results() {
     let long = "x".repeat(200_000);
     let calls = [
         ("view", json!([1])),
@@ -229,7 +229,7 @@ async fn a_result_of_the_shell_never_exceeds_its_limit() {
 }
 
 #[tokio::test]
-async fn a_long_text_is_shown_in_whole_lines_and_says_how_to_go_on() {
+async fn a_long_text_is_shown_in_complete_lines_with_a_hint() {
     let text: String = (1..=2000).map(|line| format!("line {line}\n")).collect();
     let executor = FakeExecutor::new().with_file("long.txt", text);
     let limits = OutputLimits { view: 2 * 1024, ..OutputLimits::default() };

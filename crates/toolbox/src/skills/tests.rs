@@ -141,7 +141,7 @@ async fn loading_and_unloading() {
 }
 
 #[tokio::test]
-async fn a_tool_has_its_name_on_the_wire_alone() {
+async fn tools_are_called_by_their_wire_name_only() {
     let bed = Bed::new();
     let script = json!({"path": "scripts/extract.py"});
     let result = bed.call(&["pdf"], "skills.run_script", script).await;
@@ -150,7 +150,7 @@ async fn a_tool_has_its_name_on_the_wire_alone() {
 }
 
 #[tokio::test]
-async fn in_the_result_the_instructions_are_delivered_once() {
+async fn instructions_in_results_are_delivered_once() {
     let bed = Bed::new();
     let load = |active: &'static [&'static str], names: Value| {
         let tools = bed.tools().with_delivery(SkillDelivery::Result);
@@ -165,7 +165,7 @@ async fn in_the_result_the_instructions_are_delivered_once() {
 }
 
 #[tokio::test]
-async fn no_more_is_loaded_than_may_be() {
+async fn the_number_of_active_skills_is_limited() {
     let bed = Bed::new();
     let tools = bed.tools().with_max_active(1);
     let result = bed.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
@@ -180,7 +180,7 @@ async fn no_more_is_loaded_than_may_be() {
 
 /// As long as it is loaded, nothing of what the model was told of it is cut.
 #[tokio::test]
-async fn a_skill_is_loaded_only_where_the_result_holds_all_of_it() {
+async fn a_skill_is_loaded_only_if_its_instructions_fit() {
     let bed = Bed::new();
     let body = "x".repeat(300);
     let text = format!("---\nname: csv\ndescription: {}\n---\n{body}\n", "d".repeat(900));
@@ -243,7 +243,7 @@ async fn reading_files_of_active_skills() {
 }
 
 #[tokio::test]
-async fn a_long_file_is_cut_and_a_longer_one_refused() {
+async fn long_files_are_truncated_and_too_long_ones_rejected() {
     let bed = Bed::new();
     let file = |length: usize| {
         fs::write(bed.place.path().join("pdf/long.txt"), vec![b'x'; length]).unwrap();
@@ -319,7 +319,7 @@ async fn a_secret_is_redacted_however_it_would_be_escaped() {
 }
 
 #[tokio::test]
-async fn a_script_is_run_by_its_interpreter_with_arguments_as_they_are() {
+async fn a_script_runs_with_its_interpreter_and_unchanged_arguments() {
     let bed = Bed::new();
     for (input, argv, cwd) in [
         (
@@ -404,7 +404,7 @@ async fn bad_input_is_named_by_its_field() {
 }
 
 #[test]
-fn what_the_driver_knows_of_a_call() {
+fn call_traits_are_reported_to_the_driver() {
     let bed = Bed::new();
     let toolbox = bed.toolbox_of(bed.tools());
     let check = |tool: &str, input: Value, concurrency, idempotent| {
@@ -420,7 +420,7 @@ fn what_the_driver_knows_of_a_call() {
 }
 
 #[test]
-fn tools_are_there_as_far_as_they_are_of_use() {
+fn only_useful_tools_are_offered() {
     let bed = Bed::new();
     let told = |toolbox: Toolbox| -> Vec<String> {
         toolbox
@@ -481,7 +481,7 @@ proptest! {
 
     /// Whatever path a model writes, nothing of the host's but the skill's own files is read.
     #[test]
-    fn no_path_leads_out_of_the_skill(parts in prop::collection::vec(
+    fn no_path_escapes_the_skill(parts in prop::collection::vec(
         prop::sample::select(vec!["..", ".", "/", "out.txt", "outside.txt", "references", "pdf", "csv", "", "\\", "~", "%2e%2e"]),
         0..6,
     )) {

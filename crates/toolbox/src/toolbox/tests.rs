@@ -67,7 +67,7 @@ async fn a_call_ends_at_its_timeout_with_the_output_until_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_turn_is_the_end_of_its_calls() {
+async fn calls_end_with_their_turn() {
     let executor = FakeExecutor::new().with_command("sleep", FakeCommand::RunsUntilCancelled(String::new()));
     let toolbox = over(&executor).build().unwrap();
     let start = SystemClock.deadline(Duration::ZERO);
@@ -82,7 +82,7 @@ async fn the_end_of_the_turn_is_the_end_of_its_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_end_by_itself_is_given_up_after_the_grace() {
+async fn unresponsive_calls_are_abandoned_after_the_grace_period() {
     let executor = FakeExecutor::new().with_command("stuck", FakeCommand::IgnoresCancel);
     let stuck = tool_fn(definition("stuck"), SHARED, |_, _| future::pending());
     let toolbox = over(&executor).with_tool(stuck).build().unwrap();
@@ -96,7 +96,7 @@ async fn what_does_not_end_by_itself_is_given_up_after_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancellation_ends_what_was_started_and_says_so() {
+async fn cancellation_stops_running_calls_with_a_notice() {
     let executor = FakeExecutor::new()
         .with_command("sleep", FakeCommand::RunsUntilCancelled("working\n".to_owned()))
         .with_command("stuck", FakeCommand::IgnoresCancel);
@@ -160,7 +160,7 @@ fn reads_and_commands_are_shared_and_writes_are_barriers() {
 }
 
 #[tokio::test]
-async fn the_approver_decides_and_is_not_bothered_with_calls_that_cannot_run() {
+async fn the_approver_sees_only_valid_calls() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let approver = approver_fn(move |call: ToolCall| {
@@ -192,7 +192,7 @@ async fn the_approver_decides_and_is_not_bothered_with_calls_that_cannot_run() {
 }
 
 #[tokio::test]
-async fn host_tools_and_the_approver_know_for_whom_a_call_is_made() {
+async fn host_tools_and_the_approver_get_the_caller() {
     struct OfOne(TenantId);
 
     impl Approver for OfOne {
@@ -256,7 +256,7 @@ async fn secrets_are_redacted_in_results_errors_and_every_tool() {
 }
 
 #[tokio::test]
-async fn a_secret_that_the_cut_parts_is_redacted() {
+async fn a_secret_split_by_truncation_is_redacted() {
     // Whichever way the cut falls, it falls into a secret.
     let output = "s3cr3t-value-of-some-length,".repeat(20_000);
     let executor = FakeExecutor::new().with_command("env", FakeCommand::Exits(exited(0, output.as_str())));
@@ -298,7 +298,7 @@ async fn results_of_host_tools_are_bounded_and_clean() {
 const MOST_PARTS_AND_NOTICE: usize = 101;
 
 #[tokio::test]
-async fn an_image_that_the_service_would_refuse_never_enters_the_history() {
+async fn invalid_images_never_enter_the_history() {
     let image =
         |media_type: &str, data: String| ResultContent::Image { media_type: media_type.to_owned(), data };
     for (part, told) in [
@@ -319,7 +319,7 @@ async fn an_image_that_the_service_would_refuse_never_enters_the_history() {
 }
 
 #[test]
-fn tools_that_a_model_cannot_be_told_of_are_errors() {
+fn invalid_tool_definitions_are_errors() {
     let host =
         |definition: ToolDefinition| tool_fn(definition, SHARED, |_, _| future::ready(ToolOutput::text("")));
     let build = |names: &[&str]| {
@@ -343,7 +343,7 @@ fn tools_that_a_model_cannot_be_told_of_are_errors() {
 }
 
 #[tokio::test]
-async fn a_result_of_white_space_alone_says_that_there_was_nothing() {
+async fn a_blank_result_becomes_a_notice() {
     for blank in ["", " \n", "\u{2028}"] {
         let toolbox = giving(ToolOutput::text(blank));
         assert_eq!(toolbox.run_without_input(&host_call("host"), context()).await.text(), "[no output]");
@@ -432,7 +432,7 @@ async fn input_that_is_too_long_or_too_deep_is_refused() {
 
 /// The model wrote no JSON object; the client put the text in one, so that the history stays valid. No tool runs.
 #[tokio::test]
-async fn a_call_whose_input_was_no_object_never_runs() {
+async fn a_call_with_invalid_input_never_runs() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&ran);
     let tool = tool_fn(definition("host"), SHARED, move |_, _| {
@@ -495,7 +495,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_a_host_tool_gives_the_result_is_bounded_clean_and_not_empty(
+    fn host_tool_results_are_bounded_clean_and_not_empty(
         texts in prop::collection::vec(any::<String>(), 0..130),
         room in 0usize..4000,
         succeeded: bool,

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strict_reader_of_packages_takes_it() {
+    fn the_strict_package_reader_accepts_it() {
         let skill = b"---\nname: my-skill\ndescription: Does it.\n---\nBody\n";
         let files = [("my-skill/SKILL.md", &skill[..]), ("my-skill/scripts/\u{e4}.py", &b"print(1)\n"[..])];
         let package = Package::from_bytes(archive(files), "x.skill", PackageLimits::default()).unwrap();

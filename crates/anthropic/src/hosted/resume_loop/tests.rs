@@ -42,7 +42,7 @@ fn skills() -> Value {
 }
 
 #[tokio::test]
-async fn a_pause_is_resumed_unchanged_in_its_container_and_told() {
+async fn a_paused_response_is_resumed_in_its_container_and_reported() {
     let call = json!({"type": "server_tool_use", "id": "s", "name": "bash_code_execution", "input": {"z": 1, "a": 2}});
     let mut told = Vec::new();
     let options = ResumeOptions::new().on_pause(|response, attempt| {
@@ -79,7 +79,7 @@ async fn a_pause_is_resumed_unchanged_in_its_container_and_told() {
 }
 
 #[tokio::test]
-async fn a_container_of_before_is_used_from_the_first_call_and_a_new_one_replaces_it() {
+async fn an_existing_container_is_used_until_a_new_one_replaces_it() {
     let before = with_container_id(skills(), &ContainerId::new("c_0"));
     let answers =
         vec![Ok(answer("compaction", Some("c_1"), vec![text("…")])), Ok(answer("end_turn", None, vec![]))];
@@ -96,7 +96,7 @@ async fn a_container_of_before_is_used_from_the_first_call_and_a_new_one_replace
 }
 
 #[tokio::test]
-async fn pauses_without_end_are_an_error_that_says_how_far_it_came() {
+async fn too_many_pauses_are_an_error_with_the_run_so_far() {
     for (options, maximum) in [(ResumeOptions::new(), 10), (ResumeOptions::new().with_maximum(3), 3)] {
         let pause = || Ok(answer("pause_turn", Some("c_1"), vec![made("file_1")]));
         let (given, run) = go(skills(), options, (0..maximum).map(|_| pause()).collect()).await;
@@ -115,7 +115,7 @@ async fn pauses_without_end_are_an_error_that_says_how_far_it_came() {
 }
 
 #[tokio::test]
-async fn a_failure_keeps_the_container_and_what_was_answered() {
+async fn a_failed_call_returns_the_container_and_the_history() {
     let answers =
         vec![Ok(answer("pause_turn", Some("c_1"), vec![made("file_1")])), Err("no network".to_owned())];
     let (_, run) = go(skills(), ResumeOptions::new(), answers).await;

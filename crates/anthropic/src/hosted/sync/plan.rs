@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_elsewhere_is_not_missed() {
+    fn skills_uploaded_from_another_directory_are_not_missing() {
         let mut memory = UploadedSkills::new();
         memory.insert("a".to_owned(), known("s", None, ""));
         memory.insert("b".to_owned(), known("t", None, ""));
@@ -147,7 +147,7 @@ mod tests {
         /// Whatever is in the index: a skill is created only if the service lists none with this id or title, and
         /// counts as unchanged only if the indexed version is the newest.
         #[test]
-        fn nothing_is_doubled_and_nothing_is_missed(
+        fn plans_have_no_duplicates_and_no_omissions(
             listed in proptest::collection::vec(("[st]", "[ab]", proptest::option::of("[12]")), 0..4),
             remembered in proptest::option::of(("[st]", proptest::option::of("[12]"), "(old|new)")),
         ) {

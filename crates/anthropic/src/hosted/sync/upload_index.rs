@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_account_has_a_memory_of_its_own_which_outlives_the_process() {
+    fn each_account_has_its_own_persistent_entries() {
         let (_folder, index) = index();
         let (mine, other) = (account("mine"), account("other"));
         let mut locked = index.lock(&mine).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_changes_it_and_anybody_reads_it() {
+    fn the_index_has_one_writer_and_many_readers() {
         let (_folder, index) = index();
         let locked = index.lock(&account("mine")).unwrap();
         let busy = index.lock(&account("other")).unwrap_err();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_told_and_stays() {
+    fn an_unreadable_index_is_reported_and_kept() {
         let (_folder, index) = index();
         drop(index.lock(&account("mine")).unwrap());
         for (text, expected) in [
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_told() {
+    fn an_unwritable_directory_is_reported() {
         let (folder, index) = index();
         fs::write(folder.path().join("a"), "a file").unwrap();
         let error = index.lock(&account("mine")).unwrap_err();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_result_that_can_hold_a_file_is_looked_into() {
+    fn all_tool_results_are_searched_for_files() {
         let output = |id: &str| json!({"type": "code_execution_output", "file_id": id});
         let code = json!({"type": "code_execution_result", "stdout": "", "stderr": "", "return_code": 0,
             "content": [output("file_2"), output("file_1")]});
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_prints_errors_and_uploads_hold_none() {
+    fn calls_output_errors_and_uploads_contain_no_file_ids() {
         let error = json!({"type": "bash_code_execution_tool_result_error", "error_code": "unavailable",
             "file_id": "file_x", "content": [{"type": "bash_code_execution_output", "file_id": "file_x"}]});
         // Where the seed looked.
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_answer_can_be_asked_and_gives_each_id_once(content in value()) {
+        fn any_response_yields_each_file_id_once(content in value()) {
             let wrapped = json!([result("bash_", &content), result("", &content)]);
             let ids = extract_file_ids(&wrapped);
             let mut once = ids.clone();

@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn both_profiles_say_the_same_of_a_skill() {
+    fn both_profiles_give_the_same_skill_metadata() {
         let beta = json!({"id": "skill_1", "type": "skill", "created_at": "a", "updated_at": "b",
             "display_title": "T", "latest_version": "17", "source": "custom"});
         let current = json!({"id": "skill_1", "type": "skill", "created_at": "a", "updated_at": "b",
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_addressed_by_what_its_profile_says() {
+    fn a_version_is_addressed_by_its_profiles_field() {
         let read = |value| serde_json::from_value::<VersionMetadata>(value).unwrap();
         let beta = read(json!({"id": "skillver_1", "version": "1759178010641129", "skill_id": "skill_1",
             "name": "N", "description": "D", "directory": "n", "created_at": "a", "type": "skill_version"}));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_that_would_leave_their_folder_do_not() {
+    fn safe_names_contain_no_path_traversal() {
         for (name, expected) in [
             ("report.xlsx", "report.xlsx"),
             ("/etc/passwd", "passwd"),

@@ -58,7 +58,7 @@ fn check(events: Vec<Value>, reason: &str, expected: &str) {
 }
 
 #[test]
-fn texts_are_joined_and_shown_as_they_come() {
+fn text_deltas_are_joined_and_emitted() {
     let events = [
         start(),
         json!({"type": "ping"}),
@@ -86,7 +86,7 @@ fn texts_are_joined_and_shown_as_they_come() {
 }
 
 #[test]
-fn a_block_that_does_not_grow_stays_to_the_byte() {
+fn a_block_without_deltas_keeps_its_bytes() {
     let odd = r#"{ "type":"from_next_year" , "n": 1.50, "u":"\u00e9", "n2":{"b":1,"a":[ ]}}"#;
     let redacted = r#"{"type":"redacted_thinking","data":"AAA=" }"#;
     let texts = [
@@ -101,7 +101,7 @@ fn a_block_that_does_not_grow_stays_to_the_byte() {
 }
 
 #[test]
-fn thinking_grows_and_its_signature_is_replaced() {
+fn thinking_deltas_are_appended_and_the_signature_is_replaced() {
     check(
         vec![
             block(0, json!({"type": "thinking", "thinking": "", "signature": "", "x_unknown": 1.5})),
@@ -163,7 +163,7 @@ fn a_call_cut_by_the_token_limit_is_closed_and_never_runs() {
 }
 
 #[test]
-fn a_call_whose_input_is_no_object_says_so() {
+fn a_call_with_invalid_input_is_marked() {
     for (written, is_closed) in [("{\"a\": ", true), ("nonsense", true), ("[1]", true), ("{\"a\":1}", false)]
     {
         let mut events = vec![
@@ -184,7 +184,7 @@ fn a_call_whose_input_is_no_object_says_so() {
 }
 
 #[test]
-fn deltas_of_next_year_are_merged_as_those_of_today_are() {
+fn unknown_deltas_are_merged_like_known_ones() {
     check(
         vec![
             block(0, json!({"type": "poem", "verse": "Roses", "n": 1, "list": [[0]]})),
@@ -226,7 +226,7 @@ fn the_container_comes_with_the_message_delta() {
 }
 
 #[test]
-fn only_what_is_seen_or_runs_counts_as_shown() {
+fn only_visible_or_executed_output_counts_as_shown() {
     // Behind what the message's start says that was used.
     let shown_after = |event: Value| run(&[start(), json!({"type": "ping"}), event]).0.get(1).cloned();
     for quiet in [
@@ -333,7 +333,7 @@ fn blocks_that_overlap_are_kept_apart() {
 }
 
 #[test]
-fn without_the_stop_there_is_no_answer_and_after_it_nothing_counts() {
+fn a_stream_needs_message_stop_and_later_events_are_ignored() {
     assert!(run(&[start()]).1.unwrap().is_none());
     assert!(run(&[]).1.unwrap().is_none());
     let mut events = vec![start()];
@@ -343,7 +343,7 @@ fn without_the_stop_there_is_no_answer_and_after_it_nothing_counts() {
 }
 
 #[test]
-fn json_may_have_spaces_around_it_and_an_odd_ping_is_still_a_ping() {
+fn whitespace_and_unusual_pings_are_accepted() {
     let mut texts = vec![format!("  {}   ", start())];
     texts.push(r#"{"type":"ping","index":"what"}"#.to_owned());
     texts.extend(end("end_turn").iter().map(|event| format!("{event} \t ")));
@@ -408,7 +408,7 @@ fn fill(begin: &[Value], event: impl Fn(usize) -> Value) -> (usize, StreamError)
 }
 
 #[test]
-fn little_things_are_counted() {
+fn small_blocks_and_deltas_are_limited() {
     let empty = || block(0, json!({"type": "text", "text": ""}));
     let (taken, error) = fill(&[start()], |n| block(n, json!({"type": "text", "text": ""})));
     assert_eq!((taken, &error), (10_000, &StreamError::TooMany { what: "content blocks", limit: 10_000 }));
@@ -424,7 +424,7 @@ fn little_things_are_counted() {
 }
 
 #[test]
-fn a_list_of_blocks_is_read_as_far_as_an_answer_may_go() {
+fn a_block_list_is_parsed_up_to_the_block_limit() {
     let begin = |blocks: String| format!(r#"{{"type":"message_start","message":{{"content":[{blocks}]}}}}"#);
     let text = r#"{"type":"text","text":""}"#;
     let many = vec![text; 10_000].join(",");
@@ -439,7 +439,7 @@ fn a_list_of_blocks_is_read_as_far_as_an_answer_may_go() {
 
 proptest! {
     #[test]
-    fn whatever_comes_the_answer_can_go_back(events in proptest::collection::vec(any_event(), 0..30), begins in any::<bool>()) {
+    fn any_response_can_be_sent_back(events in proptest::collection::vec(any_event(), 0..30), begins in any::<bool>()) {
         let mut all = if begins { vec![start().to_string()] } else { vec![] };
         all.extend(events);
         all.extend(end("tool_use").iter().map(Value::to_string));
@@ -454,7 +454,7 @@ proptest! {
     }
 
     #[test]
-    fn the_split_of_the_bytes_changes_nothing(
+    fn any_byte_split_gives_the_same_response(
         events in proptest::collection::vec(any_event(), 0..12),
         size in 1usize..50,
     ) {

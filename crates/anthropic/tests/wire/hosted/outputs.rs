@@ -45,7 +45,7 @@ fn metadata(id: &str, name: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_file_is_listed_once_by_the_name_that_the_service_says() {
+async fn a_file_is_listed_once_with_the_services_name() {
     let server =
         Server::answers(vec![metadata("file_1", "../a/table.csv"), metadata("file_2", "b.csv")]).await;
     let store = outputs(&server);
@@ -62,7 +62,7 @@ async fn a_file_is_listed_once_by_the_name_that_the_service_says() {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_listed_by_its_id_and_what_fails_is_asked_again() {
+async fn deleted_files_are_listed_by_id_and_failures_are_retried() {
     let gone = error("404 None", &JSON, "not_found_error", "no such file");
     let server = Server::answers(vec![gone]).await;
     let files = outputs(&server).turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
@@ -73,7 +73,7 @@ async fn what_is_gone_is_listed_by_its_id_and_what_fails_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_to_its_true_end() {
+async fn a_file_is_read_to_its_end() {
     let bytes = |body: &str| answer("200 OK", &[("content-type", "text/csv")], body);
     for (body, whole) in [("a,b,c", true), ("a,b", false)] {
         let server =
@@ -94,7 +94,7 @@ async fn a_file_is_read_to_its_true_end() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_removal_is_told_apart() {
+async fn removal_outcomes_are_distinguished() {
     let answers = [
         (answer("200 OK", &JSON, r#"{"id":"file_1","type":"file_deleted"}"#), Ok(DeleteOutcome::Deleted)),
         (error("404 None", &JSON, "not_found_error", "no such file"), Ok(DeleteOutcome::Absent)),

@@ -67,7 +67,7 @@ async fn pushed(content: Vec<u8>) -> (Vec<Result<&'static str, String>>, usize) 
 }
 
 #[tokio::test]
-async fn what_cannot_be_compared_is_uploaded_once_for_each_record() {
+async fn incomparable_versions_are_uploaded_once_per_index() {
     let zip = |body: &str| answer("200 OK", &[("content-type", "application/zip")], body);
     let refused = |status: &str, kind: &str| error(status, &[], kind, "no files");
     for content in [
@@ -84,7 +84,7 @@ async fn what_cannot_be_compared_is_uploaded_once_for_each_record() {
 }
 
 #[tokio::test]
-async fn what_may_be_compared_later_is_not_uploaded() {
+async fn versions_that_can_be_compared_later_are_not_uploaded() {
     for (content, kind) in [
         (error("500 Oops", &[], "api_error", "internal"), "Service"),
         (error("401 Who", &[], "authentication_error", "no such key"), "WrongKey"),

@@ -31,7 +31,7 @@ fn record(size: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come_ends_the_call_and_an_upload_may_have_arrived() {
+async fn a_missing_response_leaves_the_upload_outcome_unknown() {
     let server = Server::start(|_, _| vec![Part::Hang]).await;
     let (client, clock) = client(&server, 0);
     let files = client.files();
@@ -61,7 +61,7 @@ async fn an_answer_that_does_not_come_ends_the_call_and_an_upload_may_have_arriv
 }
 
 #[tokio::test]
-async fn a_slow_upload_goes_on_as_long_as_it_moves() {
+async fn a_slow_upload_continues_while_it_makes_progress() {
     const SIZE: usize = 48 << 20;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my-skill");
@@ -135,7 +135,7 @@ async fn half(files: &Files) -> conjure_anthropic::hosted::Download {
 }
 
 #[tokio::test]
-async fn a_download_that_stands_still_ends_and_a_dropped_one_closes_its_connection() {
+async fn a_stalled_download_times_out_and_a_dropped_one_closes_the_connection() {
     let server = Server::start(|n, _| match n % 2 {
         0 => vec![Part::Bytes(record(4))],
         _ => vec![Part::Bytes(answer("200 OK", &[], "ab")), Part::Hang],
@@ -169,7 +169,7 @@ async fn a_download_that_stands_still_ends_and_a_dropped_one_closes_its_connecti
 }
 
 #[tokio::test]
-async fn a_refusal_during_an_upload_is_heard() {
+async fn a_rejection_during_an_upload_is_read() {
     let refusal = error("413 Too Large", &[], "request_too_large", "Request exceeds the maximum size");
     let server = Server::always(refusal).await;
     let (client, _) = client(&server, 2);
@@ -217,7 +217,7 @@ async fn the_newest_version_is_found_whatever_the_order_is() {
 }
 
 #[tokio::test]
-async fn a_skill_goes_with_its_versions_also_those_that_come_meanwhile() {
+async fn a_skill_is_deleted_with_concurrently_created_versions() {
     let page = |ids: &[&str]| {
         let data: Vec<_> = ids
             .iter()

@@ -14,7 +14,7 @@ fn check(disposition: impl AsRef<[u8]>, expected: &str) {
 }
 
 #[test]
-fn the_server_names_the_file() {
+fn the_content_disposition_names_the_file() {
     check("attachment; filename=report.csv", "report.csv");
     check("attachment; filename=\"Q3 report.csv\"", "Q3 report.csv");
     check("inline;FileName = \"a\\\"b.csv\" ; size=3", "a\"b.csv");
@@ -26,7 +26,7 @@ fn the_server_names_the_file() {
 }
 
 #[test]
-fn the_extended_name_goes_first_where_it_can_be_read() {
+fn the_extended_file_name_takes_precedence() {
     check("attachment; filename=\"x.csv\"; filename*=UTF-8''%E2%82%AC%20rates.csv", "€ rates.csv");
     check("attachment; filename*=utf-8'en'rates.csv; filename=x.csv", "rates.csv");
     check("attachment; filename*=iso-8859-1''%A3%20rates.csv", "£ rates.csv");
@@ -37,7 +37,7 @@ fn the_extended_name_goes_first_where_it_can_be_read() {
 }
 
 #[test]
-fn no_name_leads_anywhere_or_hides_anything() {
+fn file_names_are_sanitized() {
     check("attachment; filename=\"../../etc/passwd\"", "passwd");
     check("attachment; filename=\"C:\\\\dir\\\\file.txt\"", "file.txt");
     check("attachment; filename*=UTF-8''..%2F..%2Fetc%2Fpasswd", "passwd");
@@ -61,7 +61,7 @@ fn no_name_leads_anywhere_or_hides_anything() {
 }
 
 #[test]
-fn without_the_servers_word_the_url_names_it() {
+fn without_a_header_the_url_names_the_file() {
     let named = |text: &str| file_name(None, &url(text));
     assert_eq!(named("https://example.com/data.json?x=y.csv"), "data.json");
     assert_eq!(named("https://example.com/a/b%20c.csv"), "b c.csv");
@@ -75,19 +75,19 @@ fn without_the_servers_word_the_url_names_it() {
 
 proptest! {
     #[test]
-    fn whatever_a_server_says_becomes_a_name(header in proptest::collection::vec(any::<u8>(), 0..128)) {
+    fn any_header_gives_a_valid_name(header in proptest::collection::vec(any::<u8>(), 0..128)) {
         let name = file_name(Some(&header), &url("https://example.com/"));
         prop_assert!(ArtifactName::new(name).is_ok());
     }
 
     #[test]
-    fn whatever_looks_like_the_header_becomes_a_name(header in "[a-z]{0,4}(; *(filename\\*?|x) *=? *\"?[ -~]{0,20}\"?){0,4}") {
+    fn any_similar_header_gives_a_valid_name(header in "[a-z]{0,4}(; *(filename\\*?|x) *=? *\"?[ -~]{0,20}\"?){0,4}") {
         let name = file_name(Some(header.as_bytes()), &url("https://example.com/"));
         prop_assert!(ArtifactName::new(name).is_ok());
     }
 
     #[test]
-    fn a_name_comes_back_however_it_is_written(name in "[\\PC&&[^/\\\\]]{1,40}") {
+    fn any_encoding_of_a_name_is_decoded(name in "[\\PC&&[^/\\\\]]{1,40}") {
         prop_assume!(ArtifactName::new(name.clone()).is_ok());
         let url = url("https://example.com/by-url.csv");
         let quoted = format!("attachment; filename=\"{}\"", name.replace('"', "\\\""));
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_path_is_there_is_a_name(path in "[!-~]{0,64}") {
+    fn any_url_path_gives_a_name(path in "[!-~]{0,64}") {
         let name = file_name(None, &url(&format!("https://example.com/{}", path.replace('\\', ""))));
         prop_assert!(ArtifactName::new(name).is_ok());
     }

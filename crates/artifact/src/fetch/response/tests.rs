@@ -19,7 +19,7 @@ fn judged(
 }
 
 #[test]
-fn only_a_whole_answer_is_content() {
+fn only_status_200_is_content() {
     for status in [200, 201, 203, 204, 205, 226] {
         assert_eq!(judged(status, &[], ConditionalRequest::No), Ok(ResponseKind::Content), "{status}");
     }
@@ -37,13 +37,13 @@ fn only_a_whole_answer_is_content() {
 }
 
 #[test]
-fn unchanged_is_only_what_was_asked_for() {
+fn not_modified_is_accepted_only_for_conditional_requests() {
     assert_eq!(judged(304, &[], ConditionalRequest::Yes), Ok(ResponseKind::Unchanged));
     assert!(judged(304, &[], ConditionalRequest::No).unwrap_err().contains("304 Not Modified"));
 }
 
 #[test]
-fn redirects_say_where() {
+fn redirects_need_a_location() {
     for status in [301, 302, 303, 307, 308] {
         let verdict = judged(status, &[("location", "/b")], ConditionalRequest::No);
         assert_eq!(verdict, Ok(ResponseKind::Redirect("/b".to_owned())));
@@ -67,7 +67,7 @@ fn coded_bodies_are_refused() {
 }
 
 #[test]
-fn media_types_are_read_without_parameters_and_only_where_they_say_something() {
+fn generic_media_types_are_ignored() {
     let read = |value: &'static str| media_type(&headers(&[("content-type", value)]));
     assert_eq!(read("Text/CSV; charset=utf-8").as_deref(), Some("text/csv"));
     assert_eq!(read("application/vnd.api+json").as_deref(), Some("application/vnd.api+json"));

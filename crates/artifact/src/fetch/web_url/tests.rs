@@ -20,7 +20,7 @@ fn is_refused(text: &str, why: &str) {
 }
 
 #[test]
-fn spellings_of_one_url_are_one() {
+fn equivalent_urls_are_normalized() {
     check("https://Example.COM", "https://example.com/");
     check("HTTPS://example.com.:443/a/../b?q=1#part", "https://example.com/b?q=1");
     check("https://bücher.example/", "https://xn--bcher-kva.example/");
@@ -31,7 +31,7 @@ fn spellings_of_one_url_are_one() {
 }
 
 #[test]
-fn every_notation_of_an_address_is_the_address() {
+fn every_notation_of_an_ip_address_is_parsed() {
     for host in [
         "127.0.0.1",
         "127.0.0.1.",
@@ -55,7 +55,7 @@ fn every_notation_of_an_address_is_the_address() {
 }
 
 #[test]
-fn what_is_no_url_to_fetch_says_why() {
+fn invalid_urls_are_rejected_with_a_reason() {
     is_refused("https://user@example.com/", "user name");
     is_refused("https://user:secret@example.com/", "user name");
     is_refused("https://:secret@example.com/", "user name");
@@ -87,7 +87,7 @@ fn what_is_no_url_to_fetch_says_why() {
 }
 
 #[test]
-fn where_a_redirect_leads_is_read_from_where_it_stands() {
+fn redirects_are_resolved_against_their_url() {
     let from = read("https://example.com/a/b?c=d").unwrap();
     let join =
         |location: &str| from.join(location).and_then(WebUrl::try_from).map(|url| url.as_str().to_owned());
@@ -102,7 +102,7 @@ fn where_a_redirect_leads_is_read_from_where_it_stands() {
 }
 
 #[test]
-fn what_is_shown_has_no_secrets_and_an_end() {
+fn displayed_urls_are_redacted_and_truncated() {
     let shown = |text: &str| read(text).unwrap().redacted();
     assert_eq!(shown("https://example.com/a?key=secret&b=&secret#x"), "https://example.com/a?key=…&b=…&…");
     assert_eq!(shown("http://example.com:8080/"), "http://example.com:8080/");
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_read_is_read_again_as_the_same(text in "https?://[a-zA-Z0-9.%äß\\[\\]:@_-]{1,24}(/[ -~]{0,16})?") {
+    fn parsed_urls_round_trip(text in "https?://[a-zA-Z0-9.%äß\\[\\]:@_-]{1,24}(/[ -~]{0,16})?") {
         if let Ok(url) = read(&text) {
             prop_assert_eq!(&read(url.as_str()).unwrap(), &url);
             // What reqwest dials is what was checked.

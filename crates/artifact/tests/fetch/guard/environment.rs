@@ -11,7 +11,7 @@ fn a_proxy_of_the_environment_is_not_asked() {
     let address = format!("http://{}", proxy.local_addr().unwrap());
     // This very program, with one of its other tests.
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "guard::refused::a_url_leads_to_bytes_in_the_store"]);
+    child.args(["--exact", "guard::refused::a_url_is_fetched_into_the_store"]);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         child.env(name, &address).env(name.to_lowercase(), &address);
     }

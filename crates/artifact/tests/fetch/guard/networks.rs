@@ -16,7 +16,7 @@ async fn fetch(bed: &Bed, url: &str, network: &EgressPolicy) -> Result<FetchedCo
 }
 
 #[tokio::test]
-async fn what_a_tenant_does_not_reach_is_not_asked_for() {
+async fn targets_outside_the_tenants_policy_are_not_contacted() {
     let site = Site::saying(ok("", "there")).await;
     let bed = Bed::new();
     let listed = only(&site, &["good.example"]);
@@ -53,7 +53,7 @@ async fn what_a_tenant_does_not_reach_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn no_redirect_leads_out_of_it() {
+async fn no_redirect_escapes_the_tenants_policy() {
     // The same server, under another name.
     let site = Site::answering(|head| match head.path() {
         "/" => redirect(&format!("http://{}/there", head.header("host").unwrap().replace("good", "other"))),

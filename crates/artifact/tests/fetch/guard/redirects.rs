@@ -13,7 +13,7 @@ async fn leading_to(location: &'static str) -> Site {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_from_where_they_stand() {
+async fn relative_redirects_are_followed() {
     for (location, path) in [("b", "/a/b"), ("/b?c=d#e", "/b?c=d"), ("?q", "/a/?q"), ("../x", "/x")] {
         let site = Site::answering(move |head| match head.path() {
             "/a/" => redirect(location),
@@ -26,7 +26,7 @@ async fn redirects_are_followed_from_where_they_stand() {
 }
 
 #[tokio::test]
-async fn every_kind_of_redirect_is_followed_with_nothing_carried_along() {
+async fn every_redirect_status_is_followed_without_state() {
     for status in [301, 302, 303, 307, 308] {
         let other = Site::saying(ok("Content-Disposition: attachment; filename=x.csv\r\n", "a,b")).await;
         let location = other.url("other.example", "/elsewhere");
@@ -49,7 +49,7 @@ async fn every_kind_of_redirect_is_followed_with_nothing_carried_along() {
 }
 
 #[tokio::test]
-async fn a_redirect_leads_nowhere_that_is_not_allowed() {
+async fn redirects_to_forbidden_targets_are_rejected() {
     for (location, kind) in [
         ("http://127.0.0.2/", Kind::PrivateAddress),
         ("//127.0.0.2/", Kind::PrivateAddress),
@@ -94,7 +94,7 @@ async fn a_redirect_does_not_lead_from_tls_to_plain_http_unless_that_is_allowed(
 }
 
 #[tokio::test]
-async fn loops_end() {
+async fn redirect_loops_end() {
     let site = leading_to("/").await;
     let said = Bed::new().refuses(&site.good("/"), Kind::FetchFailed).await;
     assert!(said.ends_with("it redirects more than 5 times"), "{said}");
@@ -111,7 +111,7 @@ async fn loops_end() {
 }
 
 #[tokio::test]
-async fn a_redirect_that_does_not_say_where_is_a_failure() {
+async fn a_redirect_without_a_target_fails() {
     for answer in [
         "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 302 Found\r\nLocation: \u{ff}\r\nContent-Length: 0\r\n\r\n",
@@ -126,7 +126,7 @@ async fn a_redirect_that_does_not_say_where_is_a_failure() {
 }
 
 #[tokio::test]
-async fn the_name_of_each_hop_is_resolved_anew() {
+async fn each_hop_is_resolved_again() {
     let site = leading_to("/there").await;
     let resolver = StaticResolver::new()
         .with_sequence("good.example".parse().unwrap(), [vec![LOOPBACK], vec!["127.0.0.2".parse().unwrap()]]);

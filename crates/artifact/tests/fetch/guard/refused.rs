@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::support::{Bed, Counting, LOOPBACK, Site, nobody, ok, options};
 
 #[tokio::test]
-async fn a_url_leads_to_bytes_in_the_store() {
+async fn a_url_is_fetched_into_the_store() {
     let site = Site::saying(ok("Content-Type: text/csv; charset=utf-8\r\n", "a,b\n")).await;
     let bed = Bed::new();
     let fetched = bed.fetch(&site.good("/data/sales%202024.csv?key=secret#part")).await.unwrap();
@@ -47,7 +47,7 @@ async fn only_allowed_schemes_are_fetched() {
 }
 
 #[tokio::test]
-async fn what_is_no_url_names_what_is_wrong() {
+async fn invalid_urls_name_the_problem() {
     let bed = Bed::new();
     let said = bed.refuses("http://user:secret@good.example/?key=secret", Kind::InvalidUri).await;
     assert_eq!(
@@ -102,7 +102,7 @@ async fn blocked_hosts_are_blocked_in_every_spelling() {
 }
 
 #[tokio::test]
-async fn private_addresses_are_refused_in_every_notation_and_by_every_name() {
+async fn private_addresses_are_rejected_in_every_notation() {
     let bed = Bed::new();
     for host in [
         "127.0.0.2",
@@ -140,7 +140,7 @@ async fn private_addresses_are_refused_in_every_notation_and_by_every_name() {
 }
 
 #[tokio::test]
-async fn what_the_way_out_does_not_allow_is_not_asked() {
+async fn targets_forbidden_by_the_egress_policy_are_not_contacted() {
     let limited = |list: &'static str| {
         Bed::with(|settings| settings.policy = EgressPolicy::Limited(list.parse().unwrap()))
     };
@@ -155,7 +155,7 @@ async fn what_the_way_out_does_not_allow_is_not_asked() {
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_may_have_one_later() {
+async fn an_unresolved_name_is_a_retryable_error() {
     let bed = Bed::new();
     for host in ["unknown.example", "empty.example"] {
         let error = bed.fetch(&format!("http://{host}/?key=secret")).await.unwrap_err();
@@ -170,7 +170,7 @@ async fn a_name_without_an_address_may_have_one_later() {
 }
 
 #[tokio::test]
-async fn nobody_listens_is_a_failure_that_may_pass() {
+async fn a_refused_connection_is_a_retryable_error() {
     let (_held, port) = nobody();
     let error = Bed::new().fetch(&format!("http://good.example:{port}/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FetchFailed);
@@ -178,7 +178,7 @@ async fn nobody_listens_is_a_failure_that_may_pass() {
 }
 
 #[tokio::test]
-async fn a_name_is_resolved_once_and_what_was_checked_is_dialled() {
+async fn the_checked_address_is_dialled() {
     let site = Site::saying(ok("", "good")).await;
     // What is not allowed listens at the same port, to notice if it is dialled.
     let forbidden = TcpListener::bind(("127.0.0.2", site.port)).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_dialled() {
 }
 
 #[tokio::test]
-async fn an_allowed_address_is_dialled_in_every_notation_and_asked_for_in_its_normal_form() {
+async fn allowed_addresses_are_normalized() {
     let site = Site::answering(|head| ok("", head.header("host").unwrap())).await;
     let bed = Bed::new();
     for host in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "１２７.１"] {
@@ -213,7 +213,7 @@ async fn an_allowed_address_is_dialled_in_every_notation_and_asked_for_in_its_no
 }
 
 #[test]
-fn options_that_name_nothing_are_refused() {
+fn empty_options_are_rejected() {
     let new = |options: ArtifactOptions| {
         HttpFetch::new(Arc::new(options), Egress::new(EgressPolicy::Full), Arc::new(SystemClock)).unwrap_err()
     };

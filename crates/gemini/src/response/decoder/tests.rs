@@ -240,7 +240,7 @@ fn what_the_services_tools_did_counts_as_output() {
 }
 
 #[test]
-fn blank_text_makes_no_block_and_leaves_no_gap() {
+fn blank_text_creates_no_block() {
     let (shown, response) = read(&sse(&[
         parts(json!([{"text": "\n"}])),
         parts(json!([{"text": " "}])),
@@ -259,7 +259,7 @@ fn blank_text_makes_no_block_and_leaves_no_gap() {
 }
 
 #[test]
-fn filters_are_refusals_that_say_which() {
+fn filter_finish_reasons_are_refusals_with_the_reason() {
     for (reason, message, said) in [
         ("SAFETY", None, "[The service ended this answer: SAFETY]"),
         (
@@ -279,7 +279,7 @@ fn filters_are_refusals_that_say_which() {
 }
 
 #[test]
-fn other_reasons_keep_their_word() {
+fn unknown_finish_reasons_are_kept() {
     let mut last = end("MALFORMED_FUNCTION_CALL");
     last["candidates"][0]["finishMessage"] = "Malformed function call: print(".into();
     let response = answer(&[last]);
@@ -321,7 +321,7 @@ fn an_answer_without_a_reason_is_cut() {
 }
 
 #[test]
-fn what_comes_behind_the_reason_still_counts() {
+fn data_after_the_finish_reason_still_counts() {
     let usage = json!({"usageMetadata": {"promptTokenCount": 9, "thoughtsTokenCount": 5}});
     let response = answer(&[
         parts(json!([{"text": "Hi"}])),
@@ -398,7 +398,7 @@ fn errors_in_the_stream_are_the_services() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error_and_what_says_nothing_is_skipped() {
+fn invalid_answers_are_errors_and_empty_ones_are_skipped() {
     for data in
         ["{", "3", "[3]", "\"x\"", r#"{"candidates":3}"#, r#"{"candidates":[{"content":{"parts":[3]}}]}"#]
     {
@@ -428,7 +428,7 @@ fn an_answer_has_a_limit_of_parts() {
 }
 
 #[test]
-fn a_whole_answer_is_read_alike() {
+fn an_unstreamed_answer_is_parsed_alike() {
     let mut piece = parts(json!([{"text": "Hi"}]));
     piece["candidates"][0]["finishReason"] = "STOP".into();
     let whole = |body: &Value| GeminiDecoder::new(origin()).read_whole(&body.to_string());
@@ -478,7 +478,7 @@ fn any_part() -> impl Strategy<Value = Value> {
 proptest! {
     /// Any split of any stream gives the same answer; what goes back is what came, in order.
     #[test]
-    fn pieces_of_the_stream_do_not_matter(
+    fn any_split_of_the_stream_gives_the_same_answer(
         pieces in proptest::collection::vec(proptest::collection::vec(any_part(), 0..4), 0..6),
         size in 1usize..50,
     ) {

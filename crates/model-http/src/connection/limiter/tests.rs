@@ -48,7 +48,7 @@ async fn closed(count: usize) -> (Arc<Limiter>, Vec<Option<Admission>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_limit_nobody_waits() {
+async fn without_a_limit_no_call_waits() {
     let limiter = limiter();
     let mut all: Vec<Option<Admission>> = (0..100).map(|_| Some(admission(&limiter))).collect();
     assert_eq!(poll_all(&mut all).len(), 100);
@@ -90,7 +90,7 @@ async fn a_probe_that_is_limited_closes_the_gate_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_hangs_holds_the_others_up_for_so_long_only() {
+async fn a_hanging_probe_delays_others_only_for_the_hold_time() {
     let (limiter, mut waiting) = closed(6).await;
     tokio::time::advance(SECOND).await;
     let mut hung = Vec::new();
@@ -113,7 +113,7 @@ async fn a_probe_that_hangs_holds_the_others_up_for_so_long_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_in_the_midst_of_an_answer_closes_the_gate() {
+async fn a_mid_stream_limit_closes_the_gate() {
     let limiter = limiter();
     let (streaming, sent) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
     streaming.report_response();
@@ -138,7 +138,7 @@ async fn jitter_only_lengthens_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_weeks_is_tried_after_ten_minutes() {
+async fn a_limit_of_weeks_is_probed_after_ten_minutes() {
     let limiter = limiter();
     admission(&limiter).await.unwrap().report_limit(Duration::from_secs(3_000_000), 0.0);
     let mut waiting = [Some(admission(&limiter))];
@@ -162,7 +162,7 @@ async fn a_later_limit_never_shortens_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_from_before_the_limit_opens_nothing() {
+async fn a_response_from_before_the_limit_does_not_open_the_gate() {
     let limiter = limiter();
     let (early, report_limit) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
     report_limit.report_limit(SECOND, 0.0);
@@ -174,7 +174,7 @@ async fn an_answer_from_before_the_limit_opens_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_first_the_admitted_or_the_probe_wedges_nobody() {
+async fn dropping_waiting_admitted_or_probing_calls_blocks_no_other() {
     let (_limiter, mut waiting) = closed(5).await;
     waiting[0] = None;
     poll_all(&mut waiting);
@@ -190,7 +190,7 @@ async fn dropping_the_first_the_admitted_or_the_probe_wedges_nobody() {
 
 /// A host may hold a call without polling it, say while it waits for somebody slow: the other sessions of the key go on.
 #[tokio::test(start_paused = true)]
-async fn a_first_call_that_nobody_polls_holds_the_others_up_for_so_long_only() {
+async fn an_unpolled_first_call_delays_others_only_for_the_fallback_delay() {
     let (_limiter, mut waiting) = closed(3).await;
     let mut others = waiting.split_off(1);
     let opens = SystemClock.deadline(SECOND + FALLBACK_DELAY + 2 * PROBE_HOLD);
@@ -205,7 +205,7 @@ async fn a_first_call_that_nobody_polls_holds_the_others_up_for_so_long_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_tries_again_keeps_its_place() {
+async fn a_retried_call_keeps_its_queue_position() {
     let (limiter, _waiting) = closed(0).await;
     let old = limiter.ticket();
     let mut younger = [Some(admission(&limiter))];
@@ -219,7 +219,7 @@ async fn a_call_that_tries_again_keeps_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_beyond_the_deadline() {
+async fn no_call_waits_beyond_the_deadline() {
     let limiter = limiter();
     admission(&limiter).await.unwrap().report_limit(10 * SECOND, 0.0);
     let soon = SystemClock.deadline(SECOND);
@@ -243,7 +243,7 @@ async fn nobody_waits_beyond_the_deadline() {
 proptest! {
     /// Whatever is dropped, limited or answered, in whatever order: whoever still waits is admitted in the end.
     #[test]
-    fn nothing_wedges_it(steps in proptest::collection::vec((0u8..9, any::<prop::sample::Index>()), 0..80)) {
+    fn random_operations_never_deadlock(steps in proptest::collection::vec((0u8..9, any::<prop::sample::Index>()), 0..80)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let limiter = limiter();

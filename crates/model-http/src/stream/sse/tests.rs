@@ -60,7 +60,7 @@ fn characters_may_be_split_between_pieces() {
 }
 
 #[test]
-fn what_the_end_cuts_off_is_not_an_event() {
+fn an_incomplete_event_at_the_end_is_dropped() {
     check(b"data: 1\n\ndata: 2\n", &[("", "1")]);
     check(b"data: 1\n\ndata: 2", &[("", "1")]);
 }

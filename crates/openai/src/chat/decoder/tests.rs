@@ -246,7 +246,7 @@ fn calls_are_joined_by_their_index() {
 }
 
 #[test]
-fn calls_without_index_or_id_are_told_apart() {
+fn calls_without_index_or_id_are_distinguished() {
     let whole = |name: &str| json!({"tool_calls": [{"function": {"name": name, "arguments": "{}"}}]});
     assert_eq!(calls(&[whole("t"), whole("t")]), owned(&[("call_0", "t", "{}"), ("call_1", "t", "{}")]));
     let pieces = [
@@ -424,7 +424,7 @@ fn too_many_parts_are_refused() {
 }
 
 #[test]
-fn output_counts_as_shown_from_the_first_sign_of_it() {
+fn output_counts_as_shown_from_the_first_delta() {
     let mut decoder = decoder();
     let mut shown = Vec::new();
     let mut push = |decoder: &mut ChatDecoder, data: &str| {

@@ -55,7 +55,7 @@ fn call(id: &str, name: &str, input: &Value) -> Block {
 }
 
 #[test]
-fn a_body_has_what_the_options_say_and_the_messages_last() {
+fn a_body_has_the_options_and_then_the_messages() {
     let options = ChatOptions::new("m")
         .with_max_tokens(100)
         .with_parallel_tool_calls(ParallelToolCalls::Forbidden)

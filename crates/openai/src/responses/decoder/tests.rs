@@ -164,7 +164,7 @@ fn items_are_in_the_order_of_their_indexes() {
 }
 
 #[test]
-fn what_is_left_out_of_the_end_or_of_the_items_is_taken_from_elsewhere() {
+fn missing_items_are_taken_from_the_final_event() {
     let streamed = answer(&[
         json!({"type": "response.output_item.added", "output_index": 0, "item": function_call("")}),
         json!({"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc_1", "delta": "{\"n\":1}"}),
@@ -273,7 +273,7 @@ fn the_stop_reason_follows_from_status_and_calls() {
 }
 
 #[test]
-fn an_answer_with_all_the_tokens_that_it_may_have_was_cut_whatever_the_server_says() {
+fn an_answer_at_the_token_limit_counts_as_truncated() {
     let read = |max_tokens| {
         let origin = Origin { api: ModelApi::Responses, service: "s".to_owned(), model: "m".to_owned() };
         let context = CallContext::new(origin, &[], max_tokens, Arc::default());
@@ -297,7 +297,7 @@ fn failed(event: &Value) -> ServiceError {
 }
 
 #[test]
-fn failures_are_errors_with_the_words_of_the_service() {
+fn failures_keep_the_services_message() {
     let limited =
         failed(&ended("failed", &json!({"error": {"code": "rate_limit_exceeded", "message": "slow"}})));
     assert_eq!((limited.kind, limited.message.as_str()), (ApiErrorKind::RateLimit, "slow"));

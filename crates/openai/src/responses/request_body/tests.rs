@@ -74,7 +74,7 @@ fn a_body_keeps_the_state_with_the_client_and_the_input_last() {
 }
 
 #[test]
-fn results_have_images_and_failures_are_told_in_the_text() {
+fn results_have_images_and_failures_are_in_the_text() {
     let image = ResultContent::Image { media_type: "image/png".to_owned(), data: "AA==".to_owned() };
     let text = ResultContent::Text { text: "a picture".to_owned() };
     let seen = ToolResult { content: vec![text, image], ..ToolResult::text_result(&CallId::new("b"), "") };

@@ -9,7 +9,7 @@ fn version(text: &str) -> Version {
 }
 
 #[test]
-fn versions_compare_as_they_came_out() {
+fn versions_compare_in_release_order() {
     for (earlier, later) in [
         ("2.9", "2.10"),
         ("2.39.5", "2.40"),
@@ -69,7 +69,7 @@ fn versions_are_found_in_the_output_of_programs() {
 
 proptest! {
     #[test]
-    fn any_text_is_looked_through(said in r"([0-9a-z.:_(~+-]|[ \n]){0,40}") {
+    fn versions_are_searched_in_any_text(said in r"([0-9a-z.:_(~+-]|[ \n]){0,40}") {
         if let Some(version) = Version::in_output(&said) {
             prop_assert!(said.contains(&version.to_string()));
         }

@@ -33,7 +33,7 @@ fn check_entry(entry: Raw, kind: PackageProblemKind, words: &str) {
 }
 
 #[test]
-fn paths_that_lead_out_are_refused() {
+fn traversing_paths_are_rejected() {
     for path in [
         "../x",
         "good/../../x",
@@ -72,7 +72,7 @@ fn links_and_special_files_are_refused() {
 }
 
 #[test]
-fn names_that_are_one_on_some_file_system_are_refused() {
+fn names_that_collide_on_some_file_system_are_rejected() {
     let pair = |a: &str, b: &str| good_with([Raw::new(a, "1"), Raw::new(b, "2")]);
     check(pair("good/a", "good/a"), Kind::Duplicate, Some("good/a"), "twice");
     let folders = [Raw::stored("good/d/", ""), Raw::stored("good/d/", "")];
@@ -144,7 +144,7 @@ fn broken_frontmatter_is_reported_as_for_a_folder() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn unreadable_packages_are_rejected() {
     let file = || Raw::new("good/x", "content");
     for flag in [1, 1 << 6, 1 << 13] {
         check_entry(file().with(|raw| raw.flags |= flag), Kind::Encrypted, "without a password");
@@ -166,7 +166,7 @@ fn what_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn a_package_that_is_cut_off_anywhere_is_refused() {
+fn truncated_packages_are_rejected() {
     let whole = good_with([Raw::new("good/x", "content")]);
     assert_eq!(read_all(whole.clone()).unwrap().len(), 2);
     for length in 0..whole.len() {
@@ -186,7 +186,7 @@ fn a_package_that_is_cut_off_anywhere_is_refused() {
 }
 
 #[test]
-fn a_package_that_contradicts_itself_is_refused() {
+fn inconsistent_packages_are_rejected() {
     let file = || Raw::new("good/x", "content");
     let lies = [
         (file().with(|raw| raw.local_name = Some(b"good/y".to_vec())), "its name is another one"),
@@ -254,7 +254,7 @@ fn a_package_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn entries_that_share_bytes_are_refused() {
+fn overlapping_entries_are_rejected() {
     // The second entry of the directory points at the first: the bomb that unpacks one content many times.
     let same = good_with([Raw::new("good/x", "content").with(|raw| raw.offset = Some(0))]);
     check(same, Kind::Contradiction, Some("good/SKILL.md"), "shares bytes with the entry `good/x`");
@@ -267,7 +267,7 @@ fn entries_that_share_bytes_are_refused() {
 }
 
 #[test]
-fn bombs_are_refused_before_they_go_off() {
+fn zip_bombs_are_rejected_before_unpacking() {
     let zeros = vec![0; 2 << 20];
     check_entry(Raw::new("good/zeros", &zeros), Kind::Limit, "limit of 200 bytes for each compressed one");
     // Below the free size, any ratio will do.
@@ -289,7 +289,7 @@ fn bombs_are_refused_before_they_go_off() {
 }
 
 #[test]
-fn every_limit_holds_to_the_last_one() {
+fn every_limit_is_exact() {
     let limits = PackageLimits::default();
     let three = || good_with([Raw::stored("good/a", "12345"), Raw::stored("good/b/c", "12345")]);
     let total = SKILL_MD.len() as u64 + 10;

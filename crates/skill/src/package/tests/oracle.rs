@@ -59,7 +59,7 @@ print("ok")
 "#;
 
 #[test]
-fn python_and_we_read_each_other() {
+fn packages_are_compatible_with_python() {
     let Some(python) = python() else { return };
     let (temp, folder) = folder_with(&[
         ("scripts/run.sh", "#!/bin/sh\n"),

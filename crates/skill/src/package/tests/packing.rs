@@ -68,7 +68,7 @@ fn the_same_files_give_the_same_bytes() {
 }
 
 #[test]
-fn files_of_tools_are_skipped() {
+fn tool_files_are_skipped() {
     let (_temp, folder) = folder_with(&[
         ("scripts/a.py", ""),
         ("scripts/__pycache__/a.pyc", ""),
@@ -89,7 +89,7 @@ fn files_of_tools_are_skipped() {
 }
 
 #[test]
-fn files_that_readers_refuse_are_not_packed() {
+fn files_that_unpacking_rejects_are_not_packed() {
     type Change = fn(&Path);
     let cases: [(Change, SkillErrorKind, &str); 9] = [
         (
@@ -132,7 +132,7 @@ fn files_that_readers_refuse_are_not_packed() {
 }
 
 #[test]
-fn a_package_is_within_the_limits_that_it_is_read_with() {
+fn packing_applies_the_limits_of_unpacking() {
     let (_temp, folder) = folder_with(&[("a", "12345"), ("b", "12345")]);
     let total = SKILL_MD.len() as u64 + 10;
     let limits = PackageLimits { total_bytes: total, entries: 4, ..PackageLimits::default() };

@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_packed_is_what_is_read(
+    fn packed_files_round_trip(
         files in proptest::collection::btree_map(
             "[b-y0-9]{1,8}(/[a-z0-9é_-]{1,8}){0,2}",
             (proptest::collection::vec(any::<u8>(), 0..2000), any::<bool>()),

@@ -37,7 +37,7 @@ fn both_layouts_are_read() {
 }
 
 #[test]
-fn packages_of_other_packers_are_read() {
+fn packages_of_other_tools_are_read() {
     // A descriptor behind the content, with and without its signature, in both widths.
     let streamed = |wide: bool, signed: bool| {
         Raw::new("good/x", "content").with(|raw| {
@@ -94,7 +94,7 @@ fn files_are_the_owners_and_executable_when_the_package_says_so() {
 }
 
 #[test]
-fn the_folder_goes_with_its_last_user() {
+fn the_unpacked_directory_is_removed_with_its_last_user() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a.skill");
     fs::write(&path, good_with([])).unwrap();
@@ -203,7 +203,7 @@ fn all_packages_of_a_discovery_have_one_budget() {
 }
 
 #[test]
-fn a_name_that_is_missing_is_the_top_folders() {
+fn a_missing_name_is_taken_from_the_top_directory() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("p.skill");
     for content in

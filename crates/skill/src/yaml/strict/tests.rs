@@ -53,7 +53,7 @@ fn collections_nest_by_indentation() {
 }
 
 #[test]
-fn what_the_reference_forbids_is_an_error_with_its_position() {
+fn forbidden_yaml_is_an_error_with_its_position() {
     check("a: b\na: c", "2:1: the key `a` is duplicated");
     check("a: [b]", "1:4: flow collections are not allowed: write one entry a line, or quote the text");
     check("a: &b c", "1:4: anchors are not allowed: quote the text");
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quoted_text_comes_back(text in "[^\0-\u{1f}\u{7f}-\u{9f}\u{2028}\u{2029}\u{fffe}\u{ffff}]{0,40}") {
+    fn quoted_texts_round_trip(text in "[^\0-\u{1f}\u{7f}-\u{9f}\u{2028}\u{2029}\u{fffe}\u{ffff}]{0,40}") {
         let single = format!("a: '{}'", text.replace('\'', "''"));
         let double = format!("a: \"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         for yaml in [single, double] {

@@ -45,7 +45,7 @@ async fn runs(tools: SkillTools, active: &[&str], call: &ToolCall) -> bool {
 }
 
 #[tokio::test]
-async fn what_an_active_skill_asks_for_is_allowed_where_the_host_says_so() {
+async fn allowed_tools_of_active_skills_follow_the_policy() {
     let (_place, skills) = careful("idempotent: true", false);
     let honouring = || SkillTools::new(skills.clone()).with_allowed_tools(AllowedToolsPolicy::Honour);
     let git = call("bash_tool", json!({"command": "git status", "description": "x"}));
@@ -72,7 +72,7 @@ async fn what_an_active_skill_asks_for_is_allowed_where_the_host_says_so() {
 }
 
 #[tokio::test]
-async fn what_an_approver_denies_is_denied() {
+async fn denied_calls_do_not_run() {
     let (_place, skills) = careful("idempotent: true", false);
     let session_view = SessionView::with_active_skills(pins(&skills, &["deploy"]));
     let tools = SkillTools::new(skills).with_allowed_tools(AllowedToolsPolicy::Honour);
@@ -83,7 +83,7 @@ async fn what_an_approver_denies_is_denied() {
 }
 
 #[tokio::test]
-async fn a_script_that_destroys_or_wants_answers_is_asked_for_where_somebody_can_be_asked() {
+async fn destructive_or_interactive_scripts_need_confirmation() {
     for (execution, asks) in
         [("destructive: true", true), ("interactive: true", true), ("idempotent: true", false)]
     {
@@ -108,7 +108,7 @@ async fn a_script_that_destroys_or_wants_answers_is_asked_for_where_somebody_can
 }
 
 #[tokio::test]
-async fn what_a_manifest_says_of_scripts_is_in_force() {
+async fn the_manifests_execution_settings_are_applied() {
     let check = |execution: &'static str, named: bool, concurrency, idempotent| {
         let (_place, skills) = careful(execution, false);
         let toolbox = Toolbox::builder()
@@ -167,7 +167,7 @@ fn run_of(skill: Value) -> ToolCall {
 }
 
 #[tokio::test]
-async fn a_script_is_judged_by_its_skill_before_that_is_loaded() {
+async fn a_script_of_an_unloaded_skill_is_checked_against_its_manifest() {
     let (_place, skills) = careful("destructive: true", false);
     let toolbox = allowing(SkillTools::new(skills.clone()));
     let asks = async |call: &ToolCall, active: &[&str]| {
@@ -215,7 +215,7 @@ async fn is_granted_by(skills: &SessionSkills, active: &[&str], grant: Grant, as
 }
 
 #[tokio::test]
-async fn what_is_granted_for_a_skill_is_not_granted_for_scripts_of_another() {
+async fn a_grant_for_one_skill_does_not_cover_another() {
     let (_place, skills) = careful("idempotent: true", false);
     let [other, deploy] = &pins(&skills, &["other", "deploy"])[..] else { panic!("two") };
     let check = async |pin: &PinnedSkill, asked: &ToolCall| {
@@ -231,7 +231,7 @@ async fn what_is_granted_for_a_skill_is_not_granted_for_scripts_of_another() {
 }
 
 #[tokio::test]
-async fn a_rule_for_a_path_does_not_speak_of_a_script_that_is_given_variables() {
+async fn path_rules_do_not_cover_scripts_with_variables() {
     let (_place, skills) = careful("idempotent: true", false);
     let script = |env: Value| call("skills_run_script", json!({"path": "scripts/run.sh", "env": env}));
     for (env, expected) in

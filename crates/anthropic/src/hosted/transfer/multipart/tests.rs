@@ -55,7 +55,7 @@ async fn a_form_is_what_the_official_sdk_sends() {
 }
 
 #[tokio::test]
-async fn a_large_file_comes_in_pieces_and_progress_is_told() {
+async fn a_large_file_is_streamed_with_progress() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.bin");
     let content: Vec<u8> = (0..READ * 2 + 12_345).map(|n| (n % 251) as u8).collect();
@@ -75,7 +75,7 @@ async fn a_large_file_comes_in_pieces_and_progress_is_told() {
 }
 
 #[tokio::test]
-async fn a_file_that_shrinks_meanwhile_breaks_the_body() {
+async fn a_file_that_shrinks_during_upload_fails_the_body() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     std::fs::write(&path, "12345").unwrap();
@@ -115,7 +115,7 @@ fn unescaped(text: &str) -> String {
 
 proptest! {
     #[test]
-    fn any_name_stays_within_its_quotes(name in "[^%]{0,40}") {
+    fn any_name_is_quoted_correctly(name in "[^%]{0,40}") {
         let escaped = escaped(&name);
         prop_assert!(!escaped.contains(['"', '\r', '\n']));
         prop_assert_eq!(unescaped(&escaped), name);

@@ -28,7 +28,7 @@ fn name(cache: &mut Cache, tenant: usize, url: usize) -> Option<String> {
 }
 
 #[test]
-fn of_a_tenant_the_entry_that_was_not_used_for_longest_goes_first() {
+fn the_least_recently_used_entry_of_a_tenant_is_evicted() {
     let mut cache = Cache::default();
     cache.put(key(2, 0), entry(0));
     for url in 0..MAX_ENTRIES_PER_TENANT {
@@ -48,7 +48,7 @@ fn of_a_tenant_the_entry_that_was_not_used_for_longest_goes_first() {
 }
 
 #[test]
-fn nothing_of_one_tenant_or_store_is_anothers() {
+fn cache_entries_are_separate_per_tenant_and_store() {
     let mut cache = Cache::default();
     cache.put(key(1, 0), entry(0));
     assert_eq!(name(&mut cache, 2, 0), None);

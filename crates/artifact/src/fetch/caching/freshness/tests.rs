@@ -17,7 +17,7 @@ fn aged(values: &[&'static str]) -> u64 {
 }
 
 #[test]
-fn the_strictest_word_counts() {
+fn the_strictest_cache_directive_applies() {
     let check = |value: &'static str, expected| assert_eq!(said(&[value]), Some(expected), "{value:?}");
     check("", Freshness::Default);
     check("public, immutable", Freshness::Default);
@@ -38,7 +38,7 @@ fn the_strictest_word_counts() {
 }
 
 #[test]
-fn a_time_that_cannot_be_read_is_none_and_one_that_is_too_long_is_long() {
+fn invalid_max_ages_are_ignored_and_large_ones_saturate() {
     for value in ["max-age", "max-age=", "max-age=-1", "max-age=1.5", "max-age=five", "max-age=+5"] {
         assert_eq!(said(&[value]), Some(at_most(0)), "{value:?}");
     }
@@ -46,7 +46,7 @@ fn a_time_that_cannot_be_read_is_none_and_one_that_is_too_long_is_long() {
 }
 
 #[test]
-fn an_old_answer_has_less_time_left() {
+fn the_age_header_shortens_freshness() {
     assert_eq!(at_most(60).minus_age(Duration::from_secs(50)), at_most(10));
     assert_eq!(at_most(60).minus_age(Duration::from_secs(70)), at_most(0));
     assert_eq!(Freshness::Default.minus_age(Duration::from_secs(70)), Freshness::Default);

@@ -18,7 +18,7 @@ fn fetched(name: &str) -> FetchedContent {
 }
 
 #[tokio::test]
-async fn who_wants_the_same_waits_for_the_same() {
+async fn concurrent_requests_share_one_flight() {
     let flights = Arc::new(SingleFlight::default());
     let (answer, answered) = oneshot::channel();
     let mut first =
@@ -37,7 +37,7 @@ async fn who_wants_the_same_waits_for_the_same() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_ends_and_is_begun_anew() {
+async fn an_abandoned_flight_is_cancelled_and_restarted() {
     let flights = Arc::new(SingleFlight::default());
     let (sender, dropped) = oneshot::channel::<()>();
     let fetch = || async move {
@@ -56,7 +56,7 @@ async fn what_nobody_waits_for_ends_and_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_failure_is_everybodys_and_is_not_kept() {
+async fn a_failure_is_shared_and_not_cached() {
     let failures: [fn() -> ArtifactError; 9] = [
         || ArtifactError::HostBlocked { host: "h".to_owned() },
         || ArtifactError::PrivateAddress { host: "h".to_owned() },
@@ -96,7 +96,7 @@ async fn a_failure_is_everybodys_and_is_not_kept() {
 }
 
 #[test]
-fn a_failure_of_the_store_says_the_same_to_everybody() {
+fn a_store_error_is_cloned_for_all_waiters() {
     let error = ArtifactError::Store(StoreError::ReadOnly { operation: "write", path: PathBuf::from("/x") });
     assert_eq!(clone_error(&error).to_string(), error.to_string());
     assert_eq!(clone_error(&ArtifactError::FetchDisabled).kind(), ArtifactErrorKind::FetchDisabled);

@@ -40,7 +40,7 @@ fn count(order: &[usize], number: usize) -> usize {
 }
 
 #[test]
-fn tenants_take_turns_and_each_keeps_its_order() {
+fn tenants_are_served_round_robin_in_their_order() {
     let mut queue = FairQueue::new(WIDE);
     push(&mut queue, 0, &[0; 4]);
     push(&mut queue, 1, &[0]);
@@ -53,7 +53,7 @@ fn tenants_take_turns_and_each_keeps_its_order() {
 }
 
 #[test]
-fn a_weight_of_three_gets_three_times_as_much() {
+fn a_weight_of_three_gets_three_times_the_share() {
     let mut queue = FairQueue::new(WIDE);
     push(&mut queue, 0, &[100; 400]);
     push(&mut queue, 1, &[100; 400]);
@@ -64,7 +64,7 @@ fn a_weight_of_three_gets_three_times_as_much() {
 }
 
 #[test]
-fn large_bodies_count_as_much_as_the_calls_that_they_are_worth() {
+fn large_bodies_cost_as_much_as_several_calls() {
     let mut queue = FairQueue::new(WIDE);
     // As much as four calls without bodies.
     push(&mut queue, 0, &[3 * CALL_COST; 100]);
@@ -76,7 +76,7 @@ fn large_bodies_count_as_much_as_the_calls_that_they_are_worth() {
 }
 
 #[test]
-fn nothing_is_saved_up_in_quiet_times() {
+fn idle_time_earns_no_credit() {
     let mut queue = FairQueue::new(WIDE);
     push(&mut queue, 0, &[0; 200]);
     order(&mut queue, &[1, 1], 100);
@@ -87,7 +87,7 @@ fn nothing_is_saved_up_in_quiet_times() {
 
 /// It asks again whenever it was given something, and never has two calls waiting.
 #[test]
-fn coming_back_is_no_way_to_more() {
+fn reentering_the_queue_gives_no_advantage() {
     let mut queue = FairQueue::new(WIDE);
     push(&mut queue, 0, &[0; 1_000]);
     let (mut of_one, mut of_other) = (0, 0);
@@ -105,7 +105,7 @@ fn coming_back_is_no_way_to_more() {
 }
 
 #[test]
-fn a_weight_that_changes_holds_for_what_is_taken_from_then_on() {
+fn a_changed_weight_applies_to_later_calls() {
     let mut queue = FairQueue::new(WIDE);
     push(&mut queue, 0, &[0; 400]);
     push(&mut queue, 1, &[0; 400]);
@@ -132,7 +132,7 @@ fn an_idle_lane_is_dropped_once_others_have_caught_up() {
 }
 
 #[test]
-fn what_is_too_much_is_refused_and_says_whose_it_is() {
+fn overload_is_rejected_and_names_the_scope() {
     let limits = QueueLimits { calls: 10, calls_per_tenant: 4, bytes: 100, bytes_per_tenant: 40 };
     let mut queue = FairQueue::new(limits);
     push(&mut queue, 0, &[10, 0, 10, 10]);
@@ -182,7 +182,7 @@ fn floods_leave_space_for_smaller_tenants() {
 }
 
 #[test]
-fn a_tenant_may_not_have_more_than_all_may() {
+fn the_tenant_limit_is_at_most_the_total_limit() {
     let limits = QueueLimits { calls: 10, calls_per_tenant: 20, bytes: 100, bytes_per_tenant: 1_000 };
     let mut queue = FairQueue::new(limits);
     queue.push(lane(0), 5_000, (0, 0)).unwrap();
@@ -332,7 +332,7 @@ proptest! {
 
     /// As long as all lanes have calls, what any two of them were given is in the proportion of their weights, but for one call.
     #[test]
-    fn what_lanes_are_given_is_in_the_proportion_of_their_weights(
+    fn lanes_are_served_in_proportion_to_their_weights(
         weights in prop::collection::vec(1_u32..20, 2..6),
         sizes in prop::collection::vec(sizes(), 200..400),
         takes in 50_usize..300,
