@@ -22,7 +22,7 @@ use futures_util::{FutureExt as _, future};
 use serde_json::{Value, json};
 
 /// A sandbox with a skill, its tools, and the folder that it all lies in.
-struct Bed {
+struct Fixture {
     toolbox: Toolbox,
     tools: ArtifactTools,
     sandbox: Arc<Sandbox>,
@@ -36,7 +36,7 @@ fn host() -> [(std::ffi::OsString, std::ffi::OsString); 1] {
     [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]
 }
 
-impl Bed {
+impl Fixture {
     async fn jail() -> Self {
         Self::of(|data| Box::new(Jail::new(host()).with_data(data.clone()))).await
     }
@@ -110,33 +110,33 @@ async fn commands_and_views_have_artifacts_for_reading_only() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let bed = Bed::jail().await;
+    let fixture = Fixture::jail().await;
     let png = b"\x89PNG\r\n\x1a\n and so on";
     let lines: String = (1..=5).map(|line| format!("line {line}\n")).collect();
-    let artifacts = [bed.given("sales 2024.txt", lines.as_bytes()), bed.given("logo", png)];
+    let artifacts = [fixture.given("sales 2024.txt", lines.as_bytes()), fixture.given("logo", png)];
     let seen =
-        bed.bash(&artifacts, r#"head -1 "$ARTIFACT_SALES_2024_TXT"; ls /artifacts; env | grep ^ARTI | sort"#);
+        fixture.bash(&artifacts, r#"head -1 "$ARTIFACT_SALES_2024_TXT"; ls /artifacts; env | grep ^ARTI | sort"#);
     assert_eq!(
         seen.await,
         "line 1\nlogo\nsales 2024.txt\nARTIFACT_LOGO=/artifacts/logo\nARTIFACT_SALES_2024_TXT=/artifacts/sales 2024.txt\n"
     );
     for path in ["file://sales%202024.txt", "/artifacts/sales 2024.txt"] {
         let range = json!({"path": path, "view_range": [2, 3]});
-        let text = bed.call(&artifacts, "view", range).await.text();
+        let text = fixture.call(&artifacts, "view", range).await.text();
         assert!(text.starts_with("     2\tline 2\n     3\tline 3\n"), "{path}: {text}");
     }
-    let image = bed.view(&artifacts, "file://logo").await;
+    let image = fixture.view(&artifacts, "file://logo").await;
     assert!(matches!(&image.content[..], [ResultContent::Image { .. }]), "{image:?}");
-    assert_eq!(bed.view(&[], "skill://csv-helper/assets/sample.csv").await.text(), "     1\tsample\n");
+    assert_eq!(fixture.view(&[], "skill://csv-helper/assets/sample.csv").await.text(), "     1\tsample\n");
     for command in
         ["echo x > /artifacts/logo", "rm /artifacts/logo", "chmod 777 /artifacts/logo", "touch /artifacts/x"]
     {
-        let result = bed.call(&artifacts, "bash_tool", json!({"command": command})).await;
+        let result = fixture.call(&artifacts, "bash_tool", json!({"command": command})).await;
         assert!(result.is_error, "{command}: {result:?}");
     }
     let write = json!({"path": "/artifacts/logo", "file_text": "x"});
-    assert!(bed.call(&artifacts, "create_file", write).await.is_error);
-    bed.sandbox.cleanup().await;
+    assert!(fixture.call(&artifacts, "create_file", write).await.is_error);
+    fixture.sandbox.cleanup().await;
 }
 
 #[tokio::test]
@@ -144,26 +144,26 @@ async fn artifacts_are_added_removed_and_replaced_while_in_use() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let bed = Bed::jail().await;
-    assert_eq!(bed.bash(&[], "ls /artifacts").await, "[exit code 0, no output]");
-    let first = [bed.given("data", b"first\n")];
+    let fixture = Fixture::jail().await;
+    assert_eq!(fixture.bash(&[], "ls /artifacts").await, "[exit code 0, no output]");
+    let first = [fixture.given("data", b"first\n")];
     // The command has it open, and says so; then another call begins for which the session has it no more.
-    let reading = bed.bash(
+    let reading = fixture.bash(
         &first,
         "exec 3< $ARTIFACT_DATA; touch open; until [ ! -e /artifacts/data ]; do sleep 0.01; done; cat <&3",
     );
     let withdrawing = async {
-        while !bed.workspace.path().join("open").exists() {
+        while !fixture.workspace.path().join("open").exists() {
             SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
         }
-        bed.bash(&[], "echo ${ARTIFACT_DATA-none}").await
+        fixture.bash(&[], "echo ${ARTIFACT_DATA-none}").await
     };
     let (read, other) = future::join(reading, withdrawing).await;
     assert_eq!((read.as_str(), other.as_str()), ("first\n", "none\n"));
-    let second = [bed.given("data", b"second\n")];
-    assert_eq!(bed.bash(&second, "cat /artifacts/data").await, "second\n");
-    assert_eq!(bed.bash(&first, "cat /artifacts/data").await, "first\n");
-    bed.sandbox.cleanup().await;
+    let second = [fixture.given("data", b"second\n")];
+    assert_eq!(fixture.bash(&second, "cat /artifacts/data").await, "second\n");
+    assert_eq!(fixture.bash(&first, "cat /artifacts/data").await, "first\n");
+    fixture.sandbox.cleanup().await;
 }
 
 #[tokio::test]
@@ -171,19 +171,19 @@ async fn concurrent_calls_see_the_same_artifacts() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let bed = Bed::jail().await;
+    let fixture = Fixture::jail().await;
     let artifacts: Vec<Artifact> =
-        (0..30).map(|number| bed.given(&format!("a{number}"), format!("{number}\n").as_bytes())).collect();
+        (0..30).map(|number| fixture.given(&format!("a{number}"), format!("{number}\n").as_bytes())).collect();
     let calls: Vec<ToolCall> = (0..6)
         .map(|number| {
             let command = json!({"command": "cat /artifacts/* | sort -n | tail -1; ls /artifacts | wc -l"});
             ToolCall::new(format!("c{number}"), "bash_tool", &command)
         })
         .collect();
-    for result in execute_tool_calls(&bed.toolbox, &calls, context(&artifacts)).await {
+    for result in execute_tool_calls(&fixture.toolbox, &calls, context(&artifacts)).await {
         assert_eq!(result.text(), "29\n30\n");
     }
-    bed.sandbox.cleanup().await;
+    fixture.sandbox.cleanup().await;
 }
 
 #[tokio::test]
@@ -191,8 +191,8 @@ async fn a_large_artifact_is_linked_and_its_view_is_cut() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let bed = Bed::jail().await;
-    let mut insertion = bed.data.store().writer(FileMode::Plain, u64::MAX).unwrap();
+    let fixture = Fixture::jail().await;
+    let mut insertion = fixture.data.store().writer(FileMode::Plain, u64::MAX).unwrap();
     let line = "0123456789abcde\n".repeat(65_536);
     for _ in 0..128 {
         insertion.push(line.as_bytes()).unwrap();
@@ -201,13 +201,13 @@ async fn a_large_artifact_is_linked_and_its_view_is_cut() {
     assert_eq!(stored.size, 128 << 20);
     let artifacts = [of("large.txt", stored.digest, stored.size)];
     let seen =
-        bed.bash(&artifacts, "stat -c '%s %h' /artifacts/large.txt; tail -1 /artifacts/large.txt").await;
+        fixture.bash(&artifacts, "stat -c '%s %h' /artifacts/large.txt; tail -1 /artifacts/large.txt").await;
     assert_eq!(seen, "134217728 2\n0123456789abcde\n");
-    let text = bed.view(&artifacts, "file://large.txt").await.text();
+    let text = fixture.view(&artifacts, "file://large.txt").await.text();
     assert!(text.len() < 70_000 && text.contains("of 8388608 are shown"), "{}", &text[text.len() - 200..]);
     let range = json!({"path": "file://large.txt", "view_range": [8_388_608, -1]});
-    assert_eq!(bed.call(&artifacts, "view", range).await.text(), "8388608\t0123456789abcde\n");
-    bed.sandbox.cleanup().await;
+    assert_eq!(fixture.call(&artifacts, "view", range).await.text(), "8388608\t0123456789abcde\n");
+    fixture.sandbox.cleanup().await;
 }
 
 /// Called off at any moment, nothing of it is left half, and the next call has all.
@@ -216,14 +216,14 @@ async fn a_dropped_or_cancelled_call_leaves_no_partial_files() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let bed = Bed::jail().await;
+    let fixture = Fixture::jail().await;
     let contents = [vec![b'a'; 300_000], vec![b'b'; 300_000]];
     for round in 0..30 {
-        let artifacts = [bed.given("data", &contents[round % 2])];
+        let artifacts = [fixture.given("data", &contents[round % 2])];
         let call = ToolCall::new("a", "bash_tool", &json!({"command": "wc -c < /artifacts/data"}));
         let context = context(&artifacts);
         let cancel = context.cancel.clone();
-        let mut running = bed.toolbox.run_without_input(&call, context);
+        let mut running = fixture.toolbox.run_without_input(&call, context);
         let mut done = None;
         for _ in 0..round {
             done = (&mut running).now_or_never();
@@ -239,13 +239,13 @@ async fn a_dropped_or_cancelled_call_leaves_no_partial_files() {
         } else {
             drop(running);
         }
-        let other = [bed.given("data", &contents[(round + 1) % 2])];
+        let other = [fixture.given("data", &contents[(round + 1) % 2])];
         let expected = if round % 2 == 0 { "b" } else { "a" };
         let seen =
-            bed.bash(&other, "wc -c < /artifacts/data; head -c 1 /artifacts/data; ls /artifacts").await;
+            fixture.bash(&other, "wc -c < /artifacts/data; head -c 1 /artifacts/data; ls /artifacts").await;
         assert_eq!(seen, format!("300000\n{expected}data\n"), "round {round}");
     }
-    bed.sandbox.cleanup().await;
+    fixture.sandbox.cleanup().await;
 }
 
 #[tokio::test]
@@ -253,33 +253,33 @@ async fn missing_content_is_reported_and_blocks_nothing() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let bed = Bed::jail().await;
-    let artifacts = [bed.given("kept", b"kept\n"), bed.given("gone", b"gone\n")];
-    bed.data.store().remove(&Digest::of_bytes(b"gone\n")).unwrap();
-    let seen = bed.bash(&artifacts, "cat /artifacts/*").await;
+    let fixture = Fixture::jail().await;
+    let artifacts = [fixture.given("kept", b"kept\n"), fixture.given("gone", b"gone\n")];
+    fixture.data.store().remove(&Digest::of_bytes(b"gone\n")).unwrap();
+    let seen = fixture.bash(&artifacts, "cat /artifacts/*").await;
     assert!(
         seen.starts_with("[the artifact `gone` is not in the sandbox: ") && seen.ends_with("]\nkept\n"),
         "{seen}"
     );
-    let viewed = bed.view(&artifacts, "file://gone").await;
+    let viewed = fixture.view(&artifacts, "file://gone").await;
     assert!(viewed.is_error, "{viewed:?}");
     assert!(viewed.text().starts_with("the input `path` could not be resolved: "), "{viewed:?}");
-    assert!(!viewed.text().contains(bed.data.store().root().to_str().unwrap()), "{viewed:?}");
-    bed.sandbox.cleanup().await;
+    assert!(!viewed.text().contains(fixture.data.store().root().to_str().unwrap()), "{viewed:?}");
+    fixture.sandbox.cleanup().await;
 }
 
 #[tokio::test]
 async fn a_local_sandbox_has_its_own_artifact_directory() {
-    let bed = Bed::local().await;
-    assert_eq!(bed.tools.prompt(Some(bed.sandbox.layout())).access, ArtifactAccess::EnvironmentVariables);
-    let artifacts = [bed.given("sales", b"1,2\n")];
-    assert_eq!(bed.bash(&artifacts, "cat $ARTIFACT_SALES").await, "1,2\n");
-    assert_eq!(bed.view(&artifacts, "file://sales").await.text(), "     1\t1,2\n");
-    let seen = bed.bash(&artifacts, "dirname $ARTIFACT_SALES; ls $(dirname $ARTIFACT_SALES)").await;
+    let fixture = Fixture::local().await;
+    assert_eq!(fixture.tools.prompt(Some(fixture.sandbox.layout())).access, ArtifactAccess::EnvironmentVariables);
+    let artifacts = [fixture.given("sales", b"1,2\n")];
+    assert_eq!(fixture.bash(&artifacts, "cat $ARTIFACT_SALES").await, "1,2\n");
+    assert_eq!(fixture.view(&artifacts, "file://sales").await.text(), "     1\t1,2\n");
+    let seen = fixture.bash(&artifacts, "dirname $ARTIFACT_SALES; ls $(dirname $ARTIFACT_SALES)").await;
     let folder = seen.lines().next().unwrap().to_owned();
     assert!(seen.ends_with("\nsales\n") && !fs::exists("/artifacts/sales").unwrap(), "{seen}");
-    assert_eq!(bed.bash(&[], &format!("ls {folder}")).await, "[exit code 0, no output]");
-    assert_eq!(bed.view(&[], "skill://csv-helper/assets/sample.csv").await.text(), "     1\tsample\n");
-    bed.sandbox.cleanup().await;
+    assert_eq!(fixture.bash(&[], &format!("ls {folder}")).await, "[exit code 0, no output]");
+    assert_eq!(fixture.view(&[], "skill://csv-helper/assets/sample.csv").await.text(), "     1\tsample\n");
+    fixture.sandbox.cleanup().await;
     assert!(!fs::exists(&folder).unwrap());
 }

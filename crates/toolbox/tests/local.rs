@@ -17,12 +17,12 @@ use conjure_toolbox::{OutputLimits, ToolOutput, Toolbox, ToolboxBuilder, tool_fn
 use serde_json::{Value, json};
 
 /// A workspace, a skill beside it, and a sandbox for both.
-struct Bed {
+struct Fixture {
     folder: tempfile::TempDir,
     sandbox: Arc<Sandbox>,
 }
 
-impl Bed {
+impl Fixture {
     async fn new() -> Self {
         Self::with(|_| {}).await
     }
@@ -92,24 +92,24 @@ fn processes(marker: &str) -> usize {
 
 #[tokio::test]
 async fn bash_runs_in_the_workspace_and_reports_the_exit_code() {
-    let bed = Bed::new().await;
-    let good = bed.bash("pwd; x=(a b); echo ${x[1]}").await;
+    let fixture = Fixture::new().await;
+    let good = fixture.bash("pwd; x=(a b); echo ${x[1]}").await;
     assert!(!good.is_error);
-    assert_eq!(good.text(), format!("{}\nb\n", fs::canonicalize(bed.workspace()).unwrap().display()));
+    assert_eq!(good.text(), format!("{}\nb\n", fs::canonicalize(fixture.workspace()).unwrap().display()));
 
-    let bad = bed.bash("echo out; echo err >&2; exit 7").await;
+    let bad = fixture.bash("echo out; echo err >&2; exit 7").await;
     assert!(bad.is_error);
     assert_eq!(bad.text(), "out\nerr\n[exit code 7]");
 
-    assert_eq!(bed.bash("true").await.text(), "[exit code 0, no output]");
-    let killed = bed.bash("echo so far; kill -SEGV $$").await;
+    assert_eq!(fixture.bash("true").await.text(), "[exit code 0, no output]");
+    let killed = fixture.bash("echo so far; kill -SEGV $$").await;
     assert_eq!(killed.text(), "so far\n[killed by signal 11 (SIGSEGV); the output until then is above]");
-    assert_eq!(bed.bash(r"printf 'a\0b\xff\033[1m\n'").await.text(), "a␀b\u{FFFD}␛[1m\n");
+    assert_eq!(fixture.bash(r"printf 'a\0b\xff\033[1m\n'").await.text(), "a␀b\u{FFFD}␛[1m\n");
 }
 
 #[tokio::test]
 async fn one_answer_may_create_a_file_edit_it_and_run_it() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let script = "echo hello\n";
     let calls = [
         ToolCall::new(
@@ -129,7 +129,7 @@ async fn one_answer_may_create_a_file_edit_it_and_run_it() {
         ToolCall::new("7", "str_replace", &json!({"path": "bin/run.sh", "old_str": "absent"})),
         ToolCall::new("8", "str_replace", &json!({"path": "bin/run.sh", "old_str": "e", "new_str": "i"})),
     ];
-    let results = execute_tool_calls(&bed.toolbox().build().unwrap(), &calls, context()).await;
+    let results = execute_tool_calls(&fixture.toolbox().build().unwrap(), &calls, context()).await;
     let texts: Vec<String> = results.iter().map(ToolResult::text).collect();
     assert_eq!(texts[0], "Created the file `bin/run.sh` with 11 bytes.");
     assert_eq!(texts[1], "hello\n");
@@ -142,14 +142,14 @@ async fn one_answer_may_create_a_file_edit_it_and_run_it() {
 
 #[tokio::test]
 async fn commands_of_one_response_run_concurrently() {
-    let bed = Bed::new().await;
-    bed.bash("mkfifo there back").await;
+    let fixture = Fixture::new().await;
+    fixture.bash("mkfifo there back").await;
     // Each waits for the other; one after the other, they would wait for ever.
     let calls = [
         bash("1", "read word < there; echo \"got $word\"; echo pong > back"),
         bash("2", "echo ping > there; read word < back; echo \"got $word\""),
     ];
-    let results = execute_tool_calls(&bed.toolbox().build().unwrap(), &calls, context()).await;
+    let results = execute_tool_calls(&fixture.toolbox().build().unwrap(), &calls, context()).await;
     assert_eq!(results.iter().map(ToolResult::text).collect::<Vec<_>>(), ["got ping\n", "got pong\n"]);
 }
 
@@ -161,9 +161,9 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
         input_schema: json!({"type": "object"}),
     };
     let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
-    let toolbox = |bed: &Bed, timeout| {
+    let toolbox = |fixture: &Fixture, timeout| {
         let panics = tool_fn(definition.clone(), traits, |_, _| async { panic!("a bug") as ToolOutput });
-        bed.toolbox().with_tool(panics).with_timeout(Duration::from_secs(timeout)).build().unwrap()
+        fixture.toolbox().with_tool(panics).with_timeout(Duration::from_secs(timeout)).build().unwrap()
     };
     let calls = [
         bash("1", "echo one"),
@@ -176,8 +176,8 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
     let mut results = Vec::new();
     // A loaded machine may take longer for all of them than a short timeout lasts, and lose the sandbox over it.
     for timeout in [5, 50, 250] {
-        let bed = Bed::new().await;
-        results = execute_tool_calls(&toolbox(&bed, timeout), &calls, context()).await;
+        let fixture = Fixture::new().await;
+        results = execute_tool_calls(&toolbox(&fixture, timeout), &calls, context()).await;
         if !results[0].is_error && !results[5].is_error && results[2].text().starts_with("until then") {
             break;
         }
@@ -192,9 +192,9 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
 
 #[tokio::test]
 async fn a_gigabyte_of_output_is_bounded_counted_and_kept_in_part() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let limits = OutputLimits { spill: 1024 * 1024, ..OutputLimits::default() };
-    let toolbox = bed.toolbox().with_limits(limits).with_timeout(Duration::from_secs(600)).build().unwrap();
+    let toolbox = fixture.toolbox().with_limits(limits).with_timeout(Duration::from_secs(600)).build().unwrap();
     let command = "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last";
     let result = toolbox.run_without_input(&bash("1", command), context()).await;
     let text = result.text();
@@ -212,19 +212,19 @@ async fn a_gigabyte_of_output_is_bounded_counted_and_kept_in_part() {
     assert_eq!(omitted + shown as u64, 1_000_000_012);
 
     let spill = text.split_once("are in `").unwrap().1.split_once('`').unwrap().0;
-    let size = bed.bash(&format!("stat -c %s '{spill}'")).await;
+    let size = fixture.bash(&format!("stat -c %s '{spill}'")).await;
     assert_eq!(size.text(), "1048576\n");
-    let viewed = bed.call("view", json!({"path": spill, "view_range": [1, 1]})).await;
+    let viewed = fixture.call("view", json!({"path": spill, "view_range": [1, 1]})).await;
     assert_eq!(viewed.text().lines().next(), Some("     1\tfirst"));
 }
 
 #[tokio::test]
 async fn a_timeout_kills_the_process_tree() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let marker = format!("{}.25", 100_000 + std::process::id());
     let command = format!("setsid sleep {marker} & (setsid sleep {marker} &) ; echo started; sleep {marker}");
     let run = async |timeout| {
-        let toolbox = bed.toolbox().with_timeout(Duration::from_secs(timeout)).build().unwrap();
+        let toolbox = fixture.toolbox().with_timeout(Duration::from_secs(timeout)).build().unwrap();
         toolbox.run_without_input(&bash("1", &command), context()).await
     };
     let mut result = run(3).await;
@@ -238,9 +238,9 @@ async fn a_timeout_kills_the_process_tree() {
 
 #[tokio::test]
 async fn cancelling_or_dropping_a_call_kills_the_process_tree() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let marker = format!("{}.75", 100_000 + std::process::id());
-    let toolbox = bed.toolbox().build().unwrap();
+    let toolbox = fixture.toolbox().build().unwrap();
     let call = bash("1", &format!("setsid sleep {marker} & sleep {marker}"));
 
     let context = context();
@@ -261,26 +261,26 @@ async fn cancelling_or_dropping_a_call_kills_the_process_tree() {
 
 #[tokio::test]
 async fn devices_and_pipes_are_errors_and_do_not_block() {
-    let bed = Bed::new().await;
-    bed.bash("mkfifo pipe; ln -s /dev/zero zero").await;
+    let fixture = Fixture::new().await;
+    fixture.bash("mkfifo pipe; ln -s /dev/zero zero").await;
     for path in ["pipe", "zero", "/dev/zero", "/proc/self/mem"] {
-        let result = bed.call("view", json!({"path": path})).await;
+        let result = fixture.call("view", json!({"path": path})).await;
         assert!(result.is_error && result.text().contains(path), "{}", result.text());
     }
 }
 
 #[tokio::test]
 async fn skills_can_be_read_but_not_changed_and_nothing_outside_reached() {
-    let bed = Bed::new().await;
-    let skill = fs::canonicalize(bed.folder.path()).unwrap().join("skills/greet/SKILL.md");
-    let read = bed.call("view", json!({"path": skill})).await;
+    let fixture = Fixture::new().await;
+    let skill = fs::canonicalize(fixture.folder.path()).unwrap().join("skills/greet/SKILL.md");
+    let read = fixture.call("view", json!({"path": skill})).await;
     assert_eq!(read.text(), "     1\t# Greet\n");
-    let outside = bed.folder.path().join("outside.txt");
+    let outside = fixture.folder.path().join("outside.txt");
     for path in [skill.as_path(), &outside, Path::new("../outside.txt"), Path::new("/etc/conjure-test")] {
-        let result = bed.call("create_file", json!({"path": path, "file_text": "x"})).await;
+        let result = fixture.call("create_file", json!({"path": path, "file_text": "x"})).await;
         assert!(result.is_error, "{}", result.text());
     }
-    let edited = bed.call("str_replace", json!({"path": skill, "old_str": "Greet", "new_str": "x"})).await;
+    let edited = fixture.call("str_replace", json!({"path": skill, "old_str": "Greet", "new_str": "x"})).await;
     assert!(edited.is_error, "{}", edited.text());
     assert_eq!(fs::read_to_string(&skill).unwrap(), "# Greet\n");
     assert!(!outside.exists());
@@ -288,27 +288,27 @@ async fn skills_can_be_read_but_not_changed_and_nothing_outside_reached() {
 
 #[tokio::test]
 async fn a_sandbox_without_bash_is_an_error() {
-    let bed = Bed::with(|context| {
+    let fixture = Fixture::with(|context| {
         context.environment.insert("PATH".to_owned(), "/nonexistent".to_owned());
     })
     .await;
-    let result = bed.bash("echo hello").await;
+    let result = fixture.bash("echo hello").await;
     assert!(result.is_error && result.text().contains("needs `bash` in the sandbox"), "{}", result.text());
 }
 
 #[tokio::test]
 async fn content_of_many_megabytes_is_written_and_edits_too_large_are_refused() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let long = "0123456789abcde\n".repeat(512 * 1024);
-    let result = bed.call("create_file", json!({"path": "long.txt", "file_text": long})).await;
+    let result = fixture.call("create_file", json!({"path": "long.txt", "file_text": long})).await;
     assert_eq!(result.text(), "Created the file `long.txt` with 8388608 bytes.");
-    let viewed = bed.call("view", json!({"path": "long.txt"})).await.text();
+    let viewed = fixture.call("view", json!({"path": "long.txt"})).await.text();
     assert!(viewed.len() <= 256 * 1024, "{}", viewed.len());
     assert!(viewed.contains("of 524288 are shown"), "{:.200}", viewed);
 
-    let result = bed.call("str_replace", json!({"path": "long.txt", "old_str": long, "new_str": ""})).await;
+    let result = fixture.call("str_replace", json!({"path": "long.txt", "old_str": long, "new_str": ""})).await;
     assert!(result.is_error, "{}", result.text());
-    assert_eq!(fs::metadata(bed.workspace().join("long.txt")).unwrap().len(), 8_388_608);
+    assert_eq!(fs::metadata(fixture.workspace().join("long.txt")).unwrap().len(), 8_388_608);
     // The sandbox is none the worse for it.
-    assert_eq!(bed.bash("echo alive").await.text(), "alive\n");
+    assert_eq!(fixture.bash("echo alive").await.text(), "alive\n");
 }

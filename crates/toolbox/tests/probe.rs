@@ -14,13 +14,13 @@ use conjure_skill::{CommandProbe, Inputs, Mode, Network, PathBase, Preflight, Pr
 use conjure_toolbox::SandboxProbe;
 
 /// A sandbox for a workspace within a repository, and a skill; commands of the test's own are in its path.
-struct Bed {
+struct Fixture {
     folder: tempfile::TempDir,
     sandbox: Sandbox,
     skill: Skill,
 }
 
-impl Bed {
+impl Fixture {
     async fn new(manifest: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
@@ -60,8 +60,8 @@ fn command(path: &Path, script: &str) {
 
 #[tokio::test]
 async fn commands_are_found_and_their_version_is_queried() {
-    let bed = Bed::new("manifest_version: \"1.0\"\n").await;
-    let probe = bed.probe();
+    let fixture = Fixture::new("manifest_version: \"1.0\"\n").await;
+    let probe = fixture.probe();
     for (name, output) in
         [("modern", "modern 2.10.0\n"), ("tmux", "tmux 3.3a\n"), ("terse", "terse 1.1\n"), ("mute", "")]
     {
@@ -73,13 +73,13 @@ async fn commands_are_found_and_their_version_is_queried() {
     for name in ["conjure-absent", "$(touch x)", "a b", "'"] {
         assert_eq!(probe.command(name, VersionQuery::Yes).await.unwrap(), CommandProbe::NotFound, "{name}");
     }
-    assert!(!bed.folder.path().join("repository/inner/work/x").exists());
+    assert!(!fixture.folder.path().join("repository/inner/work/x").exists());
 }
 
 #[tokio::test]
 async fn files_are_looked_for_beneath_their_base() {
-    let bed = Bed::new("manifest_version: \"1.0\"\n").await;
-    let probe = bed.probe();
+    let fixture = Fixture::new("manifest_version: \"1.0\"\n").await;
+    let probe = fixture.probe();
     for (base, path, there) in [
         (PathBase::SkillRoot, "scripts/run.sh", true),
         (PathBase::SkillRoot, "scripts", true),
@@ -93,7 +93,7 @@ async fn files_are_looked_for_beneath_their_base() {
     ] {
         assert_eq!(probe.file(base, path).await.unwrap(), there, "{base} {path}");
     }
-    fs::remove_dir(bed.folder.path().join("repository/.git")).unwrap();
+    fs::remove_dir(fixture.folder.path().join("repository/.git")).unwrap();
     assert!(
         probe.file(PathBase::RepoRoot, "in work").await.unwrap(),
         "without a repository it is the workspace"
@@ -102,8 +102,8 @@ async fn files_are_looked_for_beneath_their_base() {
 
 #[tokio::test]
 async fn variables_match_those_of_commands() {
-    let bed = Bed::new("manifest_version: \"1.0\"\n").await;
-    let probe = bed.probe();
+    let fixture = Fixture::new("manifest_version: \"1.0\"\n").await;
+    let probe = fixture.probe();
     assert!(probe.variable("SET").await.unwrap());
     assert!(!probe.variable("UNSET").await.unwrap());
     for name in ["", "A-B", "1A", "A}; touch x; {"] {
@@ -121,11 +121,11 @@ preconditions:
   files: [{path: scripts/run.sh}, {path: absent, base: repo_root}]
 execution: {network: true}
 "#;
-    let bed = Bed::new(manifest).await;
+    let fixture = Fixture::new(manifest).await;
     let none = Inputs::new();
-    let probe = bed.probe().with_network(&NetworkPolicy::None);
+    let probe = fixture.probe().with_network(&NetworkPolicy::None);
     assert_eq!(probe.network(), Network::Reachable, "it is the host's");
-    let report = Preflight::new(&bed.skill, &none).run(&probe).await;
+    let report = Preflight::new(&fixture.skill, &none).run(&probe).await;
     let told: Vec<_> =
         report.rules().iter().flat_map(|rule| &rule.findings).map(ToString::to_string).collect();
     assert_eq!(

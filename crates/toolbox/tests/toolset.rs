@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// A workspace, a sandbox for it, and a toolbox with the toolset.
-struct Bed {
+struct Fixture {
     folder: tempfile::TempDir,
     sandbox: Arc<Sandbox>,
     toolbox: Toolbox,
 }
 
-impl Bed {
+impl Fixture {
     async fn new() -> Self {
         Self::with(AgentToolset::all(), OutputLimits::default()).await
     }
@@ -90,36 +90,36 @@ fn processes(marker: &str) -> usize {
 
 #[tokio::test]
 async fn the_shell_keeps_its_state() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     assert_eq!(
-        bed.bash("mkdir -p 'a b'; cd 'a b'; x=5; f() { echo \"f $x\"; }; set -o pipefail").await,
+        fixture.bash("mkdir -p 'a b'; cd 'a b'; x=5; f() { echo \"f $x\"; }; set -o pipefail").await,
         "[exit code 0, no output]"
     );
-    assert_eq!(bed.bash("pwd; f; false | true; echo $?").await, format!("{}/a b\nf 5\n1\n", bed.shown()));
-    assert_eq!(bed.bash("export Y=ü☃; bash -c 'echo $Y'").await, "ü☃\n");
-    assert_eq!(bed.bash("cat <<'END'\nsome\n\nlines\nEND").await, "some\n\nlines\n");
-    assert_eq!(bed.bash("echo out; echo err >&2; (exit 7)").await, "out\nerr\n[exit code 7]");
-    assert_eq!(bed.bash("cat; read -r line; echo $?").await, "1\n", "standard input is empty");
-    assert!(bed.bash("if then").await.contains("syntax error"));
-    assert_eq!(bed.bash("echo $x").await, "5\n", "the shell is still the same");
+    assert_eq!(fixture.bash("pwd; f; false | true; echo $?").await, format!("{}/a b\nf 5\n1\n", fixture.shown()));
+    assert_eq!(fixture.bash("export Y=ü☃; bash -c 'echo $Y'").await, "ü☃\n");
+    assert_eq!(fixture.bash("cat <<'END'\nsome\n\nlines\nEND").await, "some\n\nlines\n");
+    assert_eq!(fixture.bash("echo out; echo err >&2; (exit 7)").await, "out\nerr\n[exit code 7]");
+    assert_eq!(fixture.bash("cat; read -r line; echo $?").await, "1\n", "standard input is empty");
+    assert!(fixture.bash("if then").await.contains("syntax error"));
+    assert_eq!(fixture.bash("echo $x").await, "5\n", "the shell is still the same");
     // It has nothing of the driver's in its descriptors.
     assert_eq!(
-        bed.bash("bash -c 'echo /proc/self/fd/*' | tr ' ' '\\n' | grep -c '/9[0-9]$'").await,
+        fixture.bash("bash -c 'echo /proc/self/fd/*' | tr ' ' '\\n' | grep -c '/9[0-9]$'").await,
         "0\n[exit code 1]"
     );
 }
 
 #[tokio::test]
 async fn background_output_is_reported_with_the_next_command() {
-    let bed = Bed::new().await;
-    let started = bed
+    let fixture = Fixture::new().await;
+    let started = fixture
         .bash("(until [ -e go ]; do sleep 0.01; done; seq 200000; echo done > finished) &\necho started")
         .await;
     assert_eq!(started, "started\n");
-    bed.put("go", "");
+    fixture.put("go", "");
     // It writes more than any pipe holds, and is not held up.
-    until("it has finished", || bed.path("finished").exists()).await;
-    let next = bed.bash("wait; echo next").await;
+    until("it has finished", || fixture.path("finished").exists()).await;
+    let next = fixture.bash("wait; echo next").await;
     assert!(next.starts_with("[output of background jobs since the last command; "), "{next}");
     // What is still on its way when the command begins counts as the command's.
     let (_, own) = next.split_once("[output of this command:]\n").unwrap();
@@ -127,28 +127,28 @@ async fn background_output_is_reported_with_the_next_command() {
     // A line may be split there, so line ends do not count.
     let all = next.replace("[output of this command:]", "").replace('\n', "");
     assert!(all.ends_with("199999200000next"), "{next}");
-    assert_eq!(bed.bash("sleep 1000 & kill %1; wait %1; echo $?").await.lines().last().unwrap(), "143");
+    assert_eq!(fixture.bash("sleep 1000 & kill %1; wait %1; echo $?").await.lines().last().unwrap(), "143");
 }
 
 #[tokio::test]
 async fn after_a_timeout_the_next_shell_keeps_the_directory() {
-    let bed = Bed::new().await;
-    let marker = bed.shown();
+    let fixture = Fixture::new().await;
+    let marker = fixture.shown();
     let script = format!("x=1; bash -c 'sleep 1000; true' '{marker}' & echo here; sleep 1000");
-    bed.bash("mkdir sub; cd sub").await;
-    let late = bed.call("bash", json!({"command": script, "timeout_ms": 700})).await;
+    fixture.bash("mkdir sub; cd sub").await;
+    let late = fixture.call("bash", json!({"command": script, "timeout_ms": 700})).await;
     assert_eq!(late.ending, ToolEnding::TimedOut);
     assert!(late.is_error && late.text().starts_with("here\n[timed out after "), "{}", late.text());
     let told = format!("the next command runs in a new shell in `{marker}/sub`");
     assert!(late.text().contains(&told), "{}", late.text());
     until("all of it has ended", || processes(&marker) == 0).await;
-    assert_eq!(bed.bash("pwd; echo \"x=$x\"").await, format!("{marker}/sub\nx=\n"));
+    assert_eq!(fixture.bash("pwd; echo \"x=$x\"").await, format!("{marker}/sub\nx=\n"));
 }
 
 #[tokio::test]
 async fn a_cancelled_call_stops_the_commands_with_a_notice() {
-    let bed = Bed::new().await;
-    let marker = bed.shown();
+    let fixture = Fixture::new().await;
+    let marker = fixture.shown();
     let call = ToolCall::new(
         "toolu_1",
         "bash",
@@ -157,58 +157,58 @@ async fn a_cancelled_call_stops_the_commands_with_a_notice() {
     let cancel = CancellationToken::new();
     let context = CallContext { cancel: cancel.clone(), ..CallContext::default() };
     let cancelling = async {
-        until("it runs", || bed.path("ready").exists() && processes(&marker) > 0).await;
+        until("it runs", || fixture.path("ready").exists() && processes(&marker) > 0).await;
         cancel.cancel();
     };
-    let (result, ()) = tokio::join!(bed.toolbox.run_without_input(&call, context), cancelling);
+    let (result, ()) = tokio::join!(fixture.toolbox.run_without_input(&call, context), cancelling);
     assert_eq!(result.ending, ToolEnding::Cancelled);
     assert!(result.text().contains("the next command runs in a new shell"), "{}", result.text());
     until("all of it has ended", || processes(&marker) == 0).await;
-    assert_eq!(bed.bash("echo well").await, "well\n");
+    assert_eq!(fixture.bash("echo well").await, "well\n");
 }
 
 #[tokio::test]
 async fn an_ended_shell_is_replaced_with_a_notice() {
-    let bed = Bed::new().await;
-    bed.bash("mkdir sub; cd sub; x=1").await;
-    let left = bed.bash("echo before; exit 3").await;
+    let fixture = Fixture::new().await;
+    fixture.bash("mkdir sub; cd sub; x=1").await;
+    let left = fixture.bash("echo before; exit 3").await;
     assert!(left.starts_with("before\n[exit code 3]\n[the shell ended with this command"), "{left}");
-    assert_eq!(bed.bash("echo \"x=$x\"; pwd").await, format!("x=\n{}/sub\n", bed.shown()));
-    let killed = bed.bash("kill -9 $$").await;
+    assert_eq!(fixture.bash("echo \"x=$x\"; pwd").await, format!("x=\n{}/sub\n", fixture.shown()));
+    let killed = fixture.bash("kill -9 $$").await;
     assert!(killed.contains("signal 9 killed it") && killed.contains("new shell"), "{killed}");
-    assert_eq!(bed.bash("set -eu; echo set").await, "set\n");
-    assert!(bed.bash("echo $nope").await.contains("`set -e`"));
+    assert_eq!(fixture.bash("set -eu; echo set").await, "set\n");
+    assert!(fixture.bash("echo $nope").await.contains("`set -e`"));
 
     // It ends between two calls, by a background job.
-    bed.bash("x=2; (until [ -e go ]; do sleep 0.01; done; kill -9 $$; touch killed) &").await;
-    bed.put("sub/go", "");
-    until("it is killed", || bed.path("sub/killed").exists()).await;
-    let next = bed.bash("echo \"x=$x\"").await;
+    fixture.bash("x=2; (until [ -e go ]; do sleep 0.01; done; kill -9 $$; touch killed) &").await;
+    fixture.put("sub/go", "");
+    until("it is killed", || fixture.path("sub/killed").exists()).await;
+    let next = fixture.bash("echo \"x=$x\"").await;
     if next.starts_with("[this ran in a new shell, in `") {
         assert!(next.ends_with("\nx=\n"), "{next}");
     } else {
         // Its end was told after this call had begun.
         assert!(next.contains("signal 9") && next.contains("new shell"), "{next}");
-        assert_eq!(bed.bash("echo \"x=$x\"").await, "x=\n");
+        assert_eq!(fixture.bash("echo \"x=$x\"").await, "x=\n");
     }
 }
 
 #[tokio::test]
 async fn restart_starts_a_new_shell_in_the_working_directory() {
-    let bed = Bed::new().await;
-    let marker = bed.shown();
-    bed.bash(&format!("mkdir sub; cd sub; x=1; bash -c 'sleep 1000; true' '{marker}' &")).await;
-    let restarted = bed.call("bash", json!({"restart": true})).await;
+    let fixture = Fixture::new().await;
+    let marker = fixture.shown();
+    fixture.bash(&format!("mkdir sub; cd sub; x=1; bash -c 'sleep 1000; true' '{marker}' &")).await;
+    let restarted = fixture.call("bash", json!({"restart": true})).await;
     assert!(!restarted.is_error && restarted.text().contains("a new one"), "{}", restarted.text());
     until("all of it has ended", || processes(&marker) == 0).await;
-    assert_eq!(bed.bash("pwd; echo \"x=$x\"").await, format!("{marker}\nx=\n"));
-    let both = bed.call("bash", json!({"restart": true, "command": "echo again"})).await;
+    assert_eq!(fixture.bash("pwd; echo \"x=$x\"").await, format!("{marker}\nx=\n"));
+    let both = fixture.call("bash", json!({"restart": true, "command": "echo again"})).await;
     assert_eq!(both.text(), "again\n");
 }
 
 #[tokio::test]
 async fn calls_of_one_answer_run_in_their_order() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let calls: Vec<ToolCall> = (0..8)
         .map(|number| {
             let input =
@@ -216,33 +216,33 @@ async fn calls_of_one_answer_run_in_their_order() {
             ToolCall::new(format!("toolu_{number}"), "bash", &input)
         })
         .collect();
-    let results = execute_tool_calls(&bed.toolbox, &calls, CallContext::default()).await;
+    let results = execute_tool_calls(&fixture.toolbox, &calls, CallContext::default()).await;
     let texts: Vec<String> = results.iter().map(ToolResult::text).collect();
     assert_eq!(texts, ["0\n", "1\n", "4\n", "11\n", "26\n", "57\n", "120\n", "247\n"]);
 }
 
 #[tokio::test]
 async fn a_dropped_call_ends_the_shell() {
-    let bed = Bed::new().await;
-    let marker = bed.shown();
+    let fixture = Fixture::new().await;
+    let marker = fixture.shown();
     {
         let script = format!("touch ready; bash -c 'sleep 1000; true' '{marker}'");
-        let running = bed.bash(&script);
-        let waiting = until("it runs", || bed.path("ready").exists() && processes(&marker) > 0);
+        let running = fixture.bash(&script);
+        let waiting = until("it runs", || fixture.path("ready").exists() && processes(&marker) > 0);
         tokio::select! {
             _ = running => panic!("it sleeps"),
             () = waiting => {}
         }
     }
     until("all of it has ended", || processes(&marker) == 0).await;
-    assert_eq!(bed.bash("echo well").await, "well\n");
+    assert_eq!(fixture.bash("echo well").await, "well\n");
 }
 
 #[tokio::test]
 async fn long_output_is_truncated_and_a_lost_sandbox_is_reported() {
     let limits = OutputLimits { shell: 8 * 1024, ..OutputLimits::default() };
-    let bed = Bed::with(AgentToolset::all(), limits).await;
-    let long = bed.bash("seq 100000").await;
+    let fixture = Fixture::with(AgentToolset::all(), limits).await;
+    let long = fixture.bash("seq 100000").await;
     assert!(
         long.len() < 8 * 1024 && long.starts_with("1\n2\n") && long.ends_with("99999\n100000\n"),
         "{long}"
@@ -251,29 +251,29 @@ async fn long_output_is_truncated_and_a_lost_sandbox_is_reported() {
         long.contains(" of 588895 bytes of output are left out here; it was not kept: send it to a file"),
         "{long}"
     );
-    bed.sandbox.cleanup().await;
-    let lost = bed.call("bash", json!({"command": "echo a"})).await;
+    fixture.sandbox.cleanup().await;
+    let lost = fixture.call("bash", json!({"command": "echo a"})).await;
     assert_eq!((lost.is_error, lost.ending), (true, ToolEnding::Lost), "{}", lost.text());
 }
 
 #[tokio::test]
 async fn files_are_read_written_and_edited() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let text = |result: ToolResult| result.text();
     let write = json!({"file_path": "src/a.txt", "content": "one\ntwo\none\n"});
-    assert_eq!(text(bed.call("write", write.clone()).await), "Created the file `src/a.txt` with 12 bytes.");
+    assert_eq!(text(fixture.call("write", write.clone()).await), "Created the file `src/a.txt` with 12 bytes.");
     assert_eq!(
-        text(bed.call("write", write).await),
+        text(fixture.call("write", write).await),
         "Replaced the file `src/a.txt`, which now has 12 bytes."
     );
-    let read = |range: Value| bed.call("read", json!({"file_path": "src/a.txt", "view_range": range}));
+    let read = |range: Value| fixture.call("read", json!({"file_path": "src/a.txt", "view_range": range}));
     assert_eq!(text(read(Value::Null).await), "     1\tone\n     2\ttwo\n     3\tone\n");
     assert_eq!(text(read(json!([2, -1])).await), "     2\ttwo\n     3\tone\n");
-    let refused = bed.call("read", json!({"file_path": "src/a.txt", "view_range": [2, 1]})).await;
+    let refused = fixture.call("read", json!({"file_path": "src/a.txt", "view_range": [2, 1]})).await;
     assert_eq!(refused.ending, ToolEnding::Rejected);
 
     let edit = |old: &str, new: &str, all: bool| {
-        bed.call(
+        fixture.call(
             "edit",
             json!({"file_path": "src/a.txt", "old_string": old, "new_string": new, "replace_all": all}),
         )
@@ -288,7 +288,7 @@ async fn files_are_read_written_and_edited() {
         text(edit("two\n", "", false).await),
         "Replaced the text in the file `src/a.txt`, which now has 4 bytes."
     );
-    assert_eq!(fs::read_to_string(bed.path("src/a.txt")).unwrap(), "1\n1\n");
+    assert_eq!(fs::read_to_string(fixture.path("src/a.txt")).unwrap(), "1\n1\n");
     for all in [false, true] {
         let none = edit("three", "3", all).await;
         assert!(
@@ -297,25 +297,25 @@ async fn files_are_read_written_and_edited() {
             none.text()
         );
     }
-    let absent = bed.call("read", json!({"file_path": "src/b.txt"})).await;
+    let absent = fixture.call("read", json!({"file_path": "src/b.txt"})).await;
     assert!(
         absent.is_error && absent.text().contains("hint: find its path with `glob`"),
         "{}",
         absent.text()
     );
-    let outside = bed.call("read", json!({"file_path": "/etc/passwd"})).await;
+    let outside = fixture.call("read", json!({"file_path": "/etc/passwd"})).await;
     assert!(outside.is_error, "{}", outside.text());
 }
 
 #[tokio::test]
 async fn images_documents_and_notebooks_are_rendered() {
-    let bed = Bed::new().await;
-    bed.put("a.png", b"\x89PNG\r\n\x1a\nrest");
-    bed.put("a.pdf", b"%PDF-1.7 rest");
-    bed.put("not.pdf", b"text");
-    bed.put("a.ipynb", json!({"cells": [{"cell_type": "code", "source": "1 + 1"}]}).to_string());
-    bed.put("broken.ipynb", "{");
-    let read = |path: &str| bed.call("read", json!({"file_path": path}));
+    let fixture = Fixture::new().await;
+    fixture.put("a.png", b"\x89PNG\r\n\x1a\nrest");
+    fixture.put("a.pdf", b"%PDF-1.7 rest");
+    fixture.put("not.pdf", b"text");
+    fixture.put("a.ipynb", json!({"cells": [{"cell_type": "code", "source": "1 + 1"}]}).to_string());
+    fixture.put("broken.ipynb", "{");
+    let read = |path: &str| fixture.call("read", json!({"file_path": path}));
     let image = read("a.png").await;
     assert!(
         matches!(image.content.as_slice(), [ResultContent::Image { media_type, .. }] if media_type == "image/png")
@@ -332,7 +332,7 @@ async fn images_documents_and_notebooks_are_rendered() {
 
 #[tokio::test]
 async fn files_are_found_by_name_and_by_content() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     for (name, content) in [
         ("src/a.py", "import os\nx = 1\n"),
         ("src/deep/b.py", "y = 2\n# X marks\n"),
@@ -340,10 +340,10 @@ async fn files_are_found_by_name_and_by_content() {
         (".git/config.py", "x = 9\n"),
         ("data.bin", "x = \0 3\n"),
     ] {
-        bed.put(name, content);
+        fixture.put(name, content);
     }
     let search = |tool: &'static str, pattern: &str, path: Value| {
-        bed.call(tool, json!({"pattern": pattern, "path": path}))
+        fixture.call(tool, json!({"pattern": pattern, "path": path}))
     };
     let mut found: Vec<String> =
         search("glob", "**/*.py", Value::Null).await.text().lines().map(str::to_owned).collect();
@@ -364,7 +364,7 @@ async fn files_are_found_by_name_and_by_content() {
     let refused = search("grep", "(", Value::Null).await;
     assert_eq!(refused.ending, ToolEnding::Rejected);
     // Nothing outside is searched, not by a link either.
-    std::os::unix::fs::symlink("/etc", bed.path("etc")).unwrap();
+    std::os::unix::fs::symlink("/etc", fixture.path("etc")).unwrap();
     assert_eq!(search("grep", "root", Value::Null).await.text(), "[no line matches]\n");
     for path in ["/etc", "etc", "../.."] {
         assert!(search("grep", "root", json!(path)).await.is_error, "{path}");
@@ -373,21 +373,21 @@ async fn files_are_found_by_name_and_by_content() {
 
 #[tokio::test]
 async fn many_files_and_matches_are_bounded() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     for number in 0..1_200 {
-        bed.put(&format!("d{}/f{number}.txt", number % 40), format!("line of {number}\n"));
+        fixture.put(&format!("d{}/f{number}.txt", number % 40), format!("line of {number}\n"));
     }
-    let all = bed.call("glob", json!({"pattern": "**/*.txt"})).await.text();
+    let all = fixture.call("glob", json!({"pattern": "**/*.txt"})).await.text();
     assert_eq!(all.lines().count(), 1_001);
     assert!(all.ends_with("[200 more files match; narrow the pattern]\n"), "{all}");
-    let lines = bed.call("grep", json!({"pattern": "line"})).await.text();
+    let lines = fixture.call("grep", json!({"pattern": "line"})).await.text();
     assert_eq!(lines.lines().count(), 501);
     assert!(
         lines.ends_with("[only the first 500 lines are shown; narrow the pattern, or give a `path`]\n"),
         "{lines}"
     );
     assert_eq!(
-        bed.call("grep", json!({"pattern": "of 1199$"})).await.text(),
+        fixture.call("grep", json!({"pattern": "of 1199$"})).await.text(),
         "d39/f1199.txt:1:line of 1199\n"
     );
 }
@@ -397,10 +397,10 @@ async fn only_selected_tools_are_offered_and_some_need_approval() {
     let toolset = AgentToolset::none()
         .with(ToolsetTool::Bash, PermissionPolicy::AlwaysAsk)
         .with(ToolsetTool::Read, PermissionPolicy::AlwaysAllow);
-    let bed = Bed::with(toolset, OutputLimits::default()).await;
-    let names: Vec<String> = bed.toolbox.definitions().iter().map(|tool| tool.name.clone()).collect();
+    let fixture = Fixture::with(toolset, OutputLimits::default()).await;
+    let names: Vec<String> = fixture.toolbox.definitions().iter().map(|tool| tool.name.clone()).collect();
     assert_eq!(names, ["bash", "read"]);
-    let unknown = bed.call("bash_tool", json!({"command": "true"})).await;
+    let unknown = fixture.call("bash_tool", json!({"command": "true"})).await;
     assert!(
         unknown.is_error && unknown.text().ends_with("the tools are: `bash`, `read`"),
         "{}",
@@ -408,7 +408,7 @@ async fn only_selected_tools_are_offered_and_some_need_approval() {
     );
     let authorize = async |tool: &str, input: Value| {
         let call = ToolCall::new("toolu_1", tool, &input);
-        bed.toolbox.authorize(&call, &SessionView::default()).await
+        fixture.toolbox.authorize(&call, &SessionView::default()).await
     };
     let asked = authorize("bash", json!({"command": "true"})).await;
     assert!(
@@ -421,7 +421,7 @@ async fn only_selected_tools_are_offered_and_some_need_approval() {
 
 #[tokio::test]
 async fn invalid_inputs_are_explained() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     for (tool, input, reason) in [
         ("bash", json!({}), "field `command` is missing"),
         ("bash", json!({"command": "true", "timeout_ms": 0}), "field `timeout_ms` is 0"),
@@ -438,10 +438,10 @@ async fn invalid_inputs_are_explained() {
         ("glob", json!({"pattern": "a{"}), "is not a glob pattern"),
         ("web_fetch", json!({"url": "example.com"}), "which is no URL"),
     ] {
-        let result = bed.call(tool, input).await;
+        let result = fixture.call(tool, input).await;
         assert_eq!(result.ending, ToolEnding::Rejected);
         assert!(result.text().contains(reason), "{}", result.text());
     }
-    let fetch = bed.call("web_fetch", json!({"url": "https://example.com"})).await;
+    let fetch = fixture.call("web_fetch", json!({"url": "https://example.com"})).await;
     assert!(fetch.is_error && fetch.text().contains("fetches no URLs"), "{}", fetch.text());
 }

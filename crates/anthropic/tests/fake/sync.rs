@@ -21,13 +21,13 @@ use crate::hosted::{PROFILES, client};
 use crate::support::{KEY, start};
 
 /// A folder of skills, a place for the record, and the service.
-struct Bed {
+struct Fixture {
     temp: TempDir,
     fake: FakeMessages,
     profile: ApiProfile,
 }
 
-impl Bed {
+impl Fixture {
     async fn new(profile: ApiProfile) -> Self {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join("skills")).unwrap();
@@ -35,9 +35,9 @@ impl Bed {
     }
 
     async fn with(skills: &[&str]) -> Self {
-        let bed = Self::new(ApiProfile::Beta).await;
-        skills.iter().for_each(|name| bed.write(name, "One."));
-        bed
+        let fixture = Self::new(ApiProfile::Beta).await;
+        skills.iter().for_each(|name| fixture.write(name, "One."));
+        fixture
     }
 
     fn skills(&self) -> PathBuf {
@@ -116,35 +116,35 @@ fn failure(kind: ApiErrorKind) -> Reply {
 #[tokio::test]
 async fn only_new_or_changed_skills_are_uploaded() {
     for profile in PROFILES {
-        let bed = Bed::new(profile).await;
-        bed.write("a", "One.");
-        bed.write("b", "One.");
-        let first = bed.push().await;
+        let fixture = Fixture::new(profile).await;
+        fixture.write("a", "One.");
+        fixture.write("b", "One.");
+        let first = fixture.push().await;
         assert_eq!(words(&first), ["a created", "b created"]);
         assert!(first.is_complete() && first.absent.is_empty() && first.notes.is_empty(), "{first:?}");
-        assert_eq!(bed.pushed().await, (vec!["a unchanged".to_owned(), "b unchanged".to_owned()], 0));
+        assert_eq!(fixture.pushed().await, (vec!["a unchanged".to_owned(), "b unchanged".to_owned()], 0));
         // Nothing but the list was asked for.
-        assert!(bed.fake.requests().last().unwrap().path().contains("/v1/skills?"));
+        assert!(fixture.fake.requests().last().unwrap().path().contains("/v1/skills?"));
 
-        fs::write(bed.skills().join("b/scripts/a.py"), "print(2)\n").unwrap();
-        let changed = bed.push().await;
+        fs::write(fixture.skills().join("b/scripts/a.py"), "print(2)\n").unwrap();
+        let changed = fixture.push().await;
         assert_eq!(words(&changed), ["a unchanged", "b updated"]);
         let pushed = changed.skills[1].result().unwrap();
         assert_eq!(pushed.skill(), first.skills[1].result().unwrap().skill());
-        assert_eq!(bed.pushed().await.1, 0);
+        assert_eq!(fixture.pushed().await.1, 0);
 
-        let custom = bed.custom().await;
+        let custom = fixture.custom().await;
         // Two are uploaded at a time: either may be the newer.
         let titled =
             |title: &str| custom.iter().find(|record| record.title.as_deref() == Some(title)).unwrap();
         let (a, b) = (titled("a"), titled("b"));
         assert_eq!((custom.len(), b.latest.as_ref()), (2, pushed.version()));
-        assert_eq!((bed.versions(&a.id).await.len(), bed.versions(&b.id).await.len()), (1, 2));
+        assert_eq!((fixture.versions(&a.id).await.len(), fixture.versions(&b.id).await.len()), (1, 2));
         // What is not sent does not count as a change.
-        fs::create_dir(bed.skills().join("a/.git")).unwrap();
-        fs::write(bed.skills().join("a/.git/config"), "x").unwrap();
-        assert_eq!(bed.pushed().await.1, 0);
-        let record = fs::read_to_string(bed.record()).unwrap();
+        fs::create_dir(fixture.skills().join("a/.git")).unwrap();
+        fs::write(fixture.skills().join("a/.git/config"), "x").unwrap();
+        assert_eq!(fixture.pushed().await.1, 0);
+        let record = fs::read_to_string(fixture.record()).unwrap();
         assert!(!record.contains(KEY), "{record}");
     }
 }
@@ -152,27 +152,27 @@ async fn only_new_or_changed_skills_are_uploaded() {
 #[tokio::test]
 async fn unrecorded_uploads_are_found_and_not_repeated() {
     for profile in PROFILES {
-        let bed = Bed::new(profile).await;
-        bed.write("a", "One.");
-        bed.push().await;
-        let old = fs::read(bed.record()).unwrap();
+        let fixture = Fixture::new(profile).await;
+        fixture.write("a", "One.");
+        fixture.push().await;
+        let old = fs::read(fixture.record()).unwrap();
         // Killed behind the upload of a new skill, or its record deleted.
-        fs::remove_file(bed.record()).unwrap();
-        assert_eq!(bed.pushed().await, (vec!["a unchanged".to_owned()], 0));
-        assert_eq!(fs::read(bed.record()).unwrap(), old);
+        fs::remove_file(fixture.record()).unwrap();
+        assert_eq!(fixture.pushed().await, (vec!["a unchanged".to_owned()], 0));
+        assert_eq!(fs::read(fixture.record()).unwrap(), old);
         // Killed behind the upload of a version.
-        bed.write("a", "Two.");
-        assert_eq!(bed.pushed().await.1, 1);
-        let new = fs::read(bed.record()).unwrap();
-        fs::write(bed.record(), &old).unwrap();
-        assert_eq!(bed.pushed().await, (vec!["a unchanged".to_owned()], 0));
-        assert_eq!(fs::read(bed.record()).unwrap(), new);
+        fixture.write("a", "Two.");
+        assert_eq!(fixture.pushed().await.1, 1);
+        let new = fs::read(fixture.record()).unwrap();
+        fs::write(fixture.record(), &old).unwrap();
+        assert_eq!(fixture.pushed().await, (vec!["a unchanged".to_owned()], 0));
+        assert_eq!(fs::read(fixture.record()).unwrap(), new);
         // And changed here since.
-        fs::remove_file(bed.record()).unwrap();
-        bed.write("a", "Three.");
-        assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
-        let custom = bed.custom().await;
-        assert_eq!((custom.len(), bed.versions(&custom[0].id).await.len()), (1, 3));
+        fs::remove_file(fixture.record()).unwrap();
+        fixture.write("a", "Three.");
+        assert_eq!(fixture.pushed().await, (vec!["a updated".to_owned()], 1));
+        let custom = fixture.custom().await;
+        assert_eq!((custom.len(), fixture.versions(&custom[0].id).await.len()), (1, 3));
     }
 }
 
@@ -181,10 +181,10 @@ async fn an_interrupted_push_is_completed_by_the_next_one() {
     let names = ["a", "b", "c"];
     // Planned, and two events of each.
     for cut in 1..=7 {
-        let bed = Bed::with(&names).await;
+        let fixture = Fixture::with(&names).await;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let left = Mutex::new((cut, Some(stop)));
-        let sync = bed.sync().with_concurrency(NonZeroUsize::MIN).on_event(move |event| {
+        let sync = fixture.sync().with_concurrency(NonZeroUsize::MIN).on_event(move |event| {
             let mut left = left.lock().unwrap();
             left.0 -= i32::from(!matches!(event, SyncEvent::Uploaded { .. }));
             if left.0 == 0
@@ -196,79 +196,79 @@ async fn an_interrupted_push_is_completed_by_the_next_one() {
         tokio::select! {
             biased;
             cut = stopped => cut.unwrap(),
-            report = sync.push(bed.skills()) => assert!(cut == 7 && report.unwrap().is_complete()),
+            report = sync.push(fixture.skills()) => assert!(cut == 7 && report.unwrap().is_complete()),
         }
-        let report = bed.push().await;
+        let report = fixture.push().await;
         assert!(report.is_complete(), "{report:?}");
         let mut titles: Vec<String> =
-            bed.custom().await.into_iter().filter_map(|skill| skill.title).collect();
+            fixture.custom().await.into_iter().filter_map(|skill| skill.title).collect();
         titles.sort();
         assert_eq!(titles, names, "cut at {cut}");
-        assert_eq!((bed.pushed().await.1, bed.uploads()), (0, 3), "cut at {cut}");
+        assert_eq!((fixture.pushed().await.1, fixture.uploads()), (0, 3), "cut at {cut}");
     }
 }
 
 #[tokio::test]
 async fn skills_missing_locally_are_reported_and_kept() {
-    let bed = Bed::with(&["a", "b", "c"]).await;
-    bed.push().await;
-    fs::remove_dir_all(bed.skills().join("a")).unwrap();
-    fs::remove_dir_all(bed.skills().join("b")).unwrap();
-    bed.write("d", "One.");
+    let fixture = Fixture::with(&["a", "b", "c"]).await;
+    fixture.push().await;
+    fs::remove_dir_all(fixture.skills().join("a")).unwrap();
+    fs::remove_dir_all(fixture.skills().join("b")).unwrap();
+    fixture.write("d", "One.");
     // What is not valid has not left.
-    fs::write(bed.skills().join("c/SKILL.md"), "---\nname: c\n---\n").unwrap();
-    let report = bed.push().await;
+    fs::write(fixture.skills().join("c/SKILL.md"), "---\nname: c\n---\n").unwrap();
+    let report = fixture.push().await;
     assert_eq!(words(&report), ["c invalid", "d created"]);
     let absent = |report: &SyncReport| -> Vec<String> {
         report.absent.iter().map(|absent| absent.name.clone()).collect()
     };
     assert_eq!(absent(&report), ["a", "b"]);
-    assert!(!report.is_complete() && bed.custom().await.len() == 4);
-    assert!(bed.fake.requests().iter().all(|request| request.method() != "DELETE"));
+    assert!(!report.is_complete() && fixture.custom().await.len() == 4);
+    assert!(fixture.fake.requests().iter().all(|request| request.method() != "DELETE"));
     // Gone there, too, it is forgotten.
-    bed.client().skills().delete_with_versions(&report.absent[0].skill).await.unwrap();
-    assert_eq!(absent(&bed.push().await), ["b"]);
-    let record = fs::read_to_string(bed.record()).unwrap();
+    fixture.client().skills().delete_with_versions(&report.absent[0].skill).await.unwrap();
+    assert_eq!(absent(&fixture.push().await), ["b"]);
+    let record = fs::read_to_string(fixture.record()).unwrap();
     assert!(!record.contains(report.absent[0].skill.as_str()), "{record}");
     // Another folder misses nothing.
-    let other = bed.temp.path().join("other");
+    let other = fixture.temp.path().join("other");
     fs::create_dir(&other).unwrap();
-    let report = bed.sync().push(&other).await.unwrap();
+    let report = fixture.sync().push(&other).await.unwrap();
     assert!(report.absent.is_empty() && report.skills.is_empty());
 }
 
 #[tokio::test]
 async fn invalid_skills_are_reported_and_others_are_pushed() {
-    let bed = Bed::with(&["a", "good"]).await;
-    fs::write(bed.skills().join("a/SKILL.md"), "---\nname: a\n---\n").unwrap();
+    let fixture = Fixture::with(&["a", "good"]).await;
+    fs::write(fixture.skills().join("a/SKILL.md"), "---\nname: a\n---\n").unwrap();
     // Loaded with a warning, and refused by the service.
-    bed.write("renamed", "One.");
-    fs::rename(bed.skills().join("renamed"), bed.skills().join("other")).unwrap();
-    let package = bed.temp.path().join("packed");
+    fixture.write("renamed", "One.");
+    fs::rename(fixture.skills().join("renamed"), fixture.skills().join("other")).unwrap();
+    let package = fixture.temp.path().join("packed");
     fs::create_dir(&package).unwrap();
-    fs::rename(bed.skills().join("good"), package.join("good")).unwrap();
-    pack_file(package.join("good"), bed.skills(), PackageLimits::default()).unwrap();
-    let plan = bed.sync().plan(bed.skills()).await.unwrap();
+    fs::rename(fixture.skills().join("good"), package.join("good")).unwrap();
+    pack_file(package.join("good"), fixture.skills(), PackageLimits::default()).unwrap();
+    let plan = fixture.sync().plan(fixture.skills()).await.unwrap();
     assert!(!plan.is_possible() && plan.notes.len() == 1, "{plan:?}");
     assert_eq!(plan.skills[1].step().unwrap(), &PlannedAction::Create);
     assert!(plan.skills[1].place().ends_with("good.skill"), "{plan:?}");
-    assert_eq!((bed.uploads(), bed.temp.path().join("data").exists()), (0, false));
+    assert_eq!((fixture.uploads(), fixture.temp.path().join("data").exists()), (0, false));
 
-    let report = bed.push().await;
+    let report = fixture.push().await;
     assert_eq!(words(&report), ["a invalid", "good created", "renamed invalid"]);
     let reason = report.skills[0].result().unwrap_err().to_string();
     assert!(reason.contains("description"), "{reason}");
     assert!(report.skills[2].place().ends_with("other/SKILL.md"));
-    assert_eq!(bed.pushed().await.1, 0);
+    assert_eq!(fixture.pushed().await.1, 0);
 }
 
 #[tokio::test]
 async fn one_failed_skill_does_not_stop_the_others() {
-    let bed = Bed::with(&["a", "b", "c"]).await;
-    let fake = Arc::new(bed.fake);
+    let fixture = Fixture::with(&["a", "b", "c"]).await;
+    let fake = Arc::new(fixture.fake);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let (of_event, told) = (Arc::clone(&fake), Arc::clone(&heard));
-    let sync = SkillSync::new(client(&fake, ApiProfile::Beta).skills(), bed.temp.path().join("data/hosted"));
+    let sync = SkillSync::new(client(&fake, ApiProfile::Beta).skills(), fixture.temp.path().join("data/hosted"));
     let failing = sync.clone().with_concurrency(NonZeroUsize::MIN).on_event(move |event| match event {
         SyncEvent::Started { name, bytes } => {
             told.lock().unwrap().push(format!("{name} {bytes}"));
@@ -281,7 +281,7 @@ async fn one_failed_skill_does_not_stop_the_others() {
         SyncEvent::Finished(skill) => told.lock().unwrap().push(skill.name().to_owned()),
         _ => {}
     });
-    let skills = bed.temp.path().join("skills");
+    let skills = fixture.temp.path().join("skills");
     let report = failing.push(&skills).await.unwrap();
     assert_eq!(words(&report), ["a failed", "b failed", "c created"]);
     let service = |place: usize| match report.skills[place].result() {
@@ -297,166 +297,166 @@ async fn one_failed_skill_does_not_stop_the_others() {
 
 #[tokio::test]
 async fn skills_with_the_same_title_are_distinguished() {
-    let bed = Bed::with(&["a", "b", "c"]).await;
+    let fixture = Fixture::with(&["a", "b", "c"]).await;
     // Somebody has called another skill so.
-    let stranger = bed.upload("b", "a").await;
+    let stranger = fixture.upload("b", "a").await;
     // It is there twice.
-    let (one, two) = (bed.upload("b", "b").await, bed.upload("b", "b").await);
+    let (one, two) = (fixture.upload("b", "b").await, fixture.upload("b", "b").await);
     // Somebody has uploaded it, without this record.
-    let same = bed.upload("c", "c").await;
-    let report = bed.push().await;
+    let same = fixture.upload("c", "c").await;
+    let report = fixture.push().await;
     assert_eq!(words(&report), ["a created", "b ambiguous", "c unchanged"]);
     assert_eq!(report.skills[2].result().unwrap().skill(), &same.id);
     assert_ne!(report.skills[0].result().unwrap().skill(), &stranger.id);
     let reason = report.skills[1].result().unwrap_err().to_string();
     assert!(reason.contains(one.id.as_str()) && reason.contains(two.id.as_str()), "{reason}");
-    assert_eq!(bed.versions(&stranger.id).await.len(), 1);
+    assert_eq!(fixture.versions(&stranger.id).await.len(), 1);
     // What it is remembered as, it stays, whatever else is called so.
-    bed.sync().delete(&two.id).await.unwrap();
-    assert_eq!(words(&bed.push().await)[1], "b unchanged");
-    bed.upload("b", "b").await;
-    assert_eq!(words(&bed.push().await)[1], "b unchanged");
+    fixture.sync().delete(&two.id).await.unwrap();
+    assert_eq!(words(&fixture.push().await)[1], "b unchanged");
+    fixture.upload("b", "b").await;
+    assert_eq!(words(&fixture.push().await)[1], "b unchanged");
 }
 
 #[tokio::test]
 async fn changes_by_other_clients_are_detected() {
-    let bed = Bed::with(&["a"]).await;
-    bed.push().await;
-    let skills = bed.client().skills();
-    let id = bed.custom().await[0].id.clone();
+    let fixture = Fixture::with(&["a"]).await;
+    fixture.push().await;
+    let skills = fixture.client().skills();
+    let id = fixture.custom().await[0].id.clone();
     // Another version is the newest: the folder's is uploaded.
-    bed.write("a", "Two.");
-    skills.create_version(&id, bed.skills().join("a"), Upload::new()).await.unwrap();
-    bed.write("a", "One.");
-    assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
+    fixture.write("a", "Two.");
+    skills.create_version(&id, fixture.skills().join("a"), Upload::new()).await.unwrap();
+    fixture.write("a", "One.");
+    assert_eq!(fixture.pushed().await, (vec!["a updated".to_owned()], 1));
     let latest = VersionId::new(LATEST);
     assert_eq!(skills.version(&id, &latest).await.unwrap().description, "One.");
     // The newest was deleted.
     skills.delete_version(&id, &latest).await.unwrap();
-    assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
+    assert_eq!(fixture.pushed().await, (vec!["a updated".to_owned()], 1));
     // All versions were, by a deletion that broke off.
-    for version in bed.versions(&id).await {
+    for version in fixture.versions(&id).await {
         skills.delete_version(&id, &version.id).await.unwrap();
     }
-    assert_eq!(bed.pushed().await, (vec!["a updated".to_owned()], 1));
+    assert_eq!(fixture.pushed().await, (vec!["a updated".to_owned()], 1));
     // The skill was.
     skills.delete_with_versions(&id).await.unwrap();
-    assert_eq!(bed.pushed().await, (vec!["a created".to_owned()], 1));
-    assert_eq!((bed.custom().await.len(), bed.pushed().await.1), (1, 0));
+    assert_eq!(fixture.pushed().await, (vec!["a created".to_owned()], 1));
+    assert_eq!((fixture.custom().await.len(), fixture.pushed().await.1), (1, 0));
 }
 
 #[tokio::test]
 async fn a_skill_is_deleted_with_its_versions_and_forgotten() {
-    let bed = Bed::with(&["a", "b"]).await;
-    bed.push().await;
-    bed.write("a", "Two.");
-    let report = bed.push().await;
+    let fixture = Fixture::with(&["a", "b"]).await;
+    fixture.push().await;
+    fixture.write("a", "Two.");
+    let report = fixture.push().await;
     let id = report.skills[0].result().unwrap().skill().clone();
-    let deleted = bed.sync().delete(&id).await.unwrap();
+    let deleted = fixture.sync().delete(&id).await.unwrap();
     assert_eq!((&deleted.skill, deleted.title.as_deref(), deleted.versions), (&id, Some("a"), 2));
-    assert!(!fs::read_to_string(bed.record()).unwrap().contains(id.as_str()));
-    let error = bed.sync().delete(&id).await.unwrap_err();
+    assert!(!fs::read_to_string(fixture.record()).unwrap().contains(id.as_str()));
+    let error = fixture.sync().delete(&id).await.unwrap_err();
     assert_eq!(error.kind(), SyncErrorKind::Service);
-    assert_eq!(bed.pushed().await, (vec!["a created".to_owned(), "b unchanged".to_owned()], 1));
+    assert_eq!(fixture.pushed().await, (vec!["a created".to_owned(), "b unchanged".to_owned()], 1));
     // Others deleted it.
-    let id = bed.custom().await[0].id.clone();
-    bed.client().skills().delete_with_versions(&id).await.unwrap();
-    bed.sync().delete(&id).await.unwrap_err();
-    assert!(!fs::read_to_string(bed.record()).unwrap().contains(id.as_str()));
+    let id = fixture.custom().await[0].id.clone();
+    fixture.client().skills().delete_with_versions(&id).await.unwrap();
+    fixture.sync().delete(&id).await.unwrap_err();
+    assert!(!fs::read_to_string(fixture.record()).unwrap().contains(id.as_str()));
 }
 
 #[tokio::test]
 async fn a_skill_that_was_forgotten_is_deleted_unless_it_is_remembered_or_somebody_pushes() {
-    let bed = Bed::with(&["a", "b"]).await;
-    let report = bed.push().await;
+    let fixture = Fixture::with(&["a", "b"]).await;
+    let report = fixture.push().await;
     let [a, b] = [0, 1].map(|at| report.skills[at].result().unwrap().skill().clone());
-    bed.sync().forget(vec![a.clone()]).await.unwrap();
-    let lock = fs::File::open(bed.record().with_extension("lock")).unwrap();
+    fixture.sync().forget(vec![a.clone()]).await.unwrap();
+    let lock = fs::File::open(fixture.record().with_extension("lock")).unwrap();
     lock.lock().unwrap();
-    let busy = bed.sync().delete_forgotten(&a).await.unwrap_err();
+    let busy = fixture.sync().delete_forgotten(&a).await.unwrap_err();
     assert!(busy.kind() == SyncErrorKind::Busy && busy.is_retryable());
-    assert_eq!(bed.custom().await.len(), 2);
+    assert_eq!(fixture.custom().await.len(), 2);
     drop(lock);
     for (id, expected) in
         [(&a, ForgetOutcome::Deleted), (&a, ForgetOutcome::Deleted), (&b, ForgetOutcome::Remembered)]
     {
-        assert_eq!(bed.sync().delete_forgotten(id).await.unwrap(), expected);
+        assert_eq!(fixture.sync().delete_forgotten(id).await.unwrap(), expected);
     }
-    let left: Vec<SkillId> = bed.custom().await.into_iter().map(|skill| skill.id).collect();
+    let left: Vec<SkillId> = fixture.custom().await.into_iter().map(|skill| skill.id).collect();
     assert_eq!(left, [b]);
     // The lock is let go of also where the service fails.
-    bed.fake.add_hosted_fault(failure(ApiErrorKind::Permission));
-    let error = bed.sync().delete_forgotten(&a).await.unwrap_err();
+    fixture.fake.add_hosted_fault(failure(ApiErrorKind::Permission));
+    let error = fixture.sync().delete_forgotten(&a).await.unwrap_err();
     assert_eq!(error.kind(), SyncErrorKind::Service);
-    assert_eq!(bed.pushed().await, (vec!["a created".to_owned(), "b unchanged".to_owned()], 1));
+    assert_eq!(fixture.pushed().await, (vec!["a created".to_owned(), "b unchanged".to_owned()], 1));
 }
 
-async fn refused(bed: &Bed, folder: &Path) -> (SyncErrorKind, String) {
-    let uploads = bed.uploads();
-    let error = bed.sync().push(folder).await.unwrap_err();
-    assert_eq!(bed.uploads(), uploads);
+async fn refused(fixture: &Fixture, folder: &Path) -> (SyncErrorKind, String) {
+    let uploads = fixture.uploads();
+    let error = fixture.sync().push(folder).await.unwrap_err();
+    assert_eq!(fixture.uploads(), uploads);
     (error.kind(), error.to_string())
 }
 
 #[tokio::test]
 async fn impossible_pushes_fail_before_any_request() {
-    let bed = Bed::with(&["a"]).await;
-    let missing = bed.temp.path().join("no");
-    let (kind, message) = refused(&bed, &missing).await;
+    let fixture = Fixture::with(&["a"]).await;
+    let missing = fixture.temp.path().join("no");
+    let (kind, message) = refused(&fixture, &missing).await;
     assert!(kind == SyncErrorKind::Folder && message.contains("no"), "{message}");
     // Another push is under way.
-    let lock = bed.record().with_extension("lock");
+    let lock = fixture.record().with_extension("lock");
     let lock = fs::File::open(lock).unwrap();
     lock.try_lock().unwrap();
-    assert_eq!(refused(&bed, &bed.skills()).await.0, SyncErrorKind::Busy);
-    let deleting = bed.sync().delete(&SkillId::new("skill_1")).await.unwrap_err();
+    assert_eq!(refused(&fixture, &fixture.skills()).await.0, SyncErrorKind::Busy);
+    let deleting = fixture.sync().delete(&SkillId::new("skill_1")).await.unwrap_err();
     assert!(deleting.kind() == SyncErrorKind::Busy && deleting.is_retryable());
     // To look is allowed.
-    bed.sync().plan(bed.skills()).await.unwrap();
+    fixture.sync().plan(fixture.skills()).await.unwrap();
     drop(lock);
     // What is damaged is not thrown away.
-    fs::write(bed.record(), "{\"format\": 1").unwrap();
-    let (kind, message) = refused(&bed, &bed.skills()).await;
+    fs::write(fixture.record(), "{\"format\": 1").unwrap();
+    let (kind, message) = refused(&fixture, &fixture.skills()).await;
     assert!(kind == SyncErrorKind::Damaged && message.contains("delete it"), "{message}");
-    assert_eq!(fs::read_to_string(bed.record()).unwrap(), "{\"format\": 1");
-    fs::remove_file(bed.record()).unwrap();
+    assert_eq!(fs::read_to_string(fixture.record()).unwrap(), "{\"format\": 1");
+    fs::remove_file(fixture.record()).unwrap();
     // The service says no.
-    bed.fake.add_hosted_fault(failure(ApiErrorKind::Authentication));
-    assert_eq!(refused(&bed, &bed.skills()).await.0, SyncErrorKind::Service);
-    assert_eq!(bed.pushed().await, (vec!["a created".to_owned()], 1));
+    fixture.fake.add_hosted_fault(failure(ApiErrorKind::Authentication));
+    assert_eq!(refused(&fixture, &fixture.skills()).await.0, SyncErrorKind::Service);
+    assert_eq!(fixture.pushed().await, (vec!["a created".to_owned()], 1));
 }
 
 #[tokio::test]
 async fn an_unwritable_index_does_not_stop_a_push() {
-    let bed = Bed::with(&["a", "b"]).await;
+    let fixture = Fixture::with(&["a", "b"]).await;
     // What is in the place of the file cannot be replaced by it.
-    let draft = bed.temp.path().join("data/hosted/skills.json.new");
+    let draft = fixture.temp.path().join("data/hosted/skills.json.new");
     fs::create_dir_all(&draft).unwrap();
-    let report = bed.push().await;
+    let report = fixture.push().await;
     assert_eq!(words(&report), ["a created", "b created"]);
     assert!(!report.is_complete());
     assert_eq!(report.record_error.unwrap().kind(), SyncErrorKind::Storage);
     fs::remove_dir(&draft).unwrap();
-    let report = bed.push().await;
-    assert!(report.is_complete() && bed.uploads() == 2, "{report:?}");
+    let report = fixture.push().await;
+    assert!(report.is_complete() && fixture.uploads() == 2, "{report:?}");
 }
 
 #[tokio::test]
 async fn each_key_has_its_own_index_entries() {
-    let bed = Bed::with(&["a"]).await;
-    bed.push().await;
-    let mine = fs::read_to_string(bed.record()).unwrap();
-    let other = Config::new(SecretString::from("sk-other-0123456789")).with_base_url(bed.fake.base_url());
+    let fixture = Fixture::with(&["a"]).await;
+    fixture.push().await;
+    let mine = fs::read_to_string(fixture.record()).unwrap();
+    let other = Config::new(SecretString::from("sk-other-0123456789")).with_base_url(fixture.fake.base_url());
     let other = Client::new(&other.with_http(|http| http.with_seed(1))).unwrap();
-    let sync = SkillSync::new(other.skills(), bed.temp.path().join("data/hosted"));
+    let sync = SkillSync::new(other.skills(), fixture.temp.path().join("data/hosted"));
     // As a task, which may move to another thread.
     let mut tasks = tokio::task::JoinSet::new();
-    let skills = bed.skills();
+    let skills = fixture.skills();
     tasks.spawn(async move { sync.push(skills).await });
     let report = tasks.join_next().await.unwrap().unwrap().unwrap();
     // The fake has one set of skills for all keys, so it is found.
     assert_eq!(words(&report), ["a unchanged"]);
-    let both = fs::read_to_string(bed.record()).unwrap();
+    let both = fs::read_to_string(fixture.record()).unwrap();
     assert_eq!((mine.matches("base_url").count(), both.matches("base_url").count()), (1, 2));
     assert!(!both.contains("sk-other") && !both.contains(KEY), "{both}");
 }

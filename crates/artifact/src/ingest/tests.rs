@@ -13,13 +13,13 @@ use tempfile::TempDir;
 use super::*;
 use crate::error::ArtifactErrorKind as Kind;
 
-struct Bed {
+struct Fixture {
     folder: TempDir,
     store: Store,
     options: ArtifactOptions,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("store")).unwrap();
@@ -28,11 +28,11 @@ impl Bed {
 
     /// Only what lies beneath `allowed` may be registered.
     fn fenced() -> Self {
-        let mut bed = Self::new();
-        let allowed = bed.path("allowed");
+        let mut fixture = Self::new();
+        let allowed = fixture.path("allowed");
         fs::create_dir(&allowed).unwrap();
-        bed.options.allowed_dirs = Some(vec![allowed]);
-        bed
+        fixture.options.allowed_dirs = Some(vec![allowed]);
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -67,15 +67,15 @@ impl Bed {
 
 #[tokio::test]
 async fn a_file_is_ingested_as_it_is_now() {
-    let bed = Bed::new();
-    let path = bed.file("uploads/abc123.csv", b"a,b\n");
-    let artifact = bed.take("sales", RegistrationSource::file(&path)).await.unwrap();
+    let fixture = Fixture::new();
+    let path = fixture.file("uploads/abc123.csv", b"a,b\n");
+    let artifact = fixture.take("sales", RegistrationSource::file(&path)).await.unwrap();
     assert_eq!(artifact.content, Some(ArtifactContent { digest: Digest::of_bytes(b"a,b\n"), size: 4 }));
     assert_eq!((artifact.content_type.as_str(), artifact.name.as_str()), ("text/csv", "sales"));
     assert_eq!(artifact.source, ArtifactSource::File { path: path.clone() });
     fs::write(&path, "changed").unwrap();
     assert_eq!(
-        bed.store.size(&Digest::of_bytes(b"a,b\n")).unwrap(),
+        fixture.store.size(&Digest::of_bytes(b"a,b\n")).unwrap(),
         Some(4),
         "what becomes of the file is all the same"
     );
@@ -84,8 +84,8 @@ async fn a_file_is_ingested_as_it_is_now() {
 
 #[tokio::test]
 async fn a_relative_path_is_recorded_as_an_absolute_one() {
-    let bed = Bed::new();
-    let artifact = bed.take("manifest", RegistrationSource::file("Cargo.toml")).await.unwrap();
+    let fixture = Fixture::new();
+    let artifact = fixture.take("manifest", RegistrationSource::file("Cargo.toml")).await.unwrap();
     let ArtifactSource::File { path } = &artifact.source else { panic!("{artifact:?}") };
     assert!(path.is_absolute() && path.ends_with("Cargo.toml"));
     assert_eq!(artifact.content_type, "application/toml");
@@ -93,38 +93,38 @@ async fn a_relative_path_is_recorded_as_an_absolute_one() {
 
 #[tokio::test]
 async fn media_types_are_declared_or_detected() {
-    let bed = Bed::new();
-    let upload = bed.file("upload_1", b"{}");
+    let fixture = Fixture::new();
+    let upload = fixture.file("upload_1", b"{}");
     assert_eq!(
-        bed.take("config.json", RegistrationSource::file(&upload)).await.unwrap().content_type,
+        fixture.take("config.json", RegistrationSource::file(&upload)).await.unwrap().content_type,
         "application/json"
     );
-    let png = bed.file("page.html", b"\x89PNG\r\n\x1a\n");
-    assert_eq!(bed.take("page", RegistrationSource::file(&png)).await.unwrap().content_type, "image/png");
+    let png = fixture.file("page.html", b"\x89PNG\r\n\x1a\n");
+    assert_eq!(fixture.take("page", RegistrationSource::file(&png)).await.unwrap().content_type, "image/png");
     let declared = RegistrationSource::content(&b"x"[..], "text/x-mine; charset=utf-8");
-    assert_eq!(bed.take("a.csv", declared.clone()).await.unwrap().content_type, "text/x-mine; charset=utf-8");
+    assert_eq!(fixture.take("a.csv", declared.clone()).await.unwrap().content_type, "text/x-mine; charset=utf-8");
     let mut registration = Registration::new("a".parse().unwrap(), declared);
     registration.content_type = Some("text/csv".to_owned());
-    assert_eq!(bed.register(registration.clone()).await.unwrap().content_type, "text/csv");
+    assert_eq!(fixture.register(registration.clone()).await.unwrap().content_type, "text/csv");
     registration.content_type = Some("text/csv\r\nX-Evil: 1".to_owned());
-    let error = bed.register(registration).await.unwrap_err();
+    let error = fixture.register(registration).await.unwrap_err();
     assert_eq!(error.kind(), Kind::InvalidRegistration);
     assert!(!error.to_string().contains('\r'), "{error}");
 }
 
 #[tokio::test]
 async fn it_is_recorded_whether_a_media_type_was_declared() {
-    let bed = Bed::new();
-    let file = RegistrationSource::file(bed.file("data.csv", b"a,b\n"));
+    let fixture = Fixture::new();
+    let file = RegistrationSource::file(fixture.file("data.csv", b"a,b\n"));
     let shown = RegistrationSource::Content { bytes: b"{}"[..].into(), content_type: None };
     let said = RegistrationSource::content(&b"{}"[..], "text/csv");
     let url = RegistrationSource::url("https://api.example.com/data.json");
     for (source, says) in [(file, false), (shown, false), (said, true), (url, false)] {
         let plain = Registration::new("a".parse().unwrap(), source);
         let typed = Registration { content_type: Some("text/x-mine".to_owned()), ..plain.clone() };
-        let origin = bed.register(plain).await.unwrap().content_type_origin;
+        let origin = fixture.register(plain).await.unwrap().content_type_origin;
         assert_eq!(origin == ContentTypeOrigin::Declared, says);
-        let artifact = bed.register(typed).await.unwrap();
+        let artifact = fixture.register(typed).await.unwrap();
         assert_eq!(artifact.content_type, "text/x-mine");
         assert_eq!(artifact.content_type_origin, ContentTypeOrigin::Declared);
     }
@@ -132,21 +132,21 @@ async fn it_is_recorded_whether_a_media_type_was_declared() {
 
 #[tokio::test]
 async fn special_files_are_rejected_without_blocking() {
-    let bed = Bed::new();
-    let pipe = bed.path("pipe");
+    let fixture = Fixture::new();
+    let pipe = fixture.path("pipe");
     rustix::fs::mkfifoat(CWD, &pipe, Mode::RWXU).unwrap();
-    let socket = bed.path("socket");
+    let socket = fixture.path("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    let through_link = bed.path("to-pipe");
+    let through_link = fixture.path("to-pipe");
     symlink(&pipe, &through_link).unwrap();
-    let circle = bed.path("circle");
+    let circle = fixture.path("circle");
     symlink("circle", &circle).unwrap();
     for path in [
         pipe.as_path(),
         &socket,
         &through_link,
         &circle,
-        bed.folder.path(),
+        fixture.folder.path(),
         Path::new("/dev/null"),
         Path::new("/dev/zero"),
         Path::new("/dev/tty"),
@@ -159,19 +159,19 @@ async fn special_files_are_rejected_without_blocking() {
         Path::new("/proc/cpuinfo"),
         Path::new("/sys/kernel/notes"),
     ] {
-        bed.fails(path, Kind::NotAFile).await;
+        fixture.fails(path, Kind::NotAFile).await;
     }
-    bed.fails(&bed.path("absent"), Kind::FileNotFound).await;
-    bed.fails(&bed.path("pipe/x"), Kind::FileNotFound).await;
-    bed.fails(Path::new("a\0b"), Kind::FileNotFound).await;
-    bed.fails(Path::new(""), Kind::FileNotFound).await;
+    fixture.fails(&fixture.path("absent"), Kind::FileNotFound).await;
+    fixture.fails(&fixture.path("pipe/x"), Kind::FileNotFound).await;
+    fixture.fails(Path::new("a\0b"), Kind::FileNotFound).await;
+    fixture.fails(Path::new(""), Kind::FileNotFound).await;
 }
 
 /// Only root may make one; it is of a driver that nobody has, and would be opened with an error of its own.
 #[tokio::test]
 async fn devices_are_not_opened() {
-    let bed = Bed::new();
-    let device = bed.path("device");
+    let fixture = Fixture::new();
+    let device = fixture.path("device");
     let made = rustix::fs::mknodat(
         CWD,
         &device,
@@ -180,7 +180,7 @@ async fn devices_are_not_opened() {
         rustix::fs::makedev(240, 99),
     );
     let path = if made.is_ok() { device.as_path() } else { Path::new("/dev/full") };
-    bed.fails(path, Kind::NotAFile).await;
+    fixture.fails(path, Kind::NotAFile).await;
 }
 
 #[tokio::test]
@@ -189,39 +189,39 @@ async fn permission_errors_are_reported() {
         // Root reads everything; there is nothing to refuse.
         return;
     }
-    let bed = Bed::new();
-    let path = bed.file("private", b"x");
+    let fixture = Fixture::new();
+    let path = fixture.file("private", b"x");
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
-    bed.fails(&path, Kind::PermissionDenied).await;
+    fixture.fails(&path, Kind::PermissionDenied).await;
 }
 
 #[tokio::test]
 async fn only_files_beneath_allowed_directories_are_ingested() {
-    let bed = Bed::fenced();
-    let good = bed.file("allowed/deep/a.csv", b"good");
-    let secret = bed.file("secret", b"secret");
-    let allowed = bed.path("allowed");
-    assert!(bed.take("a", RegistrationSource::file(&good)).await.is_ok());
-    assert!(bed.take("a", RegistrationSource::file(allowed.join("deep/../deep/./a.csv"))).await.is_ok());
-    bed.fails(&secret, Kind::PathNotAllowed).await;
-    bed.fails(&bed.path("absent"), Kind::PathNotAllowed).await;
-    bed.fails(Path::new("/etc/passwd"), Kind::PathNotAllowed).await;
-    bed.fails(&bed.path("allowed-too/x"), Kind::PathNotAllowed).await;
-    bed.fails(&allowed.join("absent"), Kind::FileNotFound).await;
-    bed.fails(&allowed, Kind::NotAFile).await;
-    bed.fails(&allowed.join("../secret"), Kind::PathTraversal).await;
-    bed.fails(&allowed.join("deep/../../secret"), Kind::PathTraversal).await;
-    bed.fails(&allowed.join("../../../../../../../../etc/passwd"), Kind::PathTraversal).await;
+    let fixture = Fixture::fenced();
+    let good = fixture.file("allowed/deep/a.csv", b"good");
+    let secret = fixture.file("secret", b"secret");
+    let allowed = fixture.path("allowed");
+    assert!(fixture.take("a", RegistrationSource::file(&good)).await.is_ok());
+    assert!(fixture.take("a", RegistrationSource::file(allowed.join("deep/../deep/./a.csv"))).await.is_ok());
+    fixture.fails(&secret, Kind::PathNotAllowed).await;
+    fixture.fails(&fixture.path("absent"), Kind::PathNotAllowed).await;
+    fixture.fails(Path::new("/etc/passwd"), Kind::PathNotAllowed).await;
+    fixture.fails(&fixture.path("allowed-too/x"), Kind::PathNotAllowed).await;
+    fixture.fails(&allowed.join("absent"), Kind::FileNotFound).await;
+    fixture.fails(&allowed, Kind::NotAFile).await;
+    fixture.fails(&allowed.join("../secret"), Kind::PathTraversal).await;
+    fixture.fails(&allowed.join("deep/../../secret"), Kind::PathTraversal).await;
+    fixture.fails(&allowed.join("../../../../../../../../etc/passwd"), Kind::PathTraversal).await;
 }
 
 #[tokio::test]
 async fn links_are_followed_within_the_allowed_folders_only() {
-    let bed = Bed::fenced();
-    let good = bed.file("allowed/a.csv", b"good");
-    let secret = bed.file("secret", b"secret");
-    let allowed = bed.path("allowed");
+    let fixture = Fixture::fenced();
+    let good = fixture.file("allowed/a.csv", b"good");
+    let secret = fixture.file("secret", b"secret");
+    let allowed = fixture.path("allowed");
     let link = |target: &Path, name: &str| {
-        let path = bed.path(name);
+        let path = fixture.path(name);
         symlink(target, &path).unwrap();
         path
     };
@@ -231,46 +231,46 @@ async fn links_are_followed_within_the_allowed_folders_only() {
         link(&good, "from-outside"),
         link(&allowed, "folder").join("a.csv"),
     ] {
-        assert!(bed.take("a", RegistrationSource::file(&good)).await.is_ok(), "{}", good.display());
+        assert!(fixture.take("a", RegistrationSource::file(&good)).await.is_ok(), "{}", good.display());
     }
-    bed.fails(&link(Path::new("../secret"), "allowed/up"), Kind::PathTraversal).await;
-    bed.fails(&link(&secret, "allowed/out"), Kind::PathTraversal).await;
-    bed.fails(&link(Path::new(".."), "allowed/folder").join("secret"), Kind::PathTraversal).await;
-    bed.fails(&link(Path::new("/proc/self/root"), "allowed/magic").join("etc/passwd"), Kind::PathTraversal)
+    fixture.fails(&link(Path::new("../secret"), "allowed/up"), Kind::PathTraversal).await;
+    fixture.fails(&link(&secret, "allowed/out"), Kind::PathTraversal).await;
+    fixture.fails(&link(Path::new(".."), "allowed/folder").join("secret"), Kind::PathTraversal).await;
+    fixture.fails(&link(Path::new("/proc/self/root"), "allowed/magic").join("etc/passwd"), Kind::PathTraversal)
         .await;
 }
 
 #[tokio::test]
 async fn an_allowed_folder_may_be_named_by_a_link() {
-    let mut bed = Bed::fenced();
-    let good = bed.file("allowed/a.csv", b"good");
-    let named = bed.path("named");
+    let mut fixture = Fixture::fenced();
+    let good = fixture.file("allowed/a.csv", b"good");
+    let named = fixture.path("named");
     symlink("allowed", &named).unwrap();
-    bed.options.allowed_dirs = Some(vec![bed.path("absent"), named.clone()]);
-    assert!(bed.take("a", RegistrationSource::file(named.join("a.csv"))).await.is_ok());
-    assert!(bed.take("a", RegistrationSource::file(good)).await.is_ok());
+    fixture.options.allowed_dirs = Some(vec![fixture.path("absent"), named.clone()]);
+    assert!(fixture.take("a", RegistrationSource::file(named.join("a.csv"))).await.is_ok());
+    assert!(fixture.take("a", RegistrationSource::file(good)).await.is_ok());
 }
 
 #[tokio::test]
 async fn an_empty_list_of_folders_allows_nothing() {
-    let mut bed = Bed::new();
-    bed.options.allowed_dirs = Some(Vec::new());
-    let path = bed.file("a", b"x");
-    let text = bed.fails(&path, Kind::PathNotAllowed).await;
+    let mut fixture = Fixture::new();
+    fixture.options.allowed_dirs = Some(Vec::new());
+    let path = fixture.file("a", b"x");
+    let text = fixture.fails(&path, Kind::PathNotAllowed).await;
     assert!(text.contains("`it`"), "{text}");
 }
 
 /// A link that is swapped all the time between a good file and a secret one: whatever is taken in is the good one.
 #[tokio::test]
 async fn a_concurrently_swapped_link_never_escapes() {
-    let bed = Bed::fenced();
-    bed.file("allowed/good", b"good");
-    bed.file("secret", b"secret");
-    let swapped = bed.path("allowed/swapped");
+    let fixture = Fixture::fenced();
+    fixture.file("allowed/good", b"good");
+    fixture.file("secret", b"secret");
+    let swapped = fixture.path("allowed/swapped");
     symlink("good", &swapped).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let swapper = {
-        let (stop, swapped, new) = (Arc::clone(&stop), swapped.clone(), bed.path("allowed/new"));
+        let (stop, swapped, new) = (Arc::clone(&stop), swapped.clone(), fixture.path("allowed/new"));
         std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 for target in ["../secret", "good"] {
@@ -282,7 +282,7 @@ async fn a_concurrently_swapped_link_never_escapes() {
     };
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..1_000_000 {
-        match bed.take("it", RegistrationSource::file(&swapped)).await {
+        match fixture.take("it", RegistrationSource::file(&swapped)).await {
             Ok(artifact) => {
                 assert_eq!(artifact.content.unwrap().digest, Digest::of_bytes(b"good"));
                 taken += 1;
@@ -299,28 +299,28 @@ async fn a_concurrently_swapped_link_never_escapes() {
     stop.store(true, Ordering::Relaxed);
     swapper.join().unwrap();
     assert!(taken >= 50 && refused >= 50, "{taken} were taken, {refused} refused");
-    assert_eq!(bed.store.size(&Digest::of_bytes(b"secret")).unwrap(), None);
+    assert_eq!(fixture.store.size(&Digest::of_bytes(b"secret")).unwrap(), None);
 }
 
 #[tokio::test]
 async fn files_and_contents_have_a_limit() {
-    let mut bed = Bed::new();
-    bed.options.max_file_size = 5;
-    assert!(bed.take("a", RegistrationSource::file(bed.file("five", b"12345"))).await.is_ok());
-    let text = bed.fails(&bed.file("six", b"123456"), Kind::TooLarge).await;
+    let mut fixture = Fixture::new();
+    fixture.options.max_file_size = 5;
+    assert!(fixture.take("a", RegistrationSource::file(fixture.file("five", b"12345"))).await.is_ok());
+    let text = fixture.fails(&fixture.file("six", b"123456"), Kind::TooLarge).await;
     assert!(text.contains("`it` has more than 5 bytes"), "{text}");
-    let sparse = bed.path("sparse");
+    let sparse = fixture.path("sparse");
     File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
-    bed.fails(&sparse, Kind::TooLarge).await;
-    let content = bed.take("a", RegistrationSource::content(vec![0; 6], "text/plain")).await;
+    fixture.fails(&sparse, Kind::TooLarge).await;
+    let content = fixture.take("a", RegistrationSource::content(vec![0; 6], "text/plain")).await;
     assert_eq!(content.unwrap_err().kind(), Kind::TooLarge);
 }
 
 /// A writer adds to the file all the time: it is refused, or was as it was read, if that was between two writes; never cut.
 #[tokio::test]
 async fn a_file_that_grows_while_it_is_read_is_refused() {
-    let bed = Bed::new();
-    let path = bed.file("growing", &vec![b'x'; 4 << 20]);
+    let fixture = Fixture::new();
+    let path = fixture.file("growing", &vec![b'x'; 4 << 20]);
     let stop = CancellationToken::new();
     let writer = {
         let (stop, file) = (stop.clone(), fs::OpenOptions::new().append(true).open(&path).unwrap());
@@ -334,7 +334,7 @@ async fn a_file_that_grows_while_it_is_read_is_refused() {
     };
     let mut refused = None;
     for _ in 0..1000 {
-        match bed.take("it", RegistrationSource::file(&path)).await {
+        match fixture.take("it", RegistrationSource::file(&path)).await {
             Ok(artifact) => {
                 let content = artifact.content.unwrap();
                 let bytes = fs::read(&path).unwrap();
@@ -342,7 +342,7 @@ async fn a_file_that_grows_while_it_is_read_is_refused() {
                     Digest::of_bytes(&bytes[..usize::try_from(content.size).unwrap()]),
                     content.digest
                 );
-                bed.store.remove(&content.digest).unwrap();
+                fixture.store.remove(&content.digest).unwrap();
             }
             Err(error) => {
                 refused = Some(error);
@@ -355,13 +355,13 @@ async fn a_file_that_grows_while_it_is_read_is_refused() {
     let error = refused.unwrap();
     assert_eq!(error.kind(), Kind::Changed, "{error}");
     assert!(error.is_retryable());
-    assert_eq!(bed.store.usage().unwrap().contents, 0);
+    assert_eq!(fixture.store.usage().unwrap().contents, 0);
 }
 
 #[tokio::test]
 async fn urls_are_checked_and_not_fetched() {
-    let mut bed = Bed::new();
-    let artifact = bed
+    let mut fixture = Fixture::new();
+    let artifact = fixture
         .take("config", RegistrationSource::url("HTTPS://api.example.com/v1/config.json?key=1"))
         .await
         .unwrap();
@@ -370,18 +370,18 @@ async fn urls_are_checked_and_not_fetched() {
         ArtifactSource::Url { url: "https://api.example.com/v1/config.json?key=1".to_owned() }
     );
     assert_eq!((artifact.content_type.as_str(), &artifact.content), ("application/json", &None));
-    let refused = async |bed: &Bed, url: &str, kind| {
-        let error = bed.take("config", RegistrationSource::url(url)).await.expect_err(url);
+    let refused = async |fixture: &Fixture, url: &str, kind| {
+        let error = fixture.take("config", RegistrationSource::url(url)).await.expect_err(url);
         assert_eq!(error.kind(), kind, "{url}: {error}");
         error.to_string()
     };
-    let text = refused(&bed, "http://example.com/", Kind::SchemeNotAllowed).await;
+    let text = refused(&fixture, "http://example.com/", Kind::SchemeNotAllowed).await;
     assert_eq!(text, "the scheme `http` is not allowed: only `https` is");
-    refused(&bed, "ftp://example.com/", Kind::InvalidUri).await;
-    refused(&bed, "file://report", Kind::InvalidUri).await;
-    refused(&bed, "https://user@example.com/", Kind::InvalidUri).await;
-    bed.options.url_fetch = UrlFetch::Off;
-    refused(&bed, "https://example.com/", Kind::FetchDisabled).await;
+    refused(&fixture, "ftp://example.com/", Kind::InvalidUri).await;
+    refused(&fixture, "file://report", Kind::InvalidUri).await;
+    refused(&fixture, "https://user@example.com/", Kind::InvalidUri).await;
+    fixture.options.url_fetch = UrlFetch::Off;
+    refused(&fixture, "https://example.com/", Kind::FetchDisabled).await;
 }
 
 /// What can never be fetched is told when it is registered, and nobody is asked.
@@ -391,8 +391,8 @@ async fn urls_are_checked_by_who_would_fetch_them() {
     use conjure_base::SystemClock;
     use conjure_egress::{Egress, EgressPolicy, StaticResolver};
 
-    let bed = Bed::new();
-    let options = Arc::new(bed.options.clone());
+    let fixture = Fixture::new();
+    let options = Arc::new(fixture.options.clone());
     let egress = Egress::new(EgressPolicy::Full).with_resolver(Arc::new(StaticResolver::new()));
     let fetch = crate::HttpFetch::new(Arc::clone(&options), egress, Arc::new(SystemClock)).unwrap();
     let intake = ArtifactIngestor::new(options).with_fetch(Arc::new(fetch));
@@ -407,45 +407,45 @@ async fn urls_are_checked_by_who_would_fetch_them() {
         ("http://example.com/", Some(Kind::SchemeNotAllowed)),
     ] {
         let registration = Registration::new("a".parse().unwrap(), RegistrationSource::url(url));
-        let taken = intake.ingest(registration, &bed.store, &CancellationToken::new()).await;
+        let taken = intake.ingest(registration, &fixture.store, &CancellationToken::new()).await;
         assert_eq!(taken.err().map(|error| error.kind()), kind, "{url}");
     }
 }
 
 #[tokio::test]
 async fn content_of_another_store_is_imported() {
-    let (bed, other) = (Bed::new(), Bed::new());
+    let (fixture, other) = (Fixture::new(), Fixture::new());
     let digest = other.store.insert_bytes(b"%PDF-1.7\n", FileMode::Plain).unwrap().digest;
     let source =
         |digest| RegistrationSource::Stored { store: other.store.clone(), digest, content_type: None };
-    let artifact = bed.take("report", source(digest)).await.unwrap();
+    let artifact = fixture.take("report", source(digest)).await.unwrap();
     assert_eq!((artifact.content_type.as_str(), artifact.size()), ("application/pdf", Some(9)));
     assert_eq!(artifact.source, ArtifactSource::Content);
-    assert_eq!(bed.store.size(&digest).unwrap(), Some(9));
-    let error = bed.take("report", source(Digest::of_bytes(b"absent"))).await.unwrap_err();
+    assert_eq!(fixture.store.size(&digest).unwrap(), Some(9));
+    let error = fixture.take("report", source(Digest::of_bytes(b"absent"))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Store);
 }
 
 #[tokio::test]
 async fn metadata_is_kept_and_bounded() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let mut registration =
         Registration::new("a".parse().unwrap(), RegistrationSource::content(&b"x"[..], "text/plain"));
     registration.metadata.insert("origin".to_owned(), json!({"user": 7}));
-    assert_eq!(bed.register(registration.clone()).await.unwrap().metadata["origin"]["user"], 7);
+    assert_eq!(fixture.register(registration.clone()).await.unwrap().metadata["origin"]["user"], 7);
     registration.metadata.insert("long".to_owned(), json!("x".repeat(5000)));
-    let error = bed.register(registration).await.unwrap_err();
+    let error = fixture.register(registration).await.unwrap_err();
     assert_eq!(error.kind(), Kind::InvalidRegistration);
     assert!(error.to_string().contains("4096"), "{error}");
 }
 
 #[tokio::test]
 async fn cancelled_or_dropped_ingests_leave_nothing() {
-    let mut bed = Bed::new();
-    bed.options.max_file_size = u64::MAX;
-    let path = bed.path("large");
+    let mut fixture = Fixture::new();
+    fixture.options.max_file_size = u64::MAX;
+    let path = fixture.path("large");
     File::create(&path).unwrap().set_len(16 << 30).unwrap();
-    let intake = ArtifactIngestor::new(Arc::new(bed.options.clone()));
+    let intake = ArtifactIngestor::new(Arc::new(fixture.options.clone()));
     let registration = Registration::new("large".parse().unwrap(), RegistrationSource::file(&path));
 
     let cancel = CancellationToken::new();
@@ -453,18 +453,18 @@ async fn cancelled_or_dropped_ingests_leave_nothing() {
         tokio::task::yield_now().await;
         cancel.cancel();
     };
-    let (taken, ()) = tokio::join!(intake.ingest(registration.clone(), &bed.store, &cancel), calling_off);
+    let (taken, ()) = tokio::join!(intake.ingest(registration.clone(), &fixture.store, &cancel), calling_off);
     assert_eq!(taken.unwrap_err().kind(), Kind::Cancelled);
-    let again = intake.ingest(registration.clone(), &bed.store, &cancel).await;
+    let again = intake.ingest(registration.clone(), &fixture.store, &cancel).await;
     assert_eq!(again.unwrap_err().kind(), Kind::Cancelled);
 
     let fresh = CancellationToken::new();
-    let dropped = intake.ingest(registration, &bed.store, &fresh);
+    let dropped = intake.ingest(registration, &fixture.store, &fresh);
     assert!(futures_util::poll!(Box::pin(dropped)).is_pending());
     // The threads stop at their next piece: a runtime that is shut down would wait for them, and so does this.
-    let is_idle = || bed.store.usage().unwrap().temporary == 0;
+    let is_idle = || fixture.store.usage().unwrap().temporary == 0;
     while !is_idle() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(bed.store.usage().unwrap().contents, 0);
+    assert_eq!(fixture.store.usage().unwrap().contents, 0);
 }

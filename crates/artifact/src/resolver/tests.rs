@@ -1,4 +1,4 @@
-//! What references stand for, with real folders, a real store and a way out that answers what it is told.
+//! What references stand for, with real folders, a real store and a way out that answers what it is reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct Bed {
+struct Fixture {
     folder: TempDir,
     outputs: WorkspaceOutputs,
     known: Vec<SessionFile>,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let outputs = WorkspaceOutputs::new(folder.path().join("workspace"));
@@ -62,7 +62,7 @@ impl Bed {
     }
 
     /// What a turn did that began then: names, and whether it made them.
-    async fn told(&self, began: Timestamp) -> Vec<(String, FileChange)> {
+    async fn reported(&self, began: Timestamp) -> Vec<(String, FileChange)> {
         let produced = self.produced(began).await;
         produced.files.into_iter().map(|file| (file.id, file.change)).collect()
     }
@@ -94,14 +94,14 @@ fn set_modified(path: &Path, seconds: u64) {
 
 #[tokio::test]
 async fn files_created_or_changed_by_a_turn_are_reported() {
-    let bed = Bed::new();
-    bed.write("input.csv", "1");
-    bed.write("edited.csv", "1");
-    let began = bed.begin();
-    bed.write("edited.csv", "22");
-    bed.write("a/b/chart.png", b"\x89PNG\r\n\x1a\n");
-    fs::create_dir(bed.path("empty")).unwrap();
-    let produced = bed.produced(began).await;
+    let fixture = Fixture::new();
+    fixture.write("input.csv", "1");
+    fixture.write("edited.csv", "1");
+    let began = fixture.begin();
+    fixture.write("edited.csv", "22");
+    fixture.write("a/b/chart.png", b"\x89PNG\r\n\x1a\n");
+    fs::create_dir(fixture.path("empty")).unwrap();
+    let produced = fixture.produced(began).await;
     assert_eq!(produced.completeness, Completeness::Complete);
     let [chart, edited] = &produced.files[..] else { panic!("{produced:?}") };
     assert_eq!(
@@ -118,242 +118,242 @@ async fn files_created_or_changed_by_a_turn_are_reported() {
         }
     );
     assert_eq!((edited.id.as_str(), edited.change), ("edited.csv", FileChange::Changed));
-    assert_eq!(bed.read(edited).await.unwrap(), b"22");
-    assert_eq!(bed.outputs.open(chart).await.unwrap().name, "chart.png");
-    assert_eq!(bed.told(bed.begin()).await, [], "the next turn did nothing");
+    assert_eq!(fixture.read(edited).await.unwrap(), b"22");
+    assert_eq!(fixture.outputs.open(chart).await.unwrap().name, "chart.png");
+    assert_eq!(fixture.reported(fixture.begin()).await, [], "the next turn did nothing");
 }
 
 #[tokio::test]
 async fn chowned_or_moved_files_are_not_reported() {
-    let bed = Bed::new();
-    let path = bed.write("input", "1");
-    bed.write("folder/inner", "1");
-    let began = bed.begin();
+    let fixture = Fixture::new();
+    let path = fixture.write("input", "1");
+    fixture.write("folder/inner", "1");
+    let began = fixture.begin();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    fs::rename(bed.path("input"), bed.path("moved")).unwrap();
-    fs::rename(bed.path("folder"), bed.path("elsewhere")).unwrap();
-    fs::hard_link(bed.path("moved"), bed.path("linked")).unwrap();
-    assert_eq!(bed.told(began).await, []);
+    fs::rename(fixture.path("input"), fixture.path("moved")).unwrap();
+    fs::rename(fixture.path("folder"), fixture.path("elsewhere")).unwrap();
+    fs::hard_link(fixture.path("moved"), fixture.path("linked")).unwrap();
+    assert_eq!(fixture.reported(began).await, []);
 }
 
 #[tokio::test]
 async fn forged_modification_times_do_not_hide_files() {
-    let bed = Bed::new();
-    let old = bed.write("old", "1");
-    let known = bed.write("known", "1");
-    let began = bed.begin();
+    let fixture = Fixture::new();
+    let old = fixture.write("old", "1");
+    let known = fixture.write("known", "1");
+    let began = fixture.begin();
     // As `tar` and `cp -p` do.
-    set_modified(&bed.write("unpacked", "x"), 1_000_000);
+    set_modified(&fixture.write("unpacked", "x"), 1_000_000);
     // A date in the future alone does not count, and one that is set now does.
-    set_modified(&bed.write("future", "x"), 4_000_000_000);
+    set_modified(&fixture.write("future", "x"), 4_000_000_000);
     set_modified(&old, 1_000_000);
-    assert_eq!(bed.told(began).await, [created("future"), created("unpacked")]);
+    assert_eq!(fixture.reported(began).await, [created("future"), created("unpacked")]);
 
     // A file that a turn before produced is compared with what it was.
-    let mut bed = bed;
-    bed.known = bed.produced(Timestamp::from_millis(0)).await.files;
-    let began = bed.begin();
+    let mut fixture = fixture;
+    fixture.known = fixture.produced(Timestamp::from_millis(0)).await.files;
+    let began = fixture.begin();
     fs::write(&known, "2").unwrap();
     set_modified(&known, 1_000_000);
     set_modified(&old, 1_000_001);
-    assert_eq!(bed.told(began).await, [changed("known")]);
+    assert_eq!(fixture.reported(began).await, [changed("known")]);
 }
 
 #[tokio::test]
 async fn a_replaced_known_file_is_reported_as_changed() {
-    let mut bed = Bed::new();
-    let began = bed.begin();
-    bed.write("report", "1");
-    bed.known = bed.produced(began).await.files;
-    assert_eq!(bed.known.len(), 1);
-    let began = bed.begin();
-    bed.write("new", "2");
-    fs::rename(bed.path("new"), bed.path("report")).unwrap();
-    assert_eq!(bed.told(began).await, [changed("report")]);
-    fs::remove_file(bed.path("report")).unwrap();
-    assert_eq!(bed.told(began).await, []);
+    let mut fixture = Fixture::new();
+    let began = fixture.begin();
+    fixture.write("report", "1");
+    fixture.known = fixture.produced(began).await.files;
+    assert_eq!(fixture.known.len(), 1);
+    let began = fixture.begin();
+    fixture.write("new", "2");
+    fs::rename(fixture.path("new"), fixture.path("report")).unwrap();
+    assert_eq!(fixture.reported(began).await, [changed("report")]);
+    fs::remove_file(fixture.path("report")).unwrap();
+    assert_eq!(fixture.reported(began).await, []);
 }
 
 #[tokio::test]
 async fn links_and_pipes_are_not_reported() {
-    let bed = Bed::new();
-    let began = bed.begin();
-    let outside = bed.folder.path().join("secret");
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    let outside = fixture.folder.path().join("secret");
     fs::write(&outside, "secret").unwrap();
-    symlink(&outside, bed.path("file")).unwrap();
-    symlink(bed.folder.path(), bed.path("folder")).unwrap();
-    symlink(".", bed.path("circle")).unwrap();
-    rustix::fs::mkfifoat(CWD, bed.path("pipe"), Mode::RWXU).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(bed.path("socket")).unwrap();
-    let produced = bed.produced(began).await;
+    symlink(&outside, fixture.path("file")).unwrap();
+    symlink(fixture.folder.path(), fixture.path("folder")).unwrap();
+    symlink(".", fixture.path("circle")).unwrap();
+    rustix::fs::mkfifoat(CWD, fixture.path("pipe"), Mode::RWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(fixture.path("socket")).unwrap();
+    let produced = fixture.produced(began).await;
     assert_eq!(produced, TurnOutputs::default());
 }
 
 #[tokio::test]
 async fn recorded_files_are_opened_only_beneath_the_workspace() {
-    let bed = Bed::new();
-    let began = bed.begin();
-    bed.write("a/report", "good");
-    fs::write(bed.folder.path().join("secret"), "secret").unwrap();
-    let file = bed.produced(began).await.files.remove(0);
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    fixture.write("a/report", "good");
+    fs::write(fixture.folder.path().join("secret"), "secret").unwrap();
+    let file = fixture.produced(began).await.files.remove(0);
     let named = |id: &str| SessionFile { id: id.to_owned(), ..file.clone() };
     for id in ["../secret", "/etc/passwd", "a/../../secret", "", ".", "a/./report/..", "absent", "a/report/x"]
     {
-        let error = bed.outputs.open(&named(id)).await.unwrap_err();
+        let error = fixture.outputs.open(&named(id)).await.unwrap_err();
         assert!(matches!(error, OutputError::NotFound { .. }), "{id}: {error}");
     }
     for id in ["a"] {
-        let error = bed.outputs.open(&named(id)).await.unwrap_err();
+        let error = fixture.outputs.open(&named(id)).await.unwrap_err();
         assert!(matches!(error, OutputError::NotAFile { .. }), "{id}: {error}");
     }
     // Exchanged since it was recorded: by links to it, by a folder that is a link, by a pipe.
-    fs::remove_file(bed.path("a/report")).unwrap();
-    symlink("../../secret", bed.path("a/report")).unwrap();
-    assert!(matches!(bed.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
-    fs::remove_file(bed.path("a/report")).unwrap();
-    rustix::fs::mkfifoat(CWD, bed.path("a/report"), Mode::RWXU).unwrap();
-    assert!(matches!(bed.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
-    fs::remove_dir_all(bed.path("a")).unwrap();
-    fs::create_dir(bed.folder.path().join("elsewhere")).unwrap();
-    fs::write(bed.folder.path().join("elsewhere/report"), "secret").unwrap();
-    symlink("../elsewhere", bed.path("a")).unwrap();
-    assert!(matches!(bed.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
+    fs::remove_file(fixture.path("a/report")).unwrap();
+    symlink("../../secret", fixture.path("a/report")).unwrap();
+    assert!(matches!(fixture.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
+    fs::remove_file(fixture.path("a/report")).unwrap();
+    rustix::fs::mkfifoat(CWD, fixture.path("a/report"), Mode::RWXU).unwrap();
+    assert!(matches!(fixture.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
+    fs::remove_dir_all(fixture.path("a")).unwrap();
+    fs::create_dir(fixture.folder.path().join("elsewhere")).unwrap();
+    fs::write(fixture.folder.path().join("elsewhere/report"), "secret").unwrap();
+    symlink("../elsewhere", fixture.path("a")).unwrap();
+    assert!(matches!(fixture.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
 }
 
 #[tokio::test]
 async fn a_missing_or_linked_workspace_is_an_error() {
-    let bed = Bed::new();
-    fs::rename(bed.path(""), bed.folder.path().join("moved")).unwrap();
+    let fixture = Fixture::new();
+    fs::rename(fixture.path(""), fixture.folder.path().join("moved")).unwrap();
     let record = FinishedTurnInfo {
         turn: TurnId::FIRST,
         began: Timestamp::from_millis(0),
         messages: Vec::new(),
         known: Vec::new(),
     };
-    let error = bed.outputs.turn_outputs(&record).await.unwrap_err();
+    let error = fixture.outputs.turn_outputs(&record).await.unwrap_err();
     assert!(matches!(&error, OutputError::NotFound { name } if name == "/workspace"), "{error}");
-    symlink("moved", bed.folder.path().join("workspace")).unwrap();
-    assert!(bed.outputs.turn_outputs(&record).await.is_err());
+    symlink("moved", fixture.folder.path().join("workspace")).unwrap();
+    assert!(fixture.outputs.turn_outputs(&record).await.is_err());
 }
 
 #[tokio::test]
 async fn a_replaced_directory_becomes_the_workspace() {
-    let bed = Bed::new();
-    let began = bed.begin();
-    fs::rename(bed.path(""), bed.folder.path().join("moved")).unwrap();
-    bed.write("new", "x");
-    assert_eq!(bed.told(began).await, [created("new")]);
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    fs::rename(fixture.path(""), fixture.folder.path().join("moved")).unwrap();
+    fixture.write("new", "x");
+    assert_eq!(fixture.reported(began).await, [created("new")]);
 }
 
 #[tokio::test]
 async fn scanning_and_hashing_are_bounded() {
-    let mut bed = Bed::new();
-    let began = bed.begin();
+    let mut fixture = Fixture::new();
+    let began = fixture.begin();
     for name in ["a", "b", "c"] {
-        bed.write(name, "12345");
+        fixture.write(name, "12345");
     }
-    bed.write("large", vec![0; 100]);
-    bed.outputs = bed.outputs.clone().with_bounds(WalkBounds::default(), 12);
-    let produced = bed.produced(began).await;
+    fixture.write("large", vec![0; 100]);
+    fixture.outputs = fixture.outputs.clone().with_bounds(WalkBounds::default(), 12);
+    let produced = fixture.produced(began).await;
     let digested: Vec<bool> = produced.files.iter().map(|file| file.digest.is_some()).collect();
     assert_eq!(digested, [true, true, false, false]);
     assert_eq!(produced.files[3].size, Some(100));
 
-    bed.outputs = bed.outputs.clone().with_bounds(WalkBounds { entries: 2, depth: 64 }, 0);
-    let produced = bed.produced(began).await;
+    fixture.outputs = fixture.outputs.clone().with_bounds(WalkBounds { entries: 2, depth: 64 }, 0);
+    let produced = fixture.produced(began).await;
     assert_eq!((produced.files.len(), produced.completeness), (2, Completeness::Truncated));
-    bed.write("x/y/z", "1");
-    bed.outputs = bed.outputs.clone().with_bounds(WalkBounds { entries: 100, depth: 1 }, 0);
-    let produced = bed.produced(began).await;
+    fixture.write("x/y/z", "1");
+    fixture.outputs = fixture.outputs.clone().with_bounds(WalkBounds { entries: 100, depth: 1 }, 0);
+    let produced = fixture.produced(began).await;
     assert_eq!((produced.files.len(), produced.completeness), (4, Completeness::Truncated));
 }
 
 #[tokio::test]
 async fn of_too_many_files_the_shallowest_are_reported() {
-    let mut bed = Bed::new();
-    let began = bed.begin();
+    let mut fixture = Fixture::new();
+    let began = fixture.begin();
     for number in 0..20 {
-        bed.write(&format!("node_modules/m{number}/index.js"), "x");
+        fixture.write(&format!("node_modules/m{number}/index.js"), "x");
     }
-    bed.write("out/chart.png", "x");
-    bed.write("report.csv", "x");
-    bed.outputs.list_limits = OutputListLimits { max_files: 3, ..LIST_LIMITS };
+    fixture.write("out/chart.png", "x");
+    fixture.write("report.csv", "x");
+    fixture.outputs.list_limits = OutputListLimits { max_files: 3, ..LIST_LIMITS };
     let expected = ["node_modules/m0/index.js", "out/chart.png", "report.csv"];
-    let told = |produced: &TurnOutputs| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
-    let produced = bed.produced(began).await;
+    let reported = |produced: &TurnOutputs| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
+    let produced = fixture.produced(began).await;
     assert_eq!(
-        (&*told(&produced), produced.completeness),
+        (&*reported(&produced), produced.completeness),
         (&expected.map(String::from)[..], Completeness::Truncated)
     );
-    bed.outputs.list_limits =
+    fixture.outputs.list_limits =
         OutputListLimits { max_total_path_bytes: "out/chart.pngreport.csv".len(), ..LIST_LIMITS };
-    let produced = bed.produced(began).await;
+    let produced = fixture.produced(began).await;
     assert_eq!(
-        (&*told(&produced), produced.completeness),
+        (&*reported(&produced), produced.completeness),
         (&expected[1..].iter().map(ToString::to_string).collect::<Vec<_>>()[..], Completeness::Truncated)
     );
-    bed.outputs.list_limits = OutputListLimits { max_files: 22, ..LIST_LIMITS };
-    let produced = bed.produced(began).await;
+    fixture.outputs.list_limits = OutputListLimits { max_files: 22, ..LIST_LIMITS };
+    let produced = fixture.produced(began).await;
     assert_eq!((produced.files.len(), produced.completeness), (22, Completeness::Complete));
 }
 
 #[tokio::test]
 async fn too_long_paths_are_skipped_and_reported() {
-    let bed = Bed::new();
-    let began = bed.begin();
+    let fixture = Fixture::new();
+    let began = fixture.begin();
     let folders = format!("{}/", "x".repeat(200)).repeat(5);
     let longest = format!("{folders}{}", "y".repeat(LIST_LIMITS.max_path_bytes - folders.len()));
-    bed.write(&longest, "1");
-    let produced = bed.produced(began).await;
+    fixture.write(&longest, "1");
+    let produced = fixture.produced(began).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Complete));
-    bed.write(&format!("{longest}y"), "1");
+    fixture.write(&format!("{longest}y"), "1");
     // Longer than the system opens.
-    let mut folder = rustix::fs::openat(CWD, bed.path(""), OFlags::PATH, Mode::empty()).unwrap();
+    let mut folder = rustix::fs::openat(CWD, fixture.path(""), OFlags::PATH, Mode::empty()).unwrap();
     for _ in 0..30 {
         let name = "z".repeat(200);
         rustix::fs::mkdirat(&folder, &name, Mode::RWXU).unwrap();
         folder = rustix::fs::openat(&folder, &name, OFlags::PATH, Mode::empty()).unwrap();
     }
     rustix::fs::openat(&folder, "deep", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
-    let produced = bed.produced(began).await;
+    let produced = fixture.produced(began).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Truncated));
 }
 
 #[tokio::test]
 async fn a_moved_file_is_reported_as_missing() {
-    let bed = Bed::new();
-    let began = bed.begin();
-    bed.write("folder/inner", "x");
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    fixture.write("folder/inner", "x");
     let known = HashMap::new();
     let call = CancellationToken::new();
-    let scan = OutputScan { outputs: bed.outputs.clone(), turn: TurnId::FIRST, known, call };
+    let scan = OutputScan { outputs: fixture.outputs.clone(), turn: TurnId::FIRST, known, call };
     let inspect = || {
         let (id, evidence, change) = ("folder/inner".to_owned(), WriteEvidence::Certain, FileChange::Created);
         scan.inspect(
-            &bed.outputs.open_dir().unwrap(),
+            &fixture.outputs.open_dir().unwrap(),
             CandidateFile { id, size: 1, evidence, change },
             &mut 0,
         )
     };
     assert!(matches!(inspect(), ScanVerdict::Produced(_)));
-    fs::rename(bed.path("folder"), bed.path("moved")).unwrap();
+    fs::rename(fixture.path("folder"), fixture.path("moved")).unwrap();
     assert!(matches!(inspect(), ScanVerdict::Unchanged));
-    symlink("moved", bed.path("folder")).unwrap();
+    symlink("moved", fixture.path("folder")).unwrap();
     assert!(matches!(inspect(), ScanVerdict::Unreachable));
-    assert_eq!(bed.told(began).await, [created("moved/inner")]);
+    assert_eq!(fixture.reported(began).await, [created("moved/inner")]);
 }
 
 #[tokio::test]
 async fn unrecordable_names_are_skipped_and_reported() {
     use std::os::unix::ffi::OsStrExt as _;
 
-    let bed = Bed::new();
-    let began = bed.begin();
-    fs::write(bed.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
-    bed.write("line\nbreak", "x");
-    let produced = bed.produced(began).await;
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    fs::write(fixture.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
+    fixture.write("line\nbreak", "x");
+    let produced = fixture.produced(began).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Truncated));
-    assert_eq!(bed.read(&produced.files[0]).await.unwrap(), b"x");
+    assert_eq!(fixture.read(&produced.files[0]).await.unwrap(), b"x");
 }
 
 #[tokio::test]
@@ -362,26 +362,26 @@ async fn an_unreadable_directory_is_reported_as_skipped() {
         // Root looks everywhere.
         return;
     }
-    let bed = Bed::new();
-    let began = bed.begin();
-    bed.write("closed/x", "1");
-    bed.write("private", "22");
-    fs::set_permissions(bed.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
-    fs::set_permissions(bed.path("private"), fs::Permissions::from_mode(0o000)).unwrap();
-    let produced = bed.produced(began).await;
-    fs::set_permissions(bed.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    fixture.write("closed/x", "1");
+    fixture.write("private", "22");
+    fs::set_permissions(fixture.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(fixture.path("private"), fs::Permissions::from_mode(0o000)).unwrap();
+    let produced = fixture.produced(began).await;
+    fs::set_permissions(fixture.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(produced.completeness, Completeness::Truncated);
     assert_eq!((produced.files[0].size, produced.files[0].digest), (Some(2), None));
 }
 
 #[tokio::test]
 async fn a_file_that_changes_during_download_is_an_error() {
-    let bed = Bed::new();
-    let began = bed.begin();
-    let path = bed.write("log", vec![b'x'; 1 << 20]);
-    let file = bed.produced(began).await.files.remove(0);
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    let path = fixture.write("log", vec![b'x'; 1 << 20]);
+    let file = fixture.produced(began).await.files.remove(0);
     for size in [1 << 19, 1 << 21] {
-        let mut stream = bed.outputs.open(&file).await.unwrap().stream;
+        let mut stream = fixture.outputs.open(&file).await.unwrap().stream;
         assert!(stream.next().await.unwrap().is_ok());
         File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
         let rest: Vec<_> = stream.collect().await;
@@ -393,9 +393,9 @@ async fn a_file_that_changes_during_download_is_an_error() {
 /// A program writes on while it is looked at: each file is told, with a digest only if that is of what was read.
 #[tokio::test]
 async fn a_file_being_written_has_no_wrong_digest() {
-    let bed = Bed::new();
-    let began = bed.begin();
-    let path = bed.write("log", vec![b'x'; 4 << 20]);
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    let path = fixture.write("log", vec![b'x'; 4 << 20]);
     let stop = CancellationToken::new();
     let writer = {
         let (stop, file) = (stop.clone(), File::options().write(true).open(&path).unwrap());
@@ -407,7 +407,7 @@ async fn a_file_being_written_has_no_wrong_digest() {
             }
         })
     };
-    let produced = bed.produced(began).await;
+    let produced = fixture.produced(began).await;
     stop.cancel();
     writer.join().unwrap();
     let [file] = &produced.files[..] else { panic!("{produced:?}") };
@@ -421,17 +421,17 @@ async fn a_file_being_written_has_no_wrong_digest() {
 /// A folder that is swapped all the time for a link out: what lies there is never told and never read.
 #[tokio::test]
 async fn a_directory_swapped_for_a_link_is_not_followed() {
-    let bed = Bed::new();
-    let began = bed.begin();
-    bed.write("folder/inner", "good");
-    let outside = bed.folder.path().join("outside");
+    let fixture = Fixture::new();
+    let began = fixture.begin();
+    fixture.write("folder/inner", "good");
+    let outside = fixture.folder.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("inner"), "secret").unwrap();
     fs::write(outside.join("secret"), "secret").unwrap();
-    symlink(&outside, bed.path("link")).unwrap();
+    symlink(&outside, fixture.path("link")).unwrap();
     let stop = CancellationToken::new();
     let swapper = {
-        let (stop, one, other) = (stop.clone(), bed.path("folder"), bed.path("link"));
+        let (stop, one, other) = (stop.clone(), fixture.path("folder"), fixture.path("link"));
         std::thread::spawn(move || {
             while !stop.is_cancelled() {
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
@@ -449,17 +449,17 @@ async fn a_directory_swapped_for_a_link_is_not_followed() {
         change: FileChange::Created,
         turn: TurnId::FIRST,
     };
-    let (mut told, mut read, mut refused) = (0, 0, 0);
+    let (mut reported, mut read, mut refused) = (0, 0, 0);
     for _ in 0..1_000_000 {
-        for file in bed.produced(began).await.files {
+        for file in fixture.produced(began).await.files {
             assert!(
                 file.id.ends_with("/inner")
                     && file.digest.is_none_or(|digest| digest == Digest::of_bytes(b"good")),
                 "{file:?}"
             );
-            told += 1;
+            reported += 1;
         }
-        match bed.read(&file).await {
+        match fixture.read(&file).await {
             Ok(bytes) => {
                 assert_eq!(bytes, b"good");
                 read += 1;
@@ -467,33 +467,33 @@ async fn a_directory_swapped_for_a_link_is_not_followed() {
             Err(OutputError::NotAFile { .. }) => refused += 1,
             Err(error) => panic!("{error}"),
         }
-        if told >= 20 && read >= 20 && refused >= 20 {
+        if reported >= 20 && read >= 20 && refused >= 20 {
             break;
         }
     }
     stop.cancel();
     swapper.join().unwrap();
-    assert!(told >= 20 && read >= 20 && refused >= 20, "{told} told, {read} read, {refused} refused");
+    assert!(reported >= 20 && read >= 20 && refused >= 20, "{reported} told, {read} read, {refused} refused");
 }
 
 #[tokio::test]
 async fn a_recorded_turn_start_separates_files_exactly() {
-    let bed = Bed::new();
-    bed.write("input", "1");
-    let began = bed.begin();
+    let fixture = Fixture::new();
+    fixture.write("input", "1");
+    let began = fixture.begin();
     // Within what the recorded time alone would let count.
-    let late = fs::metadata(bed.write("late-input", "1")).unwrap();
+    let late = fs::metadata(fixture.write("late-input", "1")).unwrap();
     let late = TurnStart((late.ctime(), u32::try_from(late.ctime_nsec()).unwrap()));
     while TurnStart::now() <= late {
         std::hint::spin_loop();
     }
-    bed.outputs.record_turn_start(TurnId::FIRST);
+    fixture.outputs.record_turn_start(TurnId::FIRST);
     for name in ["a", "b", "c", "d"] {
-        bed.write(name, "x");
+        fixture.write(name, "x");
     }
-    assert_eq!(bed.told(began).await, ["a", "b", "c", "d"].map(created));
-    bed.outputs.record_turn_start(TurnId::FIRST.next());
-    assert_eq!(bed.told(began).await.len(), 5, "of another turn the recorded time counts");
+    assert_eq!(fixture.reported(began).await, ["a", "b", "c", "d"].map(created));
+    fixture.outputs.record_turn_start(TurnId::FIRST.next());
+    assert_eq!(fixture.reported(began).await.len(), 5, "of another turn the recorded time counts");
 }
 
 #[test]

@@ -8,10 +8,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::support::{Bed, Head, Site, ok, options};
+use crate::support::{Fixture, Head, Site, ok, options};
 
-fn limited(limit: u64) -> Bed {
-    Bed::with(|settings| settings.options = ArtifactOptions { url_max_size: limit, ..options() })
+fn limited(limit: u64) -> Fixture {
+    Fixture::with(|settings| settings.options = ArtifactOptions { url_max_size: limit, ..options() })
 }
 
 #[tokio::test]
@@ -22,8 +22,8 @@ async fn a_body_may_be_empty() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "HTTP/1.0 200 OK\r\n\r\n",
     ] {
-        let bed = Bed::new();
-        let fetched = bed.fetch(&Site::saying(answer).await.good("/x.csv")).await.unwrap();
+        let fixture = Fixture::new();
+        let fetched = fixture.fetch(&Site::saying(answer).await.good("/x.csv")).await.unwrap();
         assert_eq!((fetched.content.size, fetched.content.digest), (0, Digest::of_bytes(b"")));
         assert_eq!(fetched.content_type, "text/csv");
     }
@@ -38,7 +38,7 @@ async fn bodies_are_read_in_every_framing() {
         "HTTP/1.0 200 OK\r\n\r\nhello",
         "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
     ] {
-        assert_eq!(Bed::new().text(&Site::saying(answer).await.good("/")).await, "hello", "{answer:?}");
+        assert_eq!(Fixture::new().text(&Site::saying(answer).await.good("/")).await, "hello", "{answer:?}");
     }
 }
 
@@ -46,7 +46,7 @@ async fn bodies_are_read_in_every_framing() {
 async fn bytes_after_the_content_length_are_ignored() {
     let site =
         Site::saying("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and HTTP/1.1 200 OK\r\n\r\n").await;
-    assert_eq!(Bed::new().text(&site.good("/")).await, "hello");
+    assert_eq!(Fixture::new().text(&site.good("/")).await, "hello");
 }
 
 #[tokio::test]
@@ -60,11 +60,11 @@ async fn a_truncated_body_is_an_error() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello",
     ] {
         let site = Site::saying(answer).await;
-        let bed = Bed::new();
-        let error = bed.fetch(&site.good("/")).await.expect_err(answer);
+        let fixture = Fixture::new();
+        let error = fixture.fetch(&site.good("/")).await.expect_err(answer);
         assert_eq!(error.kind(), Kind::FetchFailed, "{answer:?}");
         assert!(error.is_retryable() && error.to_string().contains("the connection broke"), "{error}");
-        bed.is_empty();
+        fixture.is_empty();
     }
 }
 
@@ -145,18 +145,18 @@ async fn a_body_of_single_bytes_is_read_completely() {
     let body = b"1\r\nx\r\n".repeat(300_000);
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let site = Site::saying([&head[..], &body, b"0\r\n\r\n"].concat()).await;
-    let fetched = Bed::new().fetch(&site.good("/")).await.unwrap();
+    let fetched = Fixture::new().fetch(&site.good("/")).await.unwrap();
     assert_eq!(fetched.content.digest, Digest::of_bytes(&[b'x'; 300_000]));
 }
 
 #[tokio::test]
 async fn a_missing_store_is_reported_without_its_path() {
     let site = Site::saying(ok("", "x")).await;
-    let bed = Bed::new();
-    std::fs::remove_dir(bed.store.root().join("temporary")).unwrap();
-    let error = bed.fetch(&site.good("/")).await.unwrap_err();
+    let fixture = Fixture::new();
+    std::fs::remove_dir(fixture.store.root().join("temporary")).unwrap();
+    let error = fixture.fetch(&site.good("/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Store);
-    let (said, path) = (error.to_string(), bed.store.root().display().to_string());
+    let (said, path) = (error.to_string(), fixture.store.root().display().to_string());
     assert!(said.ends_with(": it is not there any more") && !said.contains(&path), "{said}");
 }
 
@@ -166,14 +166,14 @@ async fn compressed_bodies_are_refused_and_so_never_grow() {
     let bomb: &[u8] = &[31, 139, 8, 0, 0, 0, 0, 0, 0, 3, 237, 193, 49, 1, 0, 0, 0, 194, 160, 245, 79, 109];
     for coding in ["gzip", "br", "deflate", "zstd", "identity, gzip"] {
         let site = Site::saying(ok(&format!("Content-Encoding: {coding}\r\n"), bomb)).await;
-        let said = Bed::new().refuses(&site.good("/"), Kind::FetchFailed).await;
+        let said = Fixture::new().refuses(&site.good("/"), Kind::FetchFailed).await;
         assert!(said.contains("name a URL that is served without it"), "{said}");
     }
     let coded = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
-    Bed::new().refuses(&Site::saying(coded).await.good("/"), Kind::FetchFailed).await;
+    Fixture::new().refuses(&Site::saying(coded).await.good("/"), Kind::FetchFailed).await;
     // A file that is compressed is a file.
     let site = Site::saying(ok("Content-Type: application/gzip\r\n", bomb)).await;
-    let bed = Bed::new();
-    let fetched = bed.fetch(&site.good("/data.gz")).await.unwrap();
-    assert_eq!((bed.bytes(&fetched).as_slice(), fetched.content_type.as_str()), (bomb, "application/gzip"));
+    let fixture = Fixture::new();
+    let fetched = fixture.fetch(&site.good("/data.gz")).await.unwrap();
+    assert_eq!((fixture.bytes(&fetched).as_slice(), fetched.content_type.as_str()), (bomb, "application/gzip"));
 }

@@ -13,12 +13,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::support::{Bed, Head, Site, ok, redirect};
+use crate::support::{Fixture, Head, Site, ok, redirect};
 
 const TTL: Duration = Duration::from_secs(15 * 60);
 
-fn bed(clock: &ManualClock) -> Bed {
-    Bed::with(|settings| settings.clock = Arc::new(clock.clone()))
+fn fixture(clock: &ManualClock) -> Fixture {
+    Fixture::with(|settings| settings.clock = Arc::new(clock.clone()))
 }
 
 /// Answers that are counted: `answer` is given how many there were before.
@@ -33,19 +33,19 @@ async fn counting<B: AsRef<[u8]> + Send + 'static>(
 async fn fresh_entries_are_served_without_a_request() {
     let clock = ManualClock::default();
     let site = counting(|at, _| ok("", at.to_string())).await;
-    let bed = bed(&clock);
+    let fixture = fixture(&clock);
     let url = site.good("/");
-    assert_eq!(bed.text(&url).await, "0");
+    assert_eq!(fixture.text(&url).await, "0");
     clock.set(TTL - Duration::from_millis(1));
-    assert_eq!(bed.text(&url).await, "0");
+    assert_eq!(fixture.text(&url).await, "0");
     // Another spelling of the same.
-    assert_eq!(bed.text(&site.url("GOOD.example.", "/x/..#y")).await, "0");
+    assert_eq!(fixture.text(&site.url("GOOD.example.", "/x/..#y")).await, "0");
     assert_eq!(site.heads().len(), 1);
     clock.set(TTL);
-    assert_eq!(bed.text(&url).await, "1");
+    assert_eq!(fixture.text(&url).await, "1");
     clock.set(TTL * 2 - Duration::from_millis(1));
-    assert_eq!(bed.text(&url).await, "1");
-    assert_eq!(bed.text(&site.good("/?other")).await, "2");
+    assert_eq!(fixture.text(&url).await, "1");
+    assert_eq!(fixture.text(&site.good("/?other")).await, "2");
 }
 
 #[tokio::test]
@@ -65,16 +65,16 @@ async fn stale_entries_are_revalidated() {
         ok(headers, at.to_string())
     })
     .await;
-    let bed = bed(&clock);
+    let fixture = fixture(&clock);
     let url = site.good("/data.csv");
-    let first = bed.fetch(&url).await.unwrap();
+    let first = fixture.fetch(&url).await.unwrap();
     clock.set(TTL);
-    assert_eq!(bed.fetch(&url).await.unwrap(), first, "still good");
+    assert_eq!(fixture.fetch(&url).await.unwrap(), first, "still good");
     clock.set(TTL * 2 - Duration::from_millis(1));
-    assert_eq!(bed.fetch(&url).await.unwrap(), first, "and so for its time to live");
+    assert_eq!(fixture.fetch(&url).await.unwrap(), first, "and so for its time to live");
     assert_eq!(site.heads().len(), 2);
     clock.set(TTL * 2);
-    assert_eq!(bed.text(&url).await, "2", "it changed");
+    assert_eq!(fixture.text(&url).await, "2", "it changed");
 }
 
 #[tokio::test]
@@ -87,10 +87,10 @@ async fn validators_are_sent_only_to_their_server() {
         _ => ok("ETag: \"v\"\r\n", "there"),
     })
     .await;
-    let bed = bed(&clock);
-    assert_eq!(bed.text(&site.good("/")).await, "there");
+    let fixture = fixture(&clock);
+    assert_eq!(fixture.text(&site.good("/")).await, "there");
     clock.set(TTL);
-    assert_eq!(bed.text(&site.good("/")).await, "there");
+    assert_eq!(fixture.text(&site.good("/")).await, "there");
     let asked: Vec<_> = site.heads().iter().map(|head| head.header("if-none-match").is_some()).collect();
     assert_eq!(asked, [false, false, false, true]);
 }
@@ -102,14 +102,14 @@ async fn no_store_responses_are_fetched_each_time() {
             ok(&format!("Cache-Control: {control}\r\nETag: \"v\"\r\n"), at.to_string())
         })
         .await;
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         for expected in ["0", "1"] {
-            assert_eq!(bed.text(&site.good("/")).await, expected);
+            assert_eq!(fixture.text(&site.good("/")).await, expected);
         }
         assert_eq!(site.heads()[1].header("if-none-match").is_some(), conditional);
     }
     let site = counting(|at, _| ok("ETag: \"v\"\r\n", at.to_string())).await;
-    let off = Bed::with(|settings| settings.options.cache = UrlCache::Off);
+    let off = Fixture::with(|settings| settings.options.cache = UrlCache::Off);
     for expected in ["0", "1"] {
         assert_eq!(off.text(&site.good("/")).await, expected);
     }
@@ -122,13 +122,13 @@ async fn is_asked_after(headers: &'static str, seconds: u64) {
     let site =
         counting(move |at, _| ok(&format!("{}ETag: \"v\"\r\n", if at == 0 { headers } else { "" }), ""))
             .await;
-    let bed = bed(&clock);
-    bed.text(&site.good("/")).await;
+    let fixture = fixture(&clock);
+    fixture.text(&site.good("/")).await;
     let until = Duration::from_secs(seconds);
     for (at, asked) in [(until.saturating_sub(Duration::from_millis(1)), 1), (until, 2)] {
         clock.set(at);
         if seconds > 0 || asked == 2 {
-            bed.text(&site.good("/")).await;
+            fixture.text(&site.good("/")).await;
             assert_eq!(site.heads().len(), asked, "{headers:?} at {at:?}");
         }
     }
@@ -167,12 +167,12 @@ async fn a_slow_response_has_a_shorter_freshness() {
         ok("Cache-Control: max-age=60\r\n", at.to_string())
     })
     .await;
-    let bed = bed(&clock);
-    assert_eq!(bed.text(&site.good("/")).await, "0");
+    let fixture = fixture(&clock);
+    assert_eq!(fixture.text(&site.good("/")).await, "0");
     clock.set(Duration::from_secs(59));
-    assert_eq!(bed.text(&site.good("/")).await, "0");
+    assert_eq!(fixture.text(&site.good("/")).await, "0");
     clock.set(Duration::from_secs(60));
-    assert_eq!(bed.text(&site.good("/")).await, "1");
+    assert_eq!(fixture.text(&site.good("/")).await, "1");
 }
 
 #[tokio::test]
@@ -184,11 +184,11 @@ async fn a_not_modified_response_updates_the_headers() {
         _ => b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(),
     })
     .await;
-    let bed = bed(&clock);
+    let fixture = fixture(&clock);
     for (at, asked) in [(0, 1), (59, 1), (60, 2), (119, 2), (120, 3), (129, 3), (130, 4), (139, 4), (140, 5)]
     {
         clock.set(Duration::from_secs(at));
-        assert_eq!(bed.text(&site.good("/")).await, "same");
+        assert_eq!(fixture.text(&site.good("/")).await, "same");
         assert_eq!(site.heads().len(), asked, "at {at}");
     }
 }
@@ -202,10 +202,10 @@ async fn a_redirect_is_followed_for_no_longer_than_it_says() {
         _ => ok("Cache-Control: max-age=86400\r\n", "there"),
     })
     .await;
-    let bed = bed(&clock);
+    let fixture = fixture(&clock);
     for (at, asked) in [(0, 2), (59, 2), (60, 4)] {
         clock.set(Duration::from_secs(at));
-        assert_eq!(bed.text(&site.good("/")).await, "there");
+        assert_eq!(fixture.text(&site.good("/")).await, "there");
         assert_eq!(site.heads().len(), asked, "at {at}");
     }
 }
@@ -215,12 +215,12 @@ async fn a_later_no_store_removes_the_entry() {
     let clock = ManualClock::default();
     let site =
         counting(|at, _| ok(if at == 1 { "Cache-Control: no-store\r\n" } else { "" }, at.to_string())).await;
-    let bed = bed(&clock);
-    assert_eq!(bed.text(&site.good("/")).await, "0");
+    let fixture = fixture(&clock);
+    assert_eq!(fixture.text(&site.good("/")).await, "0");
     clock.set(TTL);
-    assert_eq!(bed.text(&site.good("/")).await, "1");
-    assert_eq!(bed.text(&site.good("/")).await, "2");
-    assert_eq!(bed.text(&site.good("/")).await, "2");
+    assert_eq!(fixture.text(&site.good("/")).await, "1");
+    assert_eq!(fixture.text(&site.good("/")).await, "2");
+    assert_eq!(fixture.text(&site.good("/")).await, "2");
 }
 
 #[tokio::test]
@@ -230,10 +230,10 @@ async fn contents_removed_from_the_store_are_fetched_again() {
         ok("ETag: \"v\"\r\n", "same")
     })
     .await;
-    let bed = Bed::new();
-    let fetched = bed.fetch(&site.good("/")).await.unwrap();
-    assert!(bed.store.remove(&fetched.content.digest).unwrap());
-    assert_eq!(bed.text(&site.good("/")).await, "same");
+    let fixture = Fixture::new();
+    let fetched = fixture.fetch(&site.good("/")).await.unwrap();
+    assert!(fixture.store.remove(&fetched.content.digest).unwrap());
+    assert_eq!(fixture.text(&site.good("/")).await, "same");
     assert_eq!(site.heads().len(), 2);
 }
 
@@ -244,9 +244,9 @@ async fn failures_are_not_cached() {
         _ => ok("", "good"),
     })
     .await;
-    let bed = Bed::new();
-    assert_eq!(bed.fetch(&site.good("/")).await.unwrap_err().kind(), Kind::FetchFailed);
-    assert_eq!(bed.text(&site.good("/")).await, "good");
+    let fixture = Fixture::new();
+    assert_eq!(fixture.fetch(&site.good("/")).await.unwrap_err().kind(), Kind::FetchFailed);
+    assert_eq!(fixture.text(&site.good("/")).await, "good");
 }
 
 #[tokio::test]
@@ -256,8 +256,8 @@ async fn the_cache_is_separate_per_tenant() {
         ok(&format!("ETag: \"v\"\r\nContent-Disposition: attachment; filename={at}.txt\r\n"), at.to_string())
     })
     .await;
-    let one = Bed::new();
-    let other = Bed::of(one.fetch.clone(), "tenant-2");
+    let one = Fixture::new();
+    let other = Fixture::of(one.fetch.clone(), "tenant-2");
     let url = site.good("/");
     assert_eq!(one.text(&url).await, "0");
     assert_eq!(other.text(&url).await, "1");
@@ -270,14 +270,14 @@ async fn the_cache_is_separate_per_tenant() {
 #[tokio::test]
 async fn a_shared_store_shares_no_cache_entries() {
     let site = Site::saying(ok("ETag: \"v\"\r\n", "same")).await;
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let url = site.good("/");
-    assert_eq!(bed.text(&url).await, "same");
+    assert_eq!(fixture.text(&url).await, "same");
     let tenant = TenantId::new("tenant-2").unwrap();
-    let shared = FetchRequest { tenant: &tenant, ..bed.request(&url) };
-    bed.fetch.fetch(shared).await.unwrap();
+    let shared = FetchRequest { tenant: &tenant, ..fixture.request(&url) };
+    fixture.fetch.fetch(shared).await.unwrap();
     assert_eq!(site.heads().len(), 2, "one for each tenant");
-    let other = Bed::of(bed.fetch.clone(), "tenant-1");
+    let other = Fixture::of(fixture.fetch.clone(), "tenant-1");
     other.store.insert_bytes(b"same", FileMode::Plain).unwrap();
     assert_eq!(other.text(&url).await, "same");
     assert_eq!(site.heads().len(), 3, "and one for each store");
@@ -303,11 +303,11 @@ async fn waiting() -> (Site, Arc<Semaphore>) {
 #[tokio::test]
 async fn concurrent_fetches_of_a_url_are_joined() {
     let (site, allowed) = waiting().await;
-    let bed = Bed::new();
-    let other = Bed::of(bed.fetch.clone(), "tenant-2");
+    let fixture = Fixture::new();
+    let other = Fixture::of(fixture.fetch.clone(), "tenant-2");
     let url = site.good("/");
-    let mut first = bed.fetch(&url).boxed();
-    let (mut second, mut elsewhere) = (bed.fetch(&url).boxed(), other.fetch(&url).boxed());
+    let mut first = fixture.fetch(&url).boxed();
+    let (mut second, mut elsewhere) = (fixture.fetch(&url).boxed(), other.fetch(&url).boxed());
     tokio::select! {
         biased;
         _ = &mut first => panic!("nobody has answered"),
@@ -320,7 +320,7 @@ async fn concurrent_fetches_of_a_url_are_joined() {
     allowed.add_permits(2);
     let (second, elsewhere) = tokio::join!(second, elsewhere);
     assert_eq!(
-        (bed.bytes(&second.unwrap()), other.bytes(&elsewhere.unwrap())),
+        (fixture.bytes(&second.unwrap()), other.bytes(&elsewhere.unwrap())),
         (b"good".to_vec(), b"good".to_vec())
     );
     assert_eq!(site.heads().len(), 2, "one for each tenant");
@@ -329,32 +329,32 @@ async fn concurrent_fetches_of_a_url_are_joined() {
 #[tokio::test]
 async fn cancelling_one_caller_does_not_cancel_others() {
     let (site, allowed) = waiting().await;
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let url = site.good("/");
-    let request = bed.request(&url);
+    let request = fixture.request(&url);
     let cancel = request.cancel.clone();
-    let (first, second, ()) = tokio::join!(bed.fetch.fetch(request), bed.fetch(&url), async {
+    let (first, second, ()) = tokio::join!(fixture.fetch.fetch(request), fixture.fetch(&url), async {
         site.was_asked(1).await;
         cancel.cancel();
         tokio::task::yield_now().await;
         allowed.add_permits(1);
     });
     assert_eq!(first.unwrap_err().kind(), Kind::Cancelled);
-    assert_eq!(bed.bytes(&second.unwrap()), b"good");
+    assert_eq!(fixture.bytes(&second.unwrap()), b"good");
     assert_eq!(site.heads().len(), 1);
 }
 
 #[tokio::test]
 async fn a_tenant_that_is_forgotten_has_nothing_and_others_have_theirs() {
     let site = counting(|_, _| ok("ETag: \"v\"\r\n", "x")).await;
-    let bed = Bed::new();
-    let other = Bed::of(bed.fetch.clone(), "tenant-2");
-    bed.text(&site.good("/")).await;
+    let fixture = Fixture::new();
+    let other = Fixture::of(fixture.fetch.clone(), "tenant-2");
+    fixture.text(&site.good("/")).await;
     other.text(&site.good("/")).await;
-    bed.fetch.forget_tenant(&bed.tenant);
+    fixture.fetch.forget_tenant(&fixture.tenant);
     other.text(&site.good("/")).await;
     assert_eq!(site.heads().len(), 2);
-    bed.text(&site.good("/")).await;
+    fixture.text(&site.good("/")).await;
     let last = site.heads().pop().unwrap();
     assert_eq!((site.heads().len(), last.header("if-none-match")), (3, None));
 }

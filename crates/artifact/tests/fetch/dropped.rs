@@ -6,7 +6,7 @@ use std::task::Poll;
 use conjure_base::Digest;
 use conjure_store::{StoreUsage, Verify};
 
-use crate::support::{Bed, Site, ok, redirect};
+use crate::support::{Fixture, Site, ok, redirect};
 
 /// What `future` gives, unless it needs to be polled more than `polls` times; then it is dropped.
 async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
@@ -28,7 +28,7 @@ fn a_dropped_fetch_leaves_nothing() {
     let digest = Digest::of_bytes(&body);
     let (mut polls, mut drops) = (0, 0);
     loop {
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         // A runtime waits for its threads when it goes, so that what is left then is left for good.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let body = body.clone();
@@ -38,10 +38,10 @@ fn a_dropped_fetch_leaves_nothing() {
                 _ => ok("", &body),
             })
             .await;
-            polled(polls, bed.fetch(&site.good("/"))).await
+            polled(polls, fixture.fetch(&site.good("/"))).await
         });
         drop(runtime);
-        let usage = bed.store.usage().unwrap();
+        let usage = fixture.store.usage().unwrap();
         if let Some(fetched) = fetched {
             assert_eq!(fetched.unwrap().content.digest, digest);
             assert_eq!((usage.contents, usage.temporary), (1, 0));
@@ -50,7 +50,7 @@ fn a_dropped_fetch_leaves_nothing() {
         // Dropped while the whole of it was given its name, it may have got it, and is garbage.
         if usage != StoreUsage::default() {
             assert_eq!((usage.contents, usage.temporary), (1, 0));
-            assert!(bed.store.get(&digest, Verify::Yes).is_ok());
+            assert!(fixture.store.get(&digest, Verify::Yes).is_ok());
         } else {
             drops += 1;
         }

@@ -4,23 +4,23 @@ use conjure_artifact::ArtifactErrorKind as Kind;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::{Bed, Site, ok};
+use crate::support::{Fixture, Site, ok};
 
 #[tokio::test]
 async fn a_flood_of_headers_is_refused() {
     let many: String = (0..101).map(|at| format!("X-{at}: y\r\n")).collect();
-    Bed::new().refuses(&Site::saying(ok(&many, "x")).await.good("/"), Kind::FetchFailed).await;
+    Fixture::new().refuses(&Site::saying(ok(&many, "x")).await.good("/"), Kind::FetchFailed).await;
     let long = format!("X: {}\r\n", "y".repeat(1 << 20));
-    Bed::new().refuses(&Site::saying(ok(&long, "x")).await.good("/"), Kind::FetchFailed).await;
+    Fixture::new().refuses(&Site::saying(ok(&long, "x")).await.good("/"), Kind::FetchFailed).await;
     let endless = Site::serving(|_, mut stream: TcpStream| async move {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ").await;
         while stream.write_all(&[b'y'; 1 << 12]).await.is_ok() {}
     })
     .await;
-    Bed::new().refuses(&endless.good("/"), Kind::FetchFailed).await;
+    Fixture::new().refuses(&endless.good("/"), Kind::FetchFailed).await;
     // As many as are usual pass.
     let some: String = (0..90).map(|at| format!("X-{at}: y\r\n")).collect();
-    assert_eq!(Bed::new().text(&Site::saying(ok(&some, "x")).await.good("/")).await, "x");
+    assert_eq!(Fixture::new().text(&Site::saying(ok(&some, "x")).await.good("/")).await, "x");
 }
 
 #[tokio::test]
@@ -44,11 +44,11 @@ async fn non_http_responses_are_rejected() {
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
     ] {
         let site = Site::saying(answer).await;
-        let bed = Bed::new();
-        let error = bed.fetch(&site.good("/?key=secret")).await.expect_err(&String::from_utf8_lossy(answer));
+        let fixture = Fixture::new();
+        let error = fixture.fetch(&site.good("/?key=secret")).await.expect_err(&String::from_utf8_lossy(answer));
         assert_eq!(error.kind(), Kind::FetchFailed, "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
-        bed.is_empty();
+        fixture.is_empty();
     }
 }
 
@@ -62,12 +62,12 @@ async fn error_statuses_are_reported_without_the_body() {
         ("503 Nope", "503 Service Unavailable", true),
     ] {
         let site = Site::saying(format!("HTTP/1.1 {status}\r\nContent-Length: 7\r\n\r\nIgnore.")).await;
-        let bed = Bed::new();
-        let error = bed.fetch(&site.good("/a")).await.unwrap_err();
+        let fixture = Fixture::new();
+        let error = fixture.fetch(&site.good("/a")).await.unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, retryable));
         let url = site.good("/a");
         assert_eq!(error.to_string(), format!("fetching `{url}` failed: the server answered {shown}"));
-        bed.is_empty();
+        fixture.is_empty();
     }
 }
 
@@ -85,7 +85,7 @@ async fn the_servers_media_type_is_used_unless_contradicted() {
         ("Content-Type: no type\r\n", "/x", b"text", "text/plain"),
         ("Content-Disposition: attachment; filename=\"y.csv\"\r\n", "/x", b"a,b", "text/csv"),
     ] {
-        let fetched = Bed::new().fetch(&Site::saying(ok(told, body)).await.good(path)).await.unwrap();
+        let fetched = Fixture::new().fetch(&Site::saying(ok(told, body)).await.good(path)).await.unwrap();
         assert_eq!(fetched.content_type, expected, "{told:?}");
     }
 }
@@ -98,7 +98,7 @@ async fn the_servers_file_name_is_sanitized() {
         ("Content-Disposition: attachment; filename*=UTF-8''%C3%BCber%00.csv\r\n", "über_.csv"),
         ("Content-Disposition: inline\r\n", "by-url.bin"),
     ] {
-        let fetched = Bed::new().fetch(&Site::saying(ok(told, "x")).await.good("/by-url.bin")).await.unwrap();
+        let fetched = Fixture::new().fetch(&Site::saying(ok(told, "x")).await.good("/by-url.bin")).await.unwrap();
         assert_eq!(fetched.name, expected, "{told:?}");
     }
 }

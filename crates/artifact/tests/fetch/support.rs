@@ -112,14 +112,14 @@ impl DnsResolver for Counting {
 }
 
 /// A fetch, and the store of a tenant.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) fetch: HttpFetch,
     pub(crate) store: Store,
     pub(crate) tenant: TenantId,
     _folder: TempDir,
 }
 
-impl Bed {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }

@@ -12,12 +12,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Bed, Site, ok, redirect};
+use crate::support::{Fixture, Site, ok, redirect};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-fn bed(clock: &ManualClock) -> Bed {
-    Bed::with(|settings| settings.clock = std::sync::Arc::new(clock.clone()))
+fn fixture(clock: &ManualClock) -> Fixture {
+    Fixture::with(|settings| settings.clock = std::sync::Arc::new(clock.clone()))
 }
 
 /// A server that says `beginning` and then nothing, for as long as somebody listens.
@@ -41,23 +41,23 @@ async fn a_stalled_server_times_out() {
         "HTTP/1.1 200 OK\r\n\r\nhello",
     ] {
         let (site, clock) = (stalling(beginning).await, ManualClock::default());
-        let bed = bed(&clock);
+        let fixture = fixture(&clock);
         let url = site.good("/?key=secret");
-        let (fetched, ()) = tokio::join!(bed.fetch(&url), async {
+        let (fetched, ()) = tokio::join!(fixture.fetch(&url), async {
             site.was_asked(1).await;
             clock.move_to(LIMIT).await;
         });
         let error = fetched.unwrap_err();
         assert_eq!(error.to_string(), format!("fetching `{}` took longer than 30 s", site.good("/?key=…")));
         assert!(error.kind() == Kind::TimedOut && error.is_retryable());
-        is_soon_empty(&bed).await;
+        is_soon_empty(&fixture).await;
     }
 }
 
 /// What a thread still wrote when its fetch was dropped goes as soon as it has written it.
-async fn is_soon_empty(bed: &Bed) {
+async fn is_soon_empty(fixture: &Fixture) {
     loop {
-        let usage = bed.store.usage().unwrap();
+        let usage = fixture.store.usage().unwrap();
         if usage == StoreUsage::default() {
             return;
         }
@@ -89,10 +89,10 @@ async fn a_slow_body_does_not_extend_the_timeout() {
         }
     })
     .await;
-    let bed = bed(&clock);
-    let error = bed.fetch(&site.good("/")).await.unwrap_err();
+    let fixture = fixture(&clock);
+    let error = fixture.fetch(&site.good("/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::TimedOut);
-    is_soon_empty(&bed).await;
+    is_soon_empty(&fixture).await;
 }
 
 #[tokio::test]
@@ -110,9 +110,9 @@ async fn redirects_share_one_timeout() {
         }
     })
     .await;
-    let bed = bed(&clock);
+    let fixture = fixture(&clock);
     let url = site.good("/");
-    let (fetched, ()) = tokio::join!(bed.fetch(&url), async {
+    let (fetched, ()) = tokio::join!(fixture.fetch(&url), async {
         site.was_asked(2).await;
         clock.set(LIMIT);
     });
@@ -131,23 +131,23 @@ impl DnsResolver for Silent {
 #[tokio::test]
 async fn a_silent_resolver_times_out() {
     let clock = ManualClock::default();
-    let bed = Bed::with(|settings| {
+    let fixture = Fixture::with(|settings| {
         settings.clock = std::sync::Arc::new(clock.clone());
         settings.resolver = std::sync::Arc::new(Silent);
     });
     let (fetched, ()) =
-        tokio::join!(bed.fetch("http://good.example/"), clock.move_to(Duration::from_secs(10)));
+        tokio::join!(fixture.fetch("http://good.example/"), clock.move_to(Duration::from_secs(10)));
     assert_eq!(fetched.unwrap_err().to_string(), "resolving the name `good.example` took longer than 10 s");
 }
 
 #[tokio::test]
 async fn each_caller_has_its_own_deadline() {
     let (site, clock) = (stalling("").await, ManualClock::default());
-    let bed = bed(&clock);
+    let fixture = fixture(&clock);
     let url = site.good("/");
     let five = Duration::from_secs(5);
-    let request = FetchRequest { deadline: clock.deadline(five), ..bed.request(&url) };
-    let (fetched, ()) = tokio::join!(bed.fetch.fetch(request), clock.move_to(five));
+    let request = FetchRequest { deadline: clock.deadline(five), ..fixture.request(&url) };
+    let (fetched, ()) = tokio::join!(fixture.fetch.fetch(request), clock.move_to(five));
     let error = fetched.unwrap_err();
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
@@ -155,8 +155,8 @@ async fn each_caller_has_its_own_deadline() {
     );
     // One that has passed asks nobody.
     let asked = site.heads().len();
-    let request = FetchRequest { deadline: clock.deadline(Duration::ZERO), ..bed.request(&url) };
-    assert_eq!(bed.fetch.fetch(request).await.unwrap_err().kind(), Kind::TimedOut);
+    let request = FetchRequest { deadline: clock.deadline(Duration::ZERO), ..fixture.request(&url) };
+    assert_eq!(fixture.fetch.fetch(request).await.unwrap_err().kind(), Kind::TimedOut);
     assert_eq!(site.heads().len(), asked);
 }
 
@@ -164,18 +164,18 @@ async fn each_caller_has_its_own_deadline() {
 async fn a_fetch_can_be_cancelled_at_every_wait() {
     for beginning in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"] {
         let site = stalling(beginning).await;
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         let cancel = CancellationToken::new();
         let url = site.good("/");
-        let request = FetchRequest { cancel: cancel.clone(), deadline: Deadline::NEVER, ..bed.request(&url) };
-        let (fetched, ()) = tokio::join!(bed.fetch.fetch(request.clone()), async {
+        let request = FetchRequest { cancel: cancel.clone(), deadline: Deadline::NEVER, ..fixture.request(&url) };
+        let (fetched, ()) = tokio::join!(fixture.fetch.fetch(request.clone()), async {
             site.was_asked(1).await;
             cancel.cancel();
         });
         assert!(matches!(fetched, Err(ArtifactError::Cancelled)));
-        is_soon_empty(&bed).await;
+        is_soon_empty(&fixture).await;
         // It stays so, and nobody is asked.
-        assert!(matches!(bed.fetch.fetch(request).await, Err(ArtifactError::Cancelled)));
+        assert!(matches!(fixture.fetch.fetch(request).await, Err(ArtifactError::Cancelled)));
         assert_eq!(site.heads().len(), 1);
     }
 }
@@ -184,12 +184,12 @@ async fn a_fetch_can_be_cancelled_at_every_wait() {
 async fn slow_servers_of_one_tenant_do_not_block_others() {
     let slow = stalling("").await;
     let quick = Site::saying(ok("", "quick")).await;
-    let bed = Bed::new();
-    let other = Bed::of(bed.fetch.clone(), "tenant-2");
+    let fixture = Fixture::new();
+    let other = Fixture::of(fixture.fetch.clone(), "tenant-2");
     let cancel = CancellationToken::new();
     let urls: Vec<String> = (0..33).map(|at| slow.good(&format!("/{at}"))).collect();
     let fetches =
-        urls.iter().map(|url| bed.fetch.fetch(FetchRequest { cancel: cancel.clone(), ..bed.request(url) }));
+        urls.iter().map(|url| fixture.fetch.fetch(FetchRequest { cancel: cancel.clone(), ..fixture.request(url) }));
     let (fetched, ()) = tokio::join!(futures_util::future::join_all(fetches), async {
         slow.was_asked(32).await;
         assert_eq!(other.text(&quick.good("/")).await, "quick");
@@ -197,5 +197,5 @@ async fn slow_servers_of_one_tenant_do_not_block_others() {
         cancel.cancel();
     });
     assert!(fetched.iter().all(|fetched| matches!(fetched, Err(ArtifactError::Cancelled))));
-    assert_eq!(bed.fetch(&quick.good("/")).await.unwrap().content.size, 5);
+    assert_eq!(fixture.fetch(&quick.good("/")).await.unwrap().content.size, 5);
 }

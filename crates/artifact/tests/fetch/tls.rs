@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{Bed, LOOPBACK, Site, ok, redirect};
+use crate::support::{Fixture, LOOPBACK, Site, ok, redirect};
 
 /// A server that says the same to everybody over TLS, with a certificate for `names` by an authority of its own.
 struct TlsSite {
@@ -56,9 +56,9 @@ impl TlsSite {
     }
 
     /// A fetch that trusts its authority, under the usual options but the loopback's block.
-    fn bed(&self, schemes: &[&str]) -> Bed {
+    fn fixture(&self, schemes: &[&str]) -> Fixture {
         let root = self.root.clone();
-        Bed::with(|settings| {
+        Fixture::with(|settings| {
             settings.roots = vec![root];
             settings.options.allowed_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
         })
@@ -97,17 +97,17 @@ fn authority(names: &[&str], last_year: i32, protocols: &[&str]) -> (Vec<u8>, Tl
 async fn a_url_is_fetched_over_tls_under_its_own_name() {
     let site = TlsSite::saying(ok("", "hello over TLS"), &["good.example", "127.0.0.1"], 4000).await;
     for host in ["good.example", "GOOD.example.", "127.0.0.1", "0x7f.1"] {
-        assert_eq!(site.bed(&["https"]).text(&site.url(host)).await, "hello over TLS");
+        assert_eq!(site.fixture(&["https"]).text(&site.url(host)).await, "hello over TLS");
     }
 }
 
 #[tokio::test]
 async fn a_certificate_of_another_name_is_refused_for_good() {
     let site = TlsSite::saying(ok("", "x"), &["other.example"], 4000).await;
-    let error = site.bed(&["https"]).fetch(&site.url("good.example")).await.unwrap_err();
+    let error = site.fixture(&["https"]).fetch(&site.url("good.example")).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false));
     assert!(error.to_string().contains("the server's certificate is not trusted"), "{error}");
-    let error = site.bed(&["https"]).fetch(&site.url("127.0.0.1")).await.unwrap_err();
+    let error = site.fixture(&["https"]).fetch(&site.url("127.0.0.1")).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false));
 }
 
@@ -115,12 +115,12 @@ async fn a_certificate_of_another_name_is_refused_for_good() {
 async fn an_unknown_authority_and_an_old_certificate_are_refused() {
     let site = TlsSite::saying(ok("", "x"), &["good.example"], 4000).await;
     let stranger = TlsSite::saying(ok("", "x"), &["good.example"], 4000).await;
-    stranger.bed(&["https"]).refuses(&site.url("good.example"), Kind::FetchFailed).await;
+    stranger.fixture(&["https"]).refuses(&site.url("good.example"), Kind::FetchFailed).await;
     // By what the machine trusts alone, if that is anything.
-    let error = Bed::new().fetch(&site.url("good.example")).await.unwrap_err();
+    let error = Fixture::new().fetch(&site.url("good.example")).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false), "{error}");
     let old = TlsSite::saying(ok("", "x"), &["good.example"], 2020).await;
-    let said = old.bed(&["https"]).refuses(&old.url("good.example"), Kind::FetchFailed).await;
+    let said = old.fixture(&["https"]).refuses(&old.url("good.example"), Kind::FetchFailed).await;
     assert!(said.contains("the server's certificate is not trusted"), "{said}");
 }
 
@@ -134,17 +134,17 @@ async fn a_server_without_tls_is_rejected() {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
         let _ = stream.read_to_end(&mut Vec::new()).await;
     };
-    let bed = trusted.bed(&["https"]);
-    let (said, ()) = tokio::join!(bed.refuses(&url, Kind::FetchFailed), server);
+    let fixture = trusted.fixture(&["https"]);
+    let (said, ()) = tokio::join!(fixture.refuses(&url, Kind::FetchFailed), server);
     assert!(said.contains("the connection failed"), "{said}");
 }
 
 #[tokio::test]
 async fn a_server_with_another_protocol_is_rejected() {
     let mail = TlsSite::speaking(&["smtp"], ok("", "x"), &["good.example"], 4000).await;
-    mail.bed(&["https"]).refuses(&mail.url("good.example"), Kind::FetchFailed).await;
+    mail.fixture(&["https"]).refuses(&mail.url("good.example"), Kind::FetchFailed).await;
     let web = TlsSite::speaking(&["h2", "http/1.1"], ok("", "web"), &["good.example"], 4000).await;
-    assert_eq!(web.bed(&["https"]).text(&web.url("good.example")).await, "web");
+    assert_eq!(web.fixture(&["https"]).text(&web.url("good.example")).await, "web");
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn tls_sessions_are_not_resumed() {
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let url = format!("https://good.example:{}/", listener.local_addr().unwrap().port());
     let answer = ok("Cache-Control: no-store\r\n", "x");
-    let bed = Bed::with(|settings| settings.roots = vec![root]);
+    let fixture = Fixture::with(|settings| settings.roots = vec![root]);
     for _ in 0..2 {
         let server = async {
             let (stream, _) = listener.accept().await.unwrap();
@@ -164,7 +164,7 @@ async fn tls_sessions_are_not_resumed() {
             let _ = stream.read_to_end(&mut Vec::new()).await;
             stream.get_ref().1.handshake_kind()
         };
-        let (text, handshake) = tokio::join!(bed.text(&url), server);
+        let (text, handshake) = tokio::join!(fixture.text(&url), server);
         assert_eq!((text.as_str(), handshake), ("x", Some(HandshakeKind::Full)));
     }
 }
@@ -176,7 +176,7 @@ async fn a_silent_tls_handshake_times_out() {
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let url = format!("https://good.example:{port}/");
-    let said = trusted.bed(&["https"]).refuses(&url, Kind::TimedOut).await;
+    let said = trusted.fixture(&["https"]).refuses(&url, Kind::TimedOut).await;
     assert_eq!(said, format!("connecting to `good.example:{port}` took longer than 10 s"));
 }
 
@@ -184,17 +184,17 @@ async fn a_silent_tls_handshake_times_out() {
 async fn a_redirect_from_tls_to_plain_http_is_refused_unless_that_is_allowed() {
     let plain = Site::saying(ok("", "plain")).await;
     let site = TlsSite::saying(redirect(&plain.good("/")), &["good.example"], 4000).await;
-    let said = site.bed(&["https"]).refuses(&site.url("good.example"), Kind::SchemeNotAllowed).await;
+    let said = site.fixture(&["https"]).refuses(&site.url("good.example"), Kind::SchemeNotAllowed).await;
     assert_eq!(said, "the scheme `http` is not allowed: only `https` is, and the URL redirects there");
     assert!(plain.heads().is_empty());
-    assert_eq!(site.bed(&["https", "http"]).text(&site.url("good.example")).await, "plain");
+    assert_eq!(site.fixture(&["https", "http"]).text(&site.url("good.example")).await, "plain");
 }
 
 #[tokio::test]
 async fn a_redirect_to_tls_is_followed() {
     let site = TlsSite::saying(ok("", "hello over TLS"), &["good.example"], 4000).await;
     let plain = Site::saying(redirect(&site.url("good.example"))).await;
-    assert_eq!(site.bed(&["https", "http"]).text(&plain.good("/")).await, "hello over TLS");
+    assert_eq!(site.fixture(&["https", "http"]).text(&plain.good("/")).await, "hello over TLS");
 }
 
 #[tokio::test]
@@ -216,11 +216,11 @@ async fn a_body_without_tls_close_is_rejected() {
         let (mut stream, _) = stream.into_inner();
         stream.shutdown().await.unwrap();
     };
-    let bed = Bed::with(|settings| {
+    let fixture = Fixture::with(|settings| {
         settings.roots = vec![root];
         settings.options =
             ArtifactOptions { allowed_schemes: vec!["https".to_owned()], ..crate::support::options() };
     });
     let url = format!("https://good.example:{port}/");
-    let (_, ()) = tokio::join!(bed.refuses(&url, Kind::FetchFailed), server);
+    let (_, ()) = tokio::join!(fixture.refuses(&url, Kind::FetchFailed), server);
 }

@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{Bed, Site, ok};
+use crate::support::{Fixture, Site, ok};
 
 /// Keeps the events of fetches as text.
 #[derive(Clone, Default)]
@@ -56,12 +56,12 @@ async fn fetch_logs_contain_no_urls_secrets() {
         _ => b"HTTP/1.1 404 canary\r\nContent-Length: 6\r\n\r\ncanary".to_vec(),
     })
     .await;
-    let bed = Bed::new();
-    bed.fetch(&site.url("told.example", "/canary-good?canary=canary#canary")).await.unwrap();
-    bed.fetch(&site.url("told.example", "/canary-good?canary=canary")).await.unwrap();
-    bed.fetch(&site.url("told.example", "/canary-bad")).await.unwrap_err();
-    bed.fetch("http://told-private.example/canary?canary").await.unwrap_err();
-    bed.fetch("http://canary:canary@told.example/canary").await.unwrap_err();
+    let fixture = Fixture::new();
+    fixture.fetch(&site.url("told.example", "/canary-good?canary=canary#canary")).await.unwrap();
+    fixture.fetch(&site.url("told.example", "/canary-good?canary=canary")).await.unwrap();
+    fixture.fetch(&site.url("told.example", "/canary-bad")).await.unwrap_err();
+    fixture.fetch("http://told-private.example/canary?canary").await.unwrap_err();
+    fixture.fetch("http://canary:canary@told.example/canary").await.unwrap_err();
     let told = log().0.lock().unwrap().clone();
     // Other tests are told of by other hosts.
     let lines: Vec<&str> = told.lines().filter(|line| line.contains("host=told")).collect();

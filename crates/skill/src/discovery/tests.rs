@@ -178,9 +178,9 @@ fn unreadable_directories_are_reported_and_hide_no_other_skill() {
             fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
         }
         assert_eq!(names(&found), ["a"]);
-        let told: Vec<_> = found.diagnostics.iter().map(|finding| (finding.rule(), finding.path())).collect();
+        let reported: Vec<_> = found.diagnostics.iter().map(|finding| (finding.rule(), finding.path())).collect();
         let expected = ["d", "locked", "shut"].map(|name| root.join(name));
-        assert_eq!(told, expected.each_ref().map(|path| (RuleId::Unreadable, &**path)));
+        assert_eq!(reported, expected.each_ref().map(|path| (RuleId::Unreadable, &**path)));
     });
 }
 

@@ -16,22 +16,22 @@ struct Machine {
     files: BTreeSet<(PathBase, &'static str)>,
     variables: BTreeSet<&'static str>,
     network: Network,
-    broken: bool,
+    fails: bool,
 }
 
 impl Machine {
-    fn whole() -> Self {
+    fn complete() -> Self {
         Self {
             commands: [("git", "git version 2.47.3"), ("date", ""), ("odd", "no version at all")].into(),
             files: [(PathBase::SkillRoot, "scripts/run.sh"), (PathBase::RepoRoot, "Cargo.toml")].into(),
             variables: ["TOKEN"].into(),
             network: Network::Reachable,
-            broken: false,
+            fails: false,
         }
     }
 
     fn answer<'a, T: Send + 'a>(&self, answer: T) -> ProbeFuture<'a, T> {
-        let answer = if self.broken {
+        let answer = if self.fails {
             Err(ProbeError { message: "the sandbox is gone".to_owned() })
         } else {
             Ok(answer)
@@ -41,8 +41,8 @@ impl Machine {
 }
 
 impl Probe for Machine {
-    fn command<'a>(&'a self, name: &'a str, ask: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
-        self.answer(match (self.commands.get(name), ask) {
+    fn command<'a>(&'a self, name: &'a str, query: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
+        self.answer(match (self.commands.get(name), query) {
             (None, _) => CommandProbe::NotFound,
             (Some(version_output), VersionQuery::Yes) => {
                 CommandProbe::Found { version_output: (*version_output).to_owned() }
@@ -103,7 +103,7 @@ fn inputs(values: serde_json::Value) -> Inputs {
     serde_json::from_value(values).unwrap()
 }
 
-fn good() -> Inputs {
+fn valid_inputs() -> Inputs {
     inputs(json!({"day": "2025", "key": "right", "count": 1, "note": null}))
 }
 
@@ -123,7 +123,7 @@ fn report(manifest: &str, inputs: &Inputs, machine: &Machine) -> PreflightReport
 }
 
 /// The rules that did not pass, with their findings.
-fn told(report: &PreflightReport) -> Vec<(PreflightRule, Vec<String>)> {
+fn reported(report: &PreflightReport) -> Vec<(PreflightRule, Vec<String>)> {
     let rules = report
         .rules()
         .iter()
@@ -139,15 +139,15 @@ fn told(report: &PreflightReport) -> Vec<(PreflightRule, Vec<String>)> {
 fn check(inputs: &Inputs, machine: &Machine, rule: PreflightRule, expected: &[&str]) {
     let report = report(MANIFEST, inputs, machine);
     let expected = vec![(rule, expected.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())];
-    assert_eq!(told(&report), expected);
+    assert_eq!(reported(&report), expected);
     let failed = report.rules().iter().any(|rule| rule.outcome == RuleOutcome::Failed);
     assert_eq!(report.is_ready(), !failed);
 }
 
 #[test]
 fn all_rules_pass_in_order_if_nothing_is_missing() {
-    let report = report(MANIFEST, &good(), &Machine::whole());
-    assert_eq!(told(&report), []);
+    let report = report(MANIFEST, &valid_inputs(), &Machine::complete());
+    assert_eq!(reported(&report), []);
     assert!(report.is_ready());
     let rules: Vec<_> = report.rules().iter().map(|rule| rule.rule).collect();
     assert_eq!(rules, PreflightRule::ALL);
@@ -176,17 +176,17 @@ fn an_unsupported_manifest_fails_the_second_rule_and_a_newer_one_warns() {
     assert!(report.rules()[1].findings[0].message.contains("manifest_version 2.0 is not supported"));
     fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"1.9\"\n").unwrap();
     let newer = Skill::load(&folder, Mode::Lenient).unwrap();
-    let report = now(Preflight::new(&newer, &Inputs::new()).run(&Machine::whole()));
+    let report = now(Preflight::new(&newer, &Inputs::new()).run(&Machine::complete()));
     assert_eq!(report.rules()[1].outcome, RuleOutcome::Warned);
     assert!(report.is_ready());
 }
 
 #[test]
 fn a_required_input_without_a_value_fails_the_third_rule() {
-    let given = inputs(json!({"count": 1, "note": "", "key": "right", "dya": "x"}));
+    let provided = inputs(json!({"count": 1, "note": "", "key": "right", "dya": "x"}));
     check(
-        &given,
-        &Machine::whole(),
+        &provided,
+        &Machine::complete(),
         PreflightRule::RequiredInputs,
         &[
             "error: the input `day` is required and was not given: The day",
@@ -197,26 +197,26 @@ fn a_required_input_without_a_value_fails_the_third_rule() {
 
 #[test]
 fn a_value_that_violates_its_schema_fails_the_fourth_rule() {
-    let given = inputs(json!({"day": "20255", "key": "hunter2", "count": 0, "note": 1}));
+    let provided = inputs(json!({"day": "20255", "key": "hunter2", "count": 0, "note": 1}));
     let expected = [
         "error: the input `day` is not as the skill asks: expected a text that matches `^\\d{4}$`, found \"20255\"",
         "error: the input `key` is not as the skill asks: expected one of \"right\", found a string",
         "error: the input `count` is not as the skill asks: expected a number of at least 1, found 0",
     ];
-    check(&given, &Machine::whole(), PreflightRule::InputSchemas, &expected);
-    let whole = serde_json::to_string(&report(MANIFEST, &given, &Machine::whole())).unwrap();
-    assert!(!whole.contains("hunter2"), "{whole}");
+    check(&provided, &Machine::complete(), PreflightRule::InputSchemas, &expected);
+    let complete = serde_json::to_string(&report(MANIFEST, &provided, &Machine::complete())).unwrap();
+    assert!(!complete.contains("hunter2"), "{complete}");
 }
 
 #[test]
 fn commands_files_and_the_network_are_the_fifth_rule() {
-    let mut bare = Machine::whole();
-    bare.commands = [("git", "git version 2.39.5 (Apple Git-154)")].into();
-    bare.files.clear();
-    bare.network = Network::None;
+    let mut incomplete = Machine::complete();
+    incomplete.commands = [("git", "git version 2.39.5 (Apple Git-154)")].into();
+    incomplete.files.clear();
+    incomplete.network = Network::None;
     check(
-        &good(),
-        &bare,
+        &valid_inputs(),
+        &incomplete,
         PreflightRule::Preconditions,
         &[
             "error: the command `git` is of version 2.39.5, and 2.40 or later is needed: update it",
@@ -226,48 +226,48 @@ fn commands_files_and_the_network_are_the_fifth_rule() {
             "warning: the skill says that it needs the network, and has none here",
         ],
     );
-    let mut odd = Machine::whole();
-    odd.commands.insert("git", "git, the stupid content tracker\u{1b}[0m");
+    let mut unusual = Machine::complete();
+    unusual.commands.insert("git", "git, the stupid content tracker\u{1b}[0m");
     let expected = "error: cannot determine the version of the command `git`; it prints: git, the stupid content \
                     tracker [0m";
-    check(&good(), &odd, PreflightRule::Preconditions, &[expected]);
-    odd.commands.insert("git", "git version 3.0.1");
+    check(&valid_inputs(), &unusual, PreflightRule::Preconditions, &[expected]);
+    unusual.commands.insert("git", "git version 3.0.1");
     let expected = "error: the command `git` is of version 3.0.1, and 3 or earlier is needed";
-    check(&good(), &odd, PreflightRule::Preconditions, &[expected]);
+    check(&valid_inputs(), &unusual, PreflightRule::Preconditions, &[expected]);
 }
 
 #[test]
 fn a_required_variable_that_is_not_set_fails_the_sixth_rule() {
-    let mut machine = Machine::whole();
+    let mut machine = Machine::complete();
     machine.variables.clear();
     let expected = "error: the variable `TOKEN` is required and not set: Of the service";
-    check(&good(), &machine, PreflightRule::Environment, &[expected]);
+    check(&valid_inputs(), &machine, PreflightRule::Environment, &[expected]);
 }
 
 #[test]
 fn an_optional_input_without_a_value_is_a_warning() {
-    let given = inputs(json!({"day": "2025", "key": "right"}));
+    let provided = inputs(json!({"day": "2025", "key": "right"}));
     check(
-        &given,
-        &Machine::whole(),
+        &provided,
+        &Machine::complete(),
         PreflightRule::OptionalInputs,
         &[
             "warning: the input `count` was not given; its default is used: 3",
             "warning: the input `note` was not given; the skill does without it",
         ],
     );
-    let report = report(MANIFEST, &given, &Machine::whole());
+    let report = report(MANIFEST, &provided, &Machine::complete());
     assert!(report.is_ready());
     assert_eq!(report.inputs()["count"], json!(3));
 }
 
 #[test]
 fn everything_that_is_missing_is_reported_at_once() {
-    let mut nothing = Machine::whole();
-    nothing.commands.clear();
-    nothing.files.clear();
-    nothing.variables.clear();
-    let report = report(MANIFEST, &inputs(json!({"count": "x"})), &nothing);
+    let mut empty_machine = Machine::complete();
+    empty_machine.commands.clear();
+    empty_machine.files.clear();
+    empty_machine.variables.clear();
+    let report = report(MANIFEST, &inputs(json!({"count": "x"})), &empty_machine);
     let failed: Vec<_> = report.rules().iter().filter(|rule| rule.outcome == RuleOutcome::Failed).collect();
     assert_eq!(failed.len(), 4);
     assert_eq!(failed.iter().map(|rule| rule.findings.len()).sum::<usize>(), 2 + 1 + 4 + 1);
@@ -275,9 +275,9 @@ fn everything_that_is_missing_is_reported_at_once() {
 
 #[test]
 fn a_failed_probe_counts_as_missing() {
-    let mut broken = Machine::whole();
-    broken.broken = true;
-    let report = report(MANIFEST, &good(), &broken);
+    let mut fails = Machine::complete();
+    fails.fails = true;
+    let report = report(MANIFEST, &valid_inputs(), &fails);
     assert!(!report.is_ready());
     assert!(report.rules()[4].findings.iter().all(|finding| finding.message.contains("the sandbox is gone")));
 }
@@ -286,9 +286,9 @@ fn a_failed_probe_counts_as_missing() {
 fn a_skill_without_a_manifest_skips_further_rules() {
     let (_temp, skill) = skill(None);
     let none = Inputs::new();
-    let report = now(Preflight::new(&skill, &none).run(&Machine::whole()));
+    let report = now(Preflight::new(&skill, &none).run(&Machine::complete()));
     assert!(report.is_ready());
     assert!(report.rules()[1..].iter().all(|rule| rule.outcome == RuleOutcome::Skipped));
-    let given = good();
-    assert!(!now(Preflight::new(&skill, &given).run(&Machine::whole())).is_ready());
+    let provided = valid_inputs();
+    assert!(!now(Preflight::new(&skill, &provided).run(&Machine::complete())).is_ready());
 }

@@ -201,9 +201,9 @@ fn check_kept(reloader: &mut Reloader, folder: &Path, modes: &[u32], kept: &[&st
             let reload = reloader.reload();
             lock(folder, 0o700);
             check(&reload, [&[], &[], &[], kept]);
-            let told = rules(&reload);
-            let of = |rule| told.iter().filter(|told| **told == rule).count();
-            assert_eq!((of(RuleId::LastGoodKept), told.len() - kept.len()), (kept.len(), 1), "{told:?}");
+            let reported = rules(&reload);
+            let of = |rule| reported.iter().filter(|reported| **reported == rule).count();
+            assert_eq!((of(RuleId::LastGoodKept), reported.len() - kept.len()), (kept.len(), 1), "{reported:?}");
         }
         let reload = reloader.reload();
         check(&reload, [&[], &[], &[], &[]]);

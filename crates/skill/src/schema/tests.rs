@@ -92,9 +92,9 @@ fn a_withheld_value_is_not_in_the_message() {
         json!({"type": "object", "properties": {"key": {"pattern": "^x$"}, "n": {"maximum": 1}, "t": {"type": "array"}}}),
     );
     let value = json!({"key": "hunter2", "n": 12345, "t": "hunter3"});
-    let told: Vec<_> = of.check(&value, Disclosure::Withheld).iter().map(ToString::to_string).collect();
+    let reported: Vec<_> = of.check(&value, Disclosure::Withheld).iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "at `/key`: expected a text that matches `^x$`, found a string",
             "at `/n`: expected a number of at most 1, found a number",

@@ -258,8 +258,8 @@ async fn a_line_that_does_not_fit_is_shown_from_its_start() {
         let result = call_with(&executor, limits, "view", json!({"path": "wide.txt"})).await;
         assert!(!result.is_error && result.text().len() <= view, "{}", result.text().len());
         assert!(result.text().starts_with("     1\tää"));
-        let told = if view < 200_000 { "line 1 of 2 is too long" } else { "     2\tend" };
-        assert!(result.text().contains(told), "{view}");
+        let reported = if view < 200_000 { "line 1 of 2 is too long" } else { "     2\tend" };
+        assert!(result.text().contains(reported), "{view}");
     }
 }
 

@@ -27,13 +27,13 @@ mod approval;
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 
 /// Three skills on the disk: one with everything, one with nothing, and one whose instructions cannot be read.
-struct Bed {
+struct Fixture {
     place: TempDir,
     skills: SessionSkills,
     executor: FakeExecutor,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(place.path()).unwrap();
@@ -123,9 +123,9 @@ fn names(set: &[PinnedSkill]) -> Vec<&str> {
 
 #[tokio::test]
 async fn loading_and_unloading() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     insta::assert_snapshot!(
-        bed.transcript(&[
+        fixture.transcript(&[
             (&[], "skills_load", json!({"names": ["pdf"]})),
             (&["csv"], "skills_load", json!({"names": ["pdf"]})),
             (&["csv"], "skills_load", json!({"names": ["pdf", "csv", "pdf"], "mode": "add"})),
@@ -142,19 +142,19 @@ async fn loading_and_unloading() {
 
 #[tokio::test]
 async fn tools_are_called_by_their_wire_name_only() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let script = json!({"path": "scripts/extract.py"});
-    let result = bed.call(&["pdf"], "skills.run_script", script).await;
-    assert!(result.is_error && bed.executor.commands().is_empty());
+    let result = fixture.call(&["pdf"], "skills.run_script", script).await;
+    assert!(result.is_error && fixture.executor.commands().is_empty());
     assert_eq!(result.text(), "there is no tool `skills.run_script`; here it is called `skills_run_script`");
 }
 
 #[tokio::test]
 async fn instructions_in_results_are_delivered_once() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let load = |active: &'static [&'static str], names: Value| {
-        let tools = bed.tools().with_delivery(SkillDelivery::Result);
-        bed.call_of(tools, active, "skills_load", json!({"names": names, "mode": "add"}))
+        let tools = fixture.tools().with_delivery(SkillDelivery::Result);
+        fixture.call_of(tools, active, "skills_load", json!({"names": names, "mode": "add"}))
     };
     let both = load(&["csv"], json!(["csv", "pdf"])).await;
     assert_eq!(both.content.len(), 2);
@@ -166,12 +166,12 @@ async fn instructions_in_results_are_delivered_once() {
 
 #[tokio::test]
 async fn the_number_of_active_skills_is_limited() {
-    let bed = Bed::new();
-    let tools = bed.tools().with_max_active(1);
-    let result = bed.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
+    let fixture = Fixture::new();
+    let tools = fixture.tools().with_max_active(1);
+    let result = fixture.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
     assert!(result.is_error && result.active_skills.is_none());
     assert!(result.text().starts_with("2 skills would be loaded, and the maximum is 1"), "{}", result.text());
-    let toolbox = Toolbox::builder().with_skills(bed.tools());
+    let toolbox = Toolbox::builder().with_skills(fixture.tools());
     let toolbox = toolbox.with_limits(OutputLimits { text: 16, ..OutputLimits::default() }).build().unwrap();
     let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["pdf"]}));
     let result = toolbox.run_without_input(&call, CallContext::default()).await;
@@ -181,11 +181,11 @@ async fn the_number_of_active_skills_is_limited() {
 /// As long as it is loaded, nothing of what the model was told of it is cut.
 #[tokio::test]
 async fn a_skill_is_loaded_only_if_its_instructions_fit() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let body = "x".repeat(300);
     let text = format!("---\nname: csv\ndescription: {}\n---\n{body}\n", "d".repeat(900));
-    fs::write(bed.place.path().join("csv/SKILL.md"), text).unwrap();
-    let skill = Skill::load(bed.place.path().join("csv"), Mode::Strict).unwrap();
+    fs::write(fixture.place.path().join("csv/SKILL.md"), text).unwrap();
+    let skill = Skill::load(fixture.place.path().join("csv"), Mode::Strict).unwrap();
     let skills =
         SessionSkills::new([Arc::new(SessionSkill::from_skill(Arc::new(skill)))], SkillLocations::host());
     let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["csv"]}));
@@ -211,10 +211,10 @@ async fn a_skill_is_loaded_only_if_its_instructions_fit() {
 
 #[tokio::test]
 async fn reading_files_of_active_skills() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let read = |path: &str| json!({"path": path});
     insta::assert_snapshot!(
-        bed.transcript(&[
+        fixture.transcript(&[
             (&["csv", "pdf"], "skills_read", read("references/forms.md")),
             (&["pdf", "csv"], "skills_read", json!({"path": "./references//forms.md", "skill": "pdf"})),
             (&["pdf"], "skills_read", read("references/nested/SKILL.md")),
@@ -236,7 +236,7 @@ async fn reading_files_of_active_skills() {
         ])
         .await
     );
-    let image = bed.call(&["pdf"], "skills_read", read("assets/logo.png")).await;
+    let image = fixture.call(&["pdf"], "skills_read", read("assets/logo.png")).await;
     assert!(
         matches!(&image.content[..], [ResultContent::Image { media_type, .. }] if media_type == "image/png")
     );
@@ -244,10 +244,10 @@ async fn reading_files_of_active_skills() {
 
 #[tokio::test]
 async fn long_files_are_truncated_and_too_long_ones_rejected() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let file = |length: usize| {
-        fs::write(bed.place.path().join("pdf/long.txt"), vec![b'x'; length]).unwrap();
-        bed.call(&["pdf"], "skills_read", json!({"path": "long.txt"}))
+        fs::write(fixture.place.path().join("pdf/long.txt"), vec![b'x'; length]).unwrap();
+        fixture.call(&["pdf"], "skills_read", json!({"path": "long.txt"}))
     };
     let cut = file(1024 * 1024).await;
     assert!(!cut.is_error && cut.text().len() <= OutputLimits::default().view);
@@ -265,7 +265,7 @@ async fn long_files_are_truncated_and_too_long_ones_rejected() {
 
 #[tokio::test]
 async fn running_scripts_of_active_skills() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let lost = SandboxError::new(
         SandboxErrorKind::NotFound,
         "cannot run `python3`: it is in no folder of PATH (/bin); install it or give its full path",
@@ -273,14 +273,14 @@ async fn running_scripts_of_active_skills() {
     let mut failed = exited(3, "half\n");
     failed.stderr.head = b"OSError: [Errno 30] Read-only file system: 'out.json'\n".to_vec();
     failed.stderr.total = failed.stderr.head.len() as u64;
-    bed.executor = FakeExecutor::new()
+    fixture.executor = FakeExecutor::new()
         .with_command("ok", FakeCommand::Exits(exited(0, "one\ntwo \"quoted\"\n")))
         .with_command("fails", FakeCommand::Exits(failed))
         .with_command("slow", FakeCommand::Exits(ended(CommandEnd::TimedOut, "so far")))
         .with_command("no python", FakeCommand::FailsToStart(lost));
     let run = |path: &str, args: &[&str]| json!({"path": path, "args": args});
     insta::assert_snapshot!(
-        bed.transcript(&[
+        fixture.transcript(&[
             (&["pdf"], "skills_run_script", run("scripts/extract.py", &["ok"])),
             (&["pdf"], "skills_run_script", run("scripts/extract.py", &["fails"])),
             (&["pdf"], "skills_run_script", run("scripts/extract.py", &["slow"])),
@@ -301,15 +301,15 @@ async fn running_scripts_of_active_skills() {
 #[tokio::test]
 async fn a_secret_is_redacted_however_it_would_be_escaped() {
     const SECRET: &str = "se\"cr\\et\nline-two";
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut written = exited(0, format!("out {SECRET}\n"));
     written.stderr.head = format!("err {SECRET}\n").into_bytes();
     written.stderr.total = written.stderr.head.len() as u64;
-    bed.executor = FakeExecutor::new().with_command("tells", FakeCommand::Exits(written));
-    let builder = Toolbox::builder().with_executor(Arc::new(bed.executor.clone())).with_skills(bed.tools());
+    fixture.executor = FakeExecutor::new().with_command("tells", FakeCommand::Exits(written));
+    let builder = Toolbox::builder().with_executor(Arc::new(fixture.executor.clone())).with_skills(fixture.tools());
     let toolbox = builder.with_redactor(Redactor::new([("KEY", SECRET)])).build().unwrap();
     let script = call("skills_run_script", json!({"path": "scripts/extract.py", "args": ["tells"]}));
-    let context = CallContext { view: bed.session_view(&["pdf"]), ..CallContext::default() };
+    let context = CallContext { view: fixture.session_view(&["pdf"]), ..CallContext::default() };
     let report: Value =
         serde_json::from_str(&toolbox.run_without_input(&script, context).await.text()).unwrap();
     for stream in ["stdout", "stderr"] {
@@ -320,7 +320,7 @@ async fn a_secret_is_redacted_however_it_would_be_escaped() {
 
 #[tokio::test]
 async fn a_script_runs_with_its_interpreter_and_unchanged_arguments() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for (input, argv, cwd) in [
         (
             json!({"path": "scripts/extract.py", "args": ["--in", "$(x) 'y'", ""]}),
@@ -339,19 +339,19 @@ async fn a_script_runs_with_its_interpreter_and_unchanged_arguments() {
             "/workspace",
         ),
     ] {
-        bed.call(&["pdf"], "skills_run_script", input).await;
-        let command = bed.executor.commands().pop().unwrap();
+        fixture.call(&["pdf"], "skills_run_script", input).await;
+        let command = fixture.executor.commands().pop().unwrap();
         assert_eq!(command.argv, argv);
         assert_eq!(command.cwd.as_deref(), Some(cwd));
         assert!(!command.merge_stderr);
     }
-    bed.call(
+    fixture.call(
         &["pdf"],
         "skills_run_script",
         json!({"path": "scripts/extract.py", "env": {"KEY": "v", "TMPDIR": "/x"}}),
     )
     .await;
-    let env = bed.executor.commands().pop().unwrap().env;
+    let env = fixture.executor.commands().pop().unwrap().env;
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(
         env,
@@ -369,11 +369,11 @@ async fn a_script_runs_with_its_interpreter_and_unchanged_arguments() {
 
 #[tokio::test]
 async fn bad_input_is_named_by_its_field() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let many: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
     let run = |field: &str, value: Value| json!({"path": "scripts/extract.py", field: value});
     insta::assert_snapshot!(
-        bed.transcript(&[
+        fixture.transcript(&[
             (&[], "skills_load", json!({})),
             (&[], "skills_load", json!({"names": []})),
             (&[], "skills_load", json!({"names": "pdf"})),
@@ -395,18 +395,18 @@ async fn bad_input_is_named_by_its_field() {
         .await
     );
     for args in [json!(many), json!(["x".repeat(200_000)]), json!(vec!["x".repeat(100_000); 20])] {
-        let result = bed.call(&["pdf"], "skills_run_script", run("args", args)).await;
+        let result = fixture.call(&["pdf"], "skills_run_script", run("args", args)).await;
         assert!(result.is_error);
         let text = result.text();
         assert!(text.contains("field `args` has ") && text.contains("write "), "{text}");
     }
-    assert!(bed.executor.commands().is_empty());
+    assert!(fixture.executor.commands().is_empty());
 }
 
 #[test]
 fn call_traits_are_reported_to_the_driver() {
-    let bed = Bed::new();
-    let toolbox = bed.toolbox_of(bed.tools());
+    let fixture = Fixture::new();
+    let toolbox = fixture.toolbox_of(fixture.tools());
     let check = |tool: &str, input: Value, concurrency, idempotent| {
         let traits = toolbox.traits(&ToolCall::new("toolu_1", tool, &input));
         assert_eq!(traits, CallTraits { concurrency, idempotent }, "{tool} {input}");
@@ -421,8 +421,8 @@ fn call_traits_are_reported_to_the_driver() {
 
 #[test]
 fn only_useful_tools_are_offered() {
-    let bed = Bed::new();
-    let told = |toolbox: Toolbox| -> Vec<String> {
+    let fixture = Fixture::new();
+    let reported = |toolbox: Toolbox| -> Vec<String> {
         toolbox
             .definitions()
             .iter()
@@ -431,13 +431,13 @@ fn only_useful_tools_are_offered() {
             .collect()
     };
     let all = ["skills_load", "skills_unload", "skills_read", "skills_run_script"];
-    assert_eq!(told(bed.toolbox_of(bed.tools())), all);
+    assert_eq!(reported(fixture.toolbox_of(fixture.tools())), all);
     // Without a sandbox nothing can run.
-    assert_eq!(told(Toolbox::builder().with_skills(bed.tools()).build().unwrap()), all[..3]);
+    assert_eq!(reported(Toolbox::builder().with_skills(fixture.tools()).build().unwrap()), all[..3]);
     let only =
-        |name: &str| SessionSkills::new([Arc::clone(bed.skills.get(name).unwrap())], SkillLocations::host());
-    assert_eq!(told(bed.toolbox_of(SkillTools::new(only("csv")))), all[..3]);
-    assert!(told(bed.toolbox_of(SkillTools::new(SessionSkills::default()))).is_empty());
+        |name: &str| SessionSkills::new([Arc::clone(fixture.skills.get(name).unwrap())], SkillLocations::host());
+    assert_eq!(reported(fixture.toolbox_of(SkillTools::new(only("csv")))), all[..3]);
+    assert!(reported(fixture.toolbox_of(SkillTools::new(SessionSkills::default()))).is_empty());
 }
 
 /// Any JSON, with the fields of the tools more often than others.
@@ -464,11 +464,11 @@ proptest! {
     /// Whatever a model writes is understood, or refused with a reason; what is understood names skills that there are.
     #[test]
     fn any_input_is_a_request_or_a_reason(input in anything(), tool in prop::sample::select(SkillTool::ALL.to_vec())) {
-        let bed = Bed::new();
-        match SkillRequest::parse(tool, &input, &bed.tools()) {
+        let fixture = Fixture::new();
+        match SkillRequest::parse(tool, &input, &fixture.tools()) {
             Ok(SkillRequest::Load { skills, .. }) => prop_assert!((1..=3).contains(&skills.len())),
             Ok(SkillRequest::Read { skill, .. } | SkillRequest::RunScript(Script { skill, .. })) => {
-                prop_assert!(skill.is_none_or(|name| bed.skills.get(&name).is_some()));
+                prop_assert!(skill.is_none_or(|name| fixture.skills.get(&name).is_some()));
             }
             Ok(SkillRequest::Unload(_)) => {}
             Err(reason) => prop_assert!(!reason.is_empty()),
@@ -485,10 +485,10 @@ proptest! {
         prop::sample::select(vec!["..", ".", "/", "out.txt", "outside.txt", "references", "pdf", "csv", "", "\\", "~", "%2e%2e"]),
         0..6,
     )) {
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let result = runtime.block_on(bed.call(&["pdf"], "skills_read", json!({"path": parts.join("/")})));
+        let result = runtime.block_on(fixture.call(&["pdf"], "skills_read", json!({"path": parts.join("/")})));
         prop_assert!(!result.text().contains("secret"), "{}", result.text());
-        prop_assert!(!result.text().contains(&*bed.place.path().to_string_lossy()), "{}", result.text());
+        prop_assert!(!result.text().contains(&*fixture.place.path().to_string_lossy()), "{}", result.text());
     }
 }

@@ -301,7 +301,7 @@ const MOST_PARTS_AND_NOTICE: usize = 101;
 async fn invalid_images_never_enter_the_history() {
     let image =
         |media_type: &str, data: String| ResultContent::Image { media_type: media_type.to_owned(), data };
-    for (part, told) in [
+    for (part, reported) in [
         (image("image/tiff", "AAAA".to_owned()), "`image/tiff`"),
         (image("image/png", "not base64".to_owned()), "not base64"),
         (image("image/png", String::new()), "not base64"),
@@ -309,7 +309,7 @@ async fn invalid_images_never_enter_the_history() {
     ] {
         let outcome = ToolOutput { content: vec![part], status: ToolStatus::Succeeded, input_request: None };
         let result = giving(outcome).run_without_input(&host_call("host"), context()).await;
-        assert!(result.text().starts_with("[an image is left out: ") && result.text().contains(told));
+        assert!(result.text().starts_with("[an image is left out: ") && result.text().contains(reported));
     }
     let most = vec![image("image/png", "A".repeat(5 * 1024 * 1024)); 5];
     let outcome = ToolOutput { content: most, status: ToolStatus::Succeeded, input_request: None };

@@ -3,7 +3,7 @@
 use conjure_artifact::{ArtifactError, ArtifactErrorKind as Kind, Fetch as _, FetchRequest, FetchedContent};
 use conjure_egress::EgressPolicy;
 
-use crate::support::{Bed, Site, ok, redirect};
+use crate::support::{Fixture, Site, ok, redirect};
 
 /// These hosts alone, on the port of the site.
 fn only(site: &Site, hosts: &[&str]) -> EgressPolicy {
@@ -11,16 +11,16 @@ fn only(site: &Site, hosts: &[&str]) -> EgressPolicy {
     EgressPolicy::Limited(entries.join(",").parse().unwrap())
 }
 
-async fn fetch(bed: &Bed, url: &str, network: &EgressPolicy) -> Result<FetchedContent, ArtifactError> {
-    bed.fetch.fetch(FetchRequest { network, ..bed.request(url) }).await
+async fn fetch(fixture: &Fixture, url: &str, network: &EgressPolicy) -> Result<FetchedContent, ArtifactError> {
+    fixture.fetch.fetch(FetchRequest { network, ..fixture.request(url) }).await
 }
 
 #[tokio::test]
 async fn targets_outside_the_tenants_policy_are_not_contacted() {
     let site = Site::saying(ok("", "there")).await;
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let listed = only(&site, &["good.example"]);
-    fetch(&bed, &site.good("/"), &listed).await.unwrap();
+    fetch(&fixture, &site.good("/"), &listed).await.unwrap();
     for (url, network, kind, said) in [
         (site.url("other.example", "/"), &listed, Kind::HostBlocked, "the host `other.example` is blocked"),
         (site.url("127.0.0.1", "/"), &listed, Kind::HostBlocked, "the host `127.0.0.1` is blocked"),
@@ -44,12 +44,12 @@ async fn targets_outside_the_tenants_policy_are_not_contacted() {
             "the host `good.example` is blocked",
         ),
     ] {
-        let error = fetch(&bed, &url, network).await.unwrap_err();
+        let error = fetch(&fixture, &url, network).await.unwrap_err();
         assert_eq!((error.kind(), error.to_string().as_str()), (kind, said), "{url}");
-        assert_eq!(bed.fetch.check_url(&url, network).unwrap_err().kind(), kind, "{url}");
+        assert_eq!(fixture.fetch.check_url(&url, network).unwrap_err().kind(), kind, "{url}");
     }
     assert_eq!(site.paths(), ["/"]);
-    assert!(bed.fetch.check_url(&site.good("/"), &listed).is_ok());
+    assert!(fixture.fetch.check_url(&site.good("/"), &listed).is_ok());
 }
 
 #[tokio::test]
@@ -60,16 +60,16 @@ async fn no_redirect_escapes_the_tenants_policy() {
         _ => ok("", "there"),
     })
     .await;
-    let bed = Bed::new();
-    let error = fetch(&bed, &site.good("/"), &only(&site, &["good.example"])).await.unwrap_err();
+    let fixture = Fixture::new();
+    let error = fetch(&fixture, &site.good("/"), &only(&site, &["good.example"])).await.unwrap_err();
     assert_eq!(error.kind(), Kind::HostBlocked);
     assert_eq!(site.paths(), ["/"]);
-    bed.is_empty();
+    fixture.is_empty();
     let both = only(&site, &["good.example", "other.example"]);
-    assert_eq!(bed.bytes(&fetch(&bed, &site.good("/"), &both).await.unwrap()), b"there");
+    assert_eq!(fixture.bytes(&fetch(&fixture, &site.good("/"), &both).await.unwrap()), b"there");
     assert_eq!(site.paths(), ["/", "/", "/there"]);
     // It is there, from where the tenant reaches no more.
-    let error = fetch(&bed, &site.good("/"), &only(&site, &["good.example"])).await.unwrap_err();
+    let error = fetch(&fixture, &site.good("/"), &only(&site, &["good.example"])).await.unwrap_err();
     assert_eq!(error.kind(), Kind::HostBlocked);
     assert_eq!(site.paths(), ["/", "/", "/there", "/"]);
 }

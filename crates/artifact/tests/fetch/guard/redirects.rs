@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
 use conjure_egress::StaticResolver;
 
-use crate::support::{Bed, Counting, LOOPBACK, Site, ok, options, redirect};
+use crate::support::{Fixture, Counting, LOOPBACK, Site, ok, options, redirect};
 
 /// A site whose `/` redirects to `location`; anything else is `there`.
 async fn leading_to(location: &'static str) -> Site {
@@ -20,7 +20,7 @@ async fn relative_redirects_are_followed() {
             _ => ok("", "there"),
         })
         .await;
-        assert_eq!(Bed::new().text(&site.good("/a/")).await, "there");
+        assert_eq!(Fixture::new().text(&site.good("/a/")).await, "there");
         assert_eq!(site.paths(), ["/a/", path]);
     }
 }
@@ -36,10 +36,10 @@ async fn every_redirect_status_is_followed_without_state() {
             )
         })
         .await;
-        let bed = Bed::new();
-        let fetched = bed.fetch(&site.good("/secret?key=secret")).await.unwrap();
-        assert_eq!((fetched.name.as_str(), bed.bytes(&fetched).as_slice()), ("x.csv", &b"a,b"[..]));
-        assert_eq!(bed.store.usage().unwrap().contents, 1);
+        let fixture = Fixture::new();
+        let fetched = fixture.fetch(&site.good("/secret?key=secret")).await.unwrap();
+        assert_eq!((fetched.name.as_str(), fixture.bytes(&fetched).as_slice()), ("x.csv", &b"a,b"[..]));
+        assert_eq!(fixture.store.usage().unwrap().contents, 1);
         let head = &other.heads()[0];
         assert_eq!(head.header("host").unwrap(), format!("other.example:{}", other.port));
         for carried in ["referer", "cookie", "authorization"] {
@@ -74,7 +74,7 @@ async fn redirects_to_forbidden_targets_are_rejected() {
         ("/with space", Kind::FetchFailed),
     ] {
         let site = leading_to(location).await;
-        let said = Bed::new().refuses(&site.good("/"), kind).await;
+        let said = Fixture::new().refuses(&site.good("/"), kind).await;
         assert!(!said.contains("pass@"), "{said}");
         assert_eq!(site.heads().len(), 1, "{location}");
     }
@@ -85,18 +85,18 @@ async fn a_redirect_does_not_lead_from_tls_to_plain_http_unless_that_is_allowed(
     // The other way round is `tls::a_redirect_to_tls_is_followed`.
     let site = leading_to("/there").await;
     let options = || ArtifactOptions { allowed_schemes: vec!["http".to_owned()], ..options() };
-    let bed = Bed::with(|settings| settings.options = options());
-    assert_eq!(bed.text(&site.good("/")).await, "there");
+    let fixture = Fixture::with(|settings| settings.options = options());
+    assert_eq!(fixture.text(&site.good("/")).await, "there");
     let site = leading_to("https://good.example/").await;
-    let bed = Bed::with(|settings| settings.options = options());
-    let said = bed.refuses(&site.good("/"), Kind::SchemeNotAllowed).await;
+    let fixture = Fixture::with(|settings| settings.options = options());
+    let said = fixture.refuses(&site.good("/"), Kind::SchemeNotAllowed).await;
     assert_eq!(said, "the scheme `https` is not allowed: only `http` is, and the URL redirects there");
 }
 
 #[tokio::test]
 async fn redirect_loops_end() {
     let site = leading_to("/").await;
-    let said = Bed::new().refuses(&site.good("/"), Kind::FetchFailed).await;
+    let said = Fixture::new().refuses(&site.good("/"), Kind::FetchFailed).await;
     assert!(said.ends_with("it redirects more than 5 times"), "{said}");
     assert_eq!(site.heads().len(), 6);
 
@@ -106,7 +106,7 @@ async fn redirect_loops_end() {
         at => redirect(&format!("/{}", at + 1)),
     })
     .await;
-    assert_eq!(Bed::new().text(&site.good("/0")).await, "there");
+    assert_eq!(Fixture::new().text(&site.good("/0")).await, "there");
     assert_eq!(site.heads().len(), 6);
 }
 
@@ -121,7 +121,7 @@ async fn a_redirect_without_a_target_fails() {
         // As ISO 8859-1.
         let answer: Vec<u8> = answer.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
         let site = Site::saying(answer).await;
-        Bed::new().refuses(&site.good("/"), Kind::FetchFailed).await;
+        Fixture::new().refuses(&site.good("/"), Kind::FetchFailed).await;
     }
 }
 
@@ -131,7 +131,7 @@ async fn each_hop_is_resolved_again() {
     let resolver = StaticResolver::new()
         .with_sequence("good.example".parse().unwrap(), [vec![LOOPBACK], vec!["127.0.0.2".parse().unwrap()]]);
     let resolver = Counting::new(resolver);
-    let bed = Bed::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
-    bed.refuses(&site.good("/"), Kind::PrivateAddress).await;
+    let fixture = Fixture::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
+    fixture.refuses(&site.good("/"), Kind::PrivateAddress).await;
     assert_eq!((resolver.asked(), site.heads().len()), (2, 1));
 }

@@ -7,15 +7,15 @@ use conjure_base::SystemClock;
 use conjure_egress::{Egress, EgressPolicy, StaticResolver};
 use tokio::net::TcpListener;
 
-use crate::support::{Bed, Counting, LOOPBACK, Site, nobody, ok, options};
+use crate::support::{Fixture, Counting, LOOPBACK, Site, nobody, ok, options};
 
 #[tokio::test]
 async fn a_url_is_fetched_into_the_store() {
     let site = Site::saying(ok("Content-Type: text/csv; charset=utf-8\r\n", "a,b\n")).await;
-    let bed = Bed::new();
-    let fetched = bed.fetch(&site.good("/data/sales%202024.csv?key=secret#part")).await.unwrap();
+    let fixture = Fixture::new();
+    let fetched = fixture.fetch(&site.good("/data/sales%202024.csv?key=secret#part")).await.unwrap();
     assert_eq!((fetched.content_type.as_str(), fetched.name.as_str()), ("text/csv", "sales 2024.csv"));
-    assert_eq!((bed.bytes(&fetched).as_slice(), fetched.content.size), (&b"a,b\n"[..], 4));
+    assert_eq!((fixture.bytes(&fetched).as_slice(), fetched.content.size), (&b"a,b\n"[..], 4));
     let head = &site.heads()[0];
     assert_eq!(head.path(), "/data/sales%202024.csv?key=secret");
     assert_eq!(head.header("host").unwrap(), format!("good.example:{}", site.port));
@@ -27,7 +27,7 @@ async fn a_url_is_fetched_into_the_store() {
 
 #[tokio::test]
 async fn only_allowed_schemes_are_fetched() {
-    let defaults = || Bed::with(|settings| settings.options = ArtifactOptions::default());
+    let defaults = || Fixture::with(|settings| settings.options = ArtifactOptions::default());
     let said = defaults().refuses("http://good.example/", Kind::SchemeNotAllowed).await;
     assert_eq!(said, "the scheme `http` is not allowed: only `https` is");
     for url in [
@@ -37,19 +37,19 @@ async fn only_allowed_schemes_are_fetched() {
         "data://x",
         "HTTP://good.example",
     ] {
-        let bed = defaults();
+        let fixture = defaults();
         let kind = if url.starts_with("file") { Kind::InvalidUri } else { Kind::SchemeNotAllowed };
-        bed.refuses(url, kind).await;
+        fixture.refuses(url, kind).await;
     }
-    let none = Bed::with(|settings| settings.options.allowed_schemes.clear());
+    let none = Fixture::with(|settings| settings.options.allowed_schemes.clear());
     let said = none.refuses("https://good.example/", Kind::SchemeNotAllowed).await;
     assert_eq!(said, "the scheme `https` is not allowed: none is");
 }
 
 #[tokio::test]
 async fn invalid_urls_name_the_problem() {
-    let bed = Bed::new();
-    let said = bed.refuses("http://user:secret@good.example/?key=secret", Kind::InvalidUri).await;
+    let fixture = Fixture::new();
+    let said = fixture.refuses("http://user:secret@good.example/?key=secret", Kind::InvalidUri).await;
     assert_eq!(
         said,
         "invalid artifact URI `http://good.example/`: it has a user name or a password, which are never sent: remove them"
@@ -68,13 +68,13 @@ async fn invalid_urls_name_the_problem() {
         "//good.example/",
         "",
     ] {
-        bed.refuses(url, Kind::InvalidUri).await;
+        fixture.refuses(url, Kind::InvalidUri).await;
     }
 }
 
 #[tokio::test]
 async fn blocked_hosts_are_blocked_in_every_spelling() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for host in [
         "localhost",
         "LOCALHOST.",
@@ -91,19 +91,19 @@ async fn blocked_hosts_are_blocked_in_every_spelling() {
         "1.2.3.4",
         "0x1.0x2.772",
     ] {
-        bed.refuses(&format!("http://{host}/"), Kind::HostBlocked).await;
+        fixture.refuses(&format!("http://{host}/"), Kind::HostBlocked).await;
     }
     // A name with an address that is blocked.
-    let said = bed.refuses("http://blocked-address.example/", Kind::HostBlocked).await;
+    let said = fixture.refuses("http://blocked-address.example/", Kind::HostBlocked).await;
     assert_eq!(said, "the host `blocked-address.example` is blocked");
     // Ports of other protocols, by which a request could be taken for something else.
-    let said = bed.refuses("http://good.example:25/", Kind::HostBlocked).await;
+    let said = fixture.refuses("http://good.example:25/", Kind::HostBlocked).await;
     assert_eq!(said, "the host `good.example:25` is blocked");
 }
 
 #[tokio::test]
 async fn private_addresses_are_rejected_in_every_notation() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for host in [
         "127.0.0.2",
         "127.2",
@@ -134,7 +134,7 @@ async fn private_addresses_are_rejected_in_every_notation() {
         "unique-local.example",
         "mixed.example",
     ] {
-        let said = bed.refuses(&format!("http://{host}/"), Kind::PrivateAddress).await;
+        let said = fixture.refuses(&format!("http://{host}/"), Kind::PrivateAddress).await;
         assert!(said.ends_with("is at a private address, which is blocked"), "{said}");
     }
 }
@@ -142,23 +142,23 @@ async fn private_addresses_are_rejected_in_every_notation() {
 #[tokio::test]
 async fn targets_forbidden_by_the_egress_policy_are_not_contacted() {
     let limited = |list: &'static str| {
-        Bed::with(|settings| settings.policy = EgressPolicy::Limited(list.parse().unwrap()))
+        Fixture::with(|settings| settings.policy = EgressPolicy::Limited(list.parse().unwrap()))
     };
     limited("other.example").refuses("http://good.example/", Kind::HostBlocked).await;
     limited("good.example").refuses("http://1.1.1.1/", Kind::HostBlocked).await;
     limited("good.example").refuses("http://good.example:8080/", Kind::HostBlocked).await;
-    Bed::with(|settings| settings.policy = EgressPolicy::None)
+    Fixture::with(|settings| settings.policy = EgressPolicy::None)
         .refuses("http://good.example/", Kind::FetchDisabled)
         .await;
-    let off = Bed::with(|settings| settings.options.url_fetch = UrlFetch::Off);
+    let off = Fixture::with(|settings| settings.options.url_fetch = UrlFetch::Off);
     off.refuses("http://good.example/", Kind::FetchDisabled).await;
 }
 
 #[tokio::test]
 async fn an_unresolved_name_is_a_retryable_error() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for host in ["unknown.example", "empty.example"] {
-        let error = bed.fetch(&format!("http://{host}/?key=secret")).await.unwrap_err();
+        let error = fixture.fetch(&format!("http://{host}/?key=secret")).await.unwrap_err();
         assert_eq!(error.kind(), Kind::FetchFailed);
         assert!(error.is_retryable());
         let said = error.to_string();
@@ -172,7 +172,7 @@ async fn an_unresolved_name_is_a_retryable_error() {
 #[tokio::test]
 async fn a_refused_connection_is_a_retryable_error() {
     let (_held, port) = nobody();
-    let error = Bed::new().fetch(&format!("http://good.example:{port}/")).await.unwrap_err();
+    let error = Fixture::new().fetch(&format!("http://good.example:{port}/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FetchFailed);
     assert!(error.is_retryable() && error.to_string().contains("the connection failed"), "{error}");
 }
@@ -185,12 +185,12 @@ async fn the_checked_address_is_dialled() {
     let answers = [LOOPBACK, "127.0.0.2".parse().unwrap(), LOOPBACK].map(|address| vec![address]);
     let resolver = StaticResolver::new().with_sequence("good.example".parse().unwrap(), answers);
     let resolver = Counting::new(resolver);
-    let bed = Bed::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
+    let fixture = Fixture::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
 
-    assert_eq!(bed.text(&site.good("/1")).await, "good");
+    assert_eq!(fixture.text(&site.good("/1")).await, "good");
     assert_eq!(resolver.asked(), 1);
-    assert_eq!(bed.fetch(&site.good("/2")).await.unwrap_err().kind(), Kind::PrivateAddress);
-    assert_eq!(bed.text(&site.good("/3")).await, "good");
+    assert_eq!(fixture.fetch(&site.good("/2")).await.unwrap_err().kind(), Kind::PrivateAddress);
+    assert_eq!(fixture.text(&site.good("/3")).await, "good");
     assert_eq!(resolver.asked(), 3);
     assert_eq!(site.paths(), ["/1", "/3"]);
     let accepted = tokio::select! {
@@ -204,12 +204,12 @@ async fn the_checked_address_is_dialled() {
 #[tokio::test]
 async fn allowed_addresses_are_normalized() {
     let site = Site::answering(|head| ok("", head.header("host").unwrap())).await;
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for host in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "１２７.１"] {
-        assert_eq!(bed.text(&site.url(host, "/")).await, format!("127.0.0.1:{}", site.port), "{host}");
+        assert_eq!(fixture.text(&site.url(host, "/")).await, format!("127.0.0.1:{}", site.port), "{host}");
     }
     assert_eq!(site.heads().len(), 1, "they are one URL");
-    assert_eq!(bed.text(&site.url("GOOD.example.", "/")).await, format!("good.example:{}", site.port));
+    assert_eq!(fixture.text(&site.url("GOOD.example.", "/")).await, format!("good.example:{}", site.port));
 }
 
 #[test]

@@ -60,17 +60,17 @@ async fn a_large_file_is_streamed_with_progress() {
     let path = folder.path().join("large.bin");
     let content: Vec<u8> = (0..READ * 2 + 12_345).map(|n| (n % 251) as u8).collect();
     std::fs::write(&path, &content).unwrap();
-    let told: Arc<Mutex<Vec<Progress>>> = Arc::default();
-    let heard = Arc::clone(&told);
-    let form = Form::new(Some(Arc::new(move |progress| heard.lock().unwrap().push(progress))));
+    let reported: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let sink = Arc::clone(&reported);
+    let form = Form::new(Some(Arc::new(move |progress| sink.lock().unwrap().push(progress))));
     let form = form.file("file", "large.bin", "application/octet-stream", open(&path), content.len() as u64);
     let pieces = sent(&form).await.unwrap();
     assert!(pieces.iter().all(|piece| piece.len() <= PIECE) && pieces.len() > 30);
     let body = pieces.concat();
     assert!(body.windows(content.len()).any(|window| window == content));
-    let told = told.lock().unwrap();
-    assert!(told.windows(2).all(|pair| pair[0].sent < pair[1].sent));
-    assert_eq!(told.last(), Some(&Progress { sent: body.len() as u64, total: body.len() as u64 }));
+    let reported = reported.lock().unwrap();
+    assert!(reported.windows(2).all(|pair| pair[0].sent < pair[1].sent));
+    assert_eq!(reported.last(), Some(&Progress { sent: body.len() as u64, total: body.len() as u64 }));
     assert_eq!((form.sent(), form.read_error()), (body.len() as u64, None));
 }
 
