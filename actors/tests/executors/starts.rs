@@ -219,10 +219,7 @@ impl ExecutorSource for Dying {
     }
 }
 
-async fn dying(
-    mortal: usize,
-    left: usize,
-) -> (Root, SupervisedExecutor, Arc<Dying>) {
+async fn dying(mortal: usize, left: usize) -> (Root, SupervisedExecutor, Arc<Dying>) {
     let layout = FakeExecutor::new().layout().clone();
     let left = Arc::new(Semaphore::new(left));
     let source = Arc::new(Dying { layout, calls: watch::Sender::new(0), mortal, left });

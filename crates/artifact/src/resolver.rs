@@ -76,14 +76,7 @@ impl ReferenceResolver {
     /// Creates a resolver over a tenant's store. It fetches nothing and knows no skills.
     #[must_use]
     pub fn new(tenant: TenantId, store: Store, options: Arc<ArtifactOptions>) -> Self {
-        Self {
-            tenant,
-            store,
-            options,
-            fetch: None,
-            network: full_network(),
-            skills: Arc::default(),
-        }
+        Self { tenant, store, options, fetch: None, network: full_network(), skills: Arc::default() }
     }
 
     /// Sets the fetcher. URLs are fetched unless the options forbid it.

@@ -32,18 +32,18 @@ async fn a_gigabyte_takes_no_more_memory_than_a_piece_of_it() {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     };
     let before = peak();
-        let source = RegistrationSource::file(&path);
-        let registration = Registration::new("large".parse().unwrap(), source);
-        let artifact = intake.ingest(registration, &store, &cancel).await.unwrap();
-        assert_eq!(artifact.size(), Some(GIB));
-        let uri = ArtifactUri::parse("file://large").unwrap();
-        let resolved = resolver.resolve(&uri, &[artifact.into()], Deadline::NEVER, &cancel).await.unwrap();
-        let mut stream = resolver.open(&resolved).await.unwrap().stream;
-        let mut read = 0;
-        while let Some(piece) = stream.next().await {
-            read += piece.unwrap().len() as u64;
-        }
-        assert_eq!(read, GIB);
+    let source = RegistrationSource::file(&path);
+    let registration = Registration::new("large".parse().unwrap(), source);
+    let artifact = intake.ingest(registration, &store, &cancel).await.unwrap();
+    assert_eq!(artifact.size(), Some(GIB));
+    let uri = ArtifactUri::parse("file://large").unwrap();
+    let resolved = resolver.resolve(&uri, &[artifact.into()], Deadline::NEVER, &cancel).await.unwrap();
+    let mut stream = resolver.open(&resolved).await.unwrap().stream;
+    let mut read = 0;
+    while let Some(piece) = stream.next().await {
+        read += piece.unwrap().len() as u64;
+    }
+    assert_eq!(read, GIB);
     let usage = store.usage().unwrap();
     assert_eq!((usage.contents, usage.temporary), (1, 0));
     let more = peak() - before;

@@ -166,7 +166,9 @@ impl Sandbox {
         };
         #[cfg(all(feature = "local", target_os = "linux"))]
         if let Some(copy_plan) = copy_plan {
-            match GuestCopier::copy_in(Arc::clone(&sandbox.guest), copy_plan, &CallOptions::until(deadline)).await {
+            match GuestCopier::copy_in(Arc::clone(&sandbox.guest), copy_plan, &CallOptions::until(deadline))
+                .await
+            {
                 Ok(copier) => sandbox.copier = Some(copier),
                 Err(error) => {
                     // The sandbox is removed before the error is returned.

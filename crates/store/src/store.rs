@@ -124,13 +124,7 @@ impl Store {
     pub fn open_with(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let dirs = StoreDirs::open(root)?;
         let known = DigestCache::default();
-        Ok(Self {
-            inner: Arc::new(Inner {
-                dirs,
-                options,
-                digest_cache: known,
-            }),
-        })
+        Ok(Self { inner: Arc::new(Inner { dirs, options, digest_cache: known }) })
     }
 
     /// The store's directory.
@@ -298,8 +292,7 @@ impl Inner {
             return Ok(());
         }
         let folder = self.dirs.content_dir(mode);
-        let failed =
-            |errno| StoreError::from_errno(errno, "write", &self.dirs.content_path(digest, mode));
+        let failed = |errno| StoreError::from_errno(errno, "write", &self.dirs.content_path(digest, mode));
         // The shard's own name may be as new as the content's, so it is synced, too.
         let name = content_name(digest);
         let (shard, _) = name.split_at(2);

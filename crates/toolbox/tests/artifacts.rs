@@ -114,8 +114,8 @@ async fn commands_and_views_have_artifacts_for_reading_only() {
     let png = b"\x89PNG\r\n\x1a\n and so on";
     let lines: String = (1..=5).map(|line| format!("line {line}\n")).collect();
     let artifacts = [fixture.given("sales 2024.txt", lines.as_bytes()), fixture.given("logo", png)];
-    let seen =
-        fixture.bash(&artifacts, r#"head -1 "$ARTIFACT_SALES_2024_TXT"; ls /artifacts; env | grep ^ARTI | sort"#);
+    let seen = fixture
+        .bash(&artifacts, r#"head -1 "$ARTIFACT_SALES_2024_TXT"; ls /artifacts; env | grep ^ARTI | sort"#);
     assert_eq!(
         seen.await,
         "line 1\nlogo\nsales 2024.txt\nARTIFACT_LOGO=/artifacts/logo\nARTIFACT_SALES_2024_TXT=/artifacts/sales 2024.txt\n"
@@ -172,8 +172,9 @@ async fn concurrent_calls_see_the_same_artifacts() {
         return;
     }
     let fixture = Fixture::jail().await;
-    let artifacts: Vec<Artifact> =
-        (0..30).map(|number| fixture.given(&format!("a{number}"), format!("{number}\n").as_bytes())).collect();
+    let artifacts: Vec<Artifact> = (0..30)
+        .map(|number| fixture.given(&format!("a{number}"), format!("{number}\n").as_bytes()))
+        .collect();
     let calls: Vec<ToolCall> = (0..6)
         .map(|number| {
             let command = json!({"command": "cat /artifacts/* | sort -n | tail -1; ls /artifacts | wc -l"});
@@ -271,7 +272,10 @@ async fn missing_content_is_reported_and_blocks_nothing() {
 #[tokio::test]
 async fn a_local_sandbox_has_its_own_artifact_directory() {
     let fixture = Fixture::local().await;
-    assert_eq!(fixture.tools.prompt(Some(fixture.sandbox.layout())).access, ArtifactAccess::EnvironmentVariables);
+    assert_eq!(
+        fixture.tools.prompt(Some(fixture.sandbox.layout())).access,
+        ArtifactAccess::EnvironmentVariables
+    );
     let artifacts = [fixture.given("sales", b"1,2\n")];
     assert_eq!(fixture.bash(&artifacts, "cat $ARTIFACT_SALES").await, "1,2\n");
     assert_eq!(fixture.view(&artifacts, "file://sales").await.text(), "     1\t1,2\n");

@@ -194,7 +194,8 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
 async fn a_gigabyte_of_output_is_bounded_counted_and_kept_in_part() {
     let fixture = Fixture::new().await;
     let limits = OutputLimits { spill: 1024 * 1024, ..OutputLimits::default() };
-    let toolbox = fixture.toolbox().with_limits(limits).with_timeout(Duration::from_secs(600)).build().unwrap();
+    let toolbox =
+        fixture.toolbox().with_limits(limits).with_timeout(Duration::from_secs(600)).build().unwrap();
     let command = "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last";
     let result = toolbox.run_without_input(&bash("1", command), context()).await;
     let text = result.text();
@@ -280,7 +281,8 @@ async fn skills_can_be_read_but_not_changed_and_nothing_outside_reached() {
         let result = fixture.call("create_file", json!({"path": path, "file_text": "x"})).await;
         assert!(result.is_error, "{}", result.text());
     }
-    let edited = fixture.call("str_replace", json!({"path": skill, "old_str": "Greet", "new_str": "x"})).await;
+    let edited =
+        fixture.call("str_replace", json!({"path": skill, "old_str": "Greet", "new_str": "x"})).await;
     assert!(edited.is_error, "{}", edited.text());
     assert_eq!(fs::read_to_string(&skill).unwrap(), "# Greet\n");
     assert!(!outside.exists());
@@ -306,7 +308,8 @@ async fn content_of_many_megabytes_is_written_and_edits_too_large_are_refused() 
     assert!(viewed.len() <= 256 * 1024, "{}", viewed.len());
     assert!(viewed.contains("of 524288 are shown"), "{:.200}", viewed);
 
-    let result = fixture.call("str_replace", json!({"path": "long.txt", "old_str": long, "new_str": ""})).await;
+    let result =
+        fixture.call("str_replace", json!({"path": "long.txt", "old_str": long, "new_str": ""})).await;
     assert!(result.is_error, "{}", result.text());
     assert_eq!(fs::metadata(fixture.workspace().join("long.txt")).unwrap().len(), 8_388_608);
     // The sandbox is none the worse for it.

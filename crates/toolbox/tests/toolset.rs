@@ -95,7 +95,10 @@ async fn the_shell_keeps_its_state() {
         fixture.bash("mkdir -p 'a b'; cd 'a b'; x=5; f() { echo \"f $x\"; }; set -o pipefail").await,
         "[exit code 0, no output]"
     );
-    assert_eq!(fixture.bash("pwd; f; false | true; echo $?").await, format!("{}/a b\nf 5\n1\n", fixture.shown()));
+    assert_eq!(
+        fixture.bash("pwd; f; false | true; echo $?").await,
+        format!("{}/a b\nf 5\n1\n", fixture.shown())
+    );
     assert_eq!(fixture.bash("export Y=ü☃; bash -c 'echo $Y'").await, "ü☃\n");
     assert_eq!(fixture.bash("cat <<'END'\nsome\n\nlines\nEND").await, "some\n\nlines\n");
     assert_eq!(fixture.bash("echo out; echo err >&2; (exit 7)").await, "out\nerr\n[exit code 7]");
@@ -261,7 +264,10 @@ async fn files_are_read_written_and_edited() {
     let fixture = Fixture::new().await;
     let text = |result: ToolResult| result.text();
     let write = json!({"file_path": "src/a.txt", "content": "one\ntwo\none\n"});
-    assert_eq!(text(fixture.call("write", write.clone()).await), "Created the file `src/a.txt` with 12 bytes.");
+    assert_eq!(
+        text(fixture.call("write", write.clone()).await),
+        "Created the file `src/a.txt` with 12 bytes."
+    );
     assert_eq!(
         text(fixture.call("write", write).await),
         "Replaced the file `src/a.txt`, which now has 12 bytes."

@@ -99,7 +99,8 @@ fn nameable_files(
 }
 
 fn text(report: &SessionReport, host: &CommandRuntime, terminal: &Terminal) -> String {
-    let SessionReport { summary, profile, history, pending, workspace, files, unnamed, artifacts, produced } = report;
+    let SessionReport { summary, profile, history, pending, workspace, files, unnamed, artifacts, produced } =
+        report;
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
     line("session", &summary.id.to_string());
@@ -209,8 +210,17 @@ const fn plural(count: u32) -> &'static str {
 }
 
 fn value(report: &SessionReport) -> Value {
-    let SessionReport { summary, profile, history, pending, workspace, files, unnamed: _, artifacts, produced } =
-        report;
+    let SessionReport {
+        summary,
+        profile,
+        history,
+        pending,
+        workspace,
+        files,
+        unnamed: _,
+        artifacts,
+        produced,
+    } = report;
     let mut value = json_entry(summary);
     value["sandbox"] = profile.executor.clone().into();
     value["workspace"] = workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()).into();

@@ -268,7 +268,8 @@ async fn one_failed_skill_does_not_stop_the_others() {
     let fake = Arc::new(fixture.fake);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let (of_event, told) = (Arc::clone(&fake), Arc::clone(&heard));
-    let sync = SkillSync::new(client(&fake, ApiProfile::Beta).skills(), fixture.temp.path().join("data/hosted"));
+    let sync =
+        SkillSync::new(client(&fake, ApiProfile::Beta).skills(), fixture.temp.path().join("data/hosted"));
     let failing = sync.clone().with_concurrency(NonZeroUsize::MIN).on_event(move |event| match event {
         SyncEvent::Started { name, bytes } => {
             told.lock().unwrap().push(format!("{name} {bytes}"));

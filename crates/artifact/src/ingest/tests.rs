@@ -102,7 +102,10 @@ async fn media_types_are_declared_or_detected() {
     let png = fixture.file("page.html", b"\x89PNG\r\n\x1a\n");
     assert_eq!(fixture.take("page", RegistrationSource::file(&png)).await.unwrap().content_type, "image/png");
     let declared = RegistrationSource::content(&b"x"[..], "text/x-mine; charset=utf-8");
-    assert_eq!(fixture.take("a.csv", declared.clone()).await.unwrap().content_type, "text/x-mine; charset=utf-8");
+    assert_eq!(
+        fixture.take("a.csv", declared.clone()).await.unwrap().content_type,
+        "text/x-mine; charset=utf-8"
+    );
     let mut registration = Registration::new("a".parse().unwrap(), declared);
     registration.content_type = Some("text/csv".to_owned());
     assert_eq!(fixture.register(registration.clone()).await.unwrap().content_type, "text/csv");
@@ -236,7 +239,8 @@ async fn links_are_followed_within_the_allowed_folders_only() {
     fixture.fails(&link(Path::new("../secret"), "allowed/up"), Kind::PathTraversal).await;
     fixture.fails(&link(&secret, "allowed/out"), Kind::PathTraversal).await;
     fixture.fails(&link(Path::new(".."), "allowed/folder").join("secret"), Kind::PathTraversal).await;
-    fixture.fails(&link(Path::new("/proc/self/root"), "allowed/magic").join("etc/passwd"), Kind::PathTraversal)
+    fixture
+        .fails(&link(Path::new("/proc/self/root"), "allowed/magic").join("etc/passwd"), Kind::PathTraversal)
         .await;
 }
 

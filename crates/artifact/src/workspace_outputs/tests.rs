@@ -279,7 +279,8 @@ async fn of_too_many_files_the_shallowest_are_reported() {
     fixture.write("report.csv", "x");
     fixture.outputs.list_limits = OutputListLimits { max_files: 3, ..LIST_LIMITS };
     let expected = ["node_modules/m0/index.js", "out/chart.png", "report.csv"];
-    let reported = |produced: &TurnOutputs| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
+    let reported =
+        |produced: &TurnOutputs| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
     let produced = fixture.produced(began).await;
     assert_eq!(
         (&*reported(&produced), produced.completeness),

@@ -175,5 +175,8 @@ async fn compressed_bodies_are_refused_and_so_never_grow() {
     let site = Site::saying(ok("Content-Type: application/gzip\r\n", bomb)).await;
     let fixture = Fixture::new();
     let fetched = fixture.fetch(&site.good("/data.gz")).await.unwrap();
-    assert_eq!((fixture.bytes(&fetched).as_slice(), fetched.content_type.as_str()), (bomb, "application/gzip"));
+    assert_eq!(
+        (fixture.bytes(&fetched).as_slice(), fetched.content_type.as_str()),
+        (bomb, "application/gzip")
+    );
 }

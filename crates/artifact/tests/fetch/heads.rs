@@ -45,7 +45,8 @@ async fn non_http_responses_are_rejected() {
     ] {
         let site = Site::saying(answer).await;
         let fixture = Fixture::new();
-        let error = fixture.fetch(&site.good("/?key=secret")).await.expect_err(&String::from_utf8_lossy(answer));
+        let error =
+            fixture.fetch(&site.good("/?key=secret")).await.expect_err(&String::from_utf8_lossy(answer));
         assert_eq!(error.kind(), Kind::FetchFailed, "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
         fixture.is_empty();
@@ -98,7 +99,8 @@ async fn the_servers_file_name_is_sanitized() {
         ("Content-Disposition: attachment; filename*=UTF-8''%C3%BCber%00.csv\r\n", "über_.csv"),
         ("Content-Disposition: inline\r\n", "by-url.bin"),
     ] {
-        let fetched = Fixture::new().fetch(&Site::saying(ok(told, "x")).await.good("/by-url.bin")).await.unwrap();
+        let fetched =
+            Fixture::new().fetch(&Site::saying(ok(told, "x")).await.good("/by-url.bin")).await.unwrap();
         assert_eq!(fetched.name, expected, "{told:?}");
     }
 }

@@ -167,7 +167,8 @@ async fn a_fetch_can_be_cancelled_at_every_wait() {
         let fixture = Fixture::new();
         let cancel = CancellationToken::new();
         let url = site.good("/");
-        let request = FetchRequest { cancel: cancel.clone(), deadline: Deadline::NEVER, ..fixture.request(&url) };
+        let request =
+            FetchRequest { cancel: cancel.clone(), deadline: Deadline::NEVER, ..fixture.request(&url) };
         let (fetched, ()) = tokio::join!(fixture.fetch.fetch(request.clone()), async {
             site.was_asked(1).await;
             cancel.cancel();
@@ -188,8 +189,9 @@ async fn slow_servers_of_one_tenant_do_not_block_others() {
     let other = Fixture::of(fixture.fetch.clone(), "tenant-2");
     let cancel = CancellationToken::new();
     let urls: Vec<String> = (0..33).map(|at| slow.good(&format!("/{at}"))).collect();
-    let fetches =
-        urls.iter().map(|url| fixture.fetch.fetch(FetchRequest { cancel: cancel.clone(), ..fixture.request(url) }));
+    let fetches = urls
+        .iter()
+        .map(|url| fixture.fetch.fetch(FetchRequest { cancel: cancel.clone(), ..fixture.request(url) }));
     let (fetched, ()) = tokio::join!(futures_util::future::join_all(fetches), async {
         slow.was_asked(32).await;
         assert_eq!(other.text(&quick.good("/")).await, "quick");

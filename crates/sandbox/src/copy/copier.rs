@@ -57,11 +57,7 @@ impl GuestCopier {
     }
 
     /// Installs an item completely or not at all.
-    pub(crate) async fn install(
-        &self,
-        item: ContentItem,
-        options: CallOptions,
-    ) -> Result<(), SandboxError> {
+    pub(crate) async fn install(&self, item: ContentItem, options: CallOptions) -> Result<(), SandboxError> {
         send_item(&self.guest, &self.space, item, options).await
     }
 
@@ -84,10 +80,7 @@ impl GuestCopier {
     }
 
     /// Copies the changes of the workspace out.
-    pub(crate) async fn copy_out(
-        &self,
-        options: &CallOptions,
-    ) -> Result<CopyOutReport, SandboxError> {
+    pub(crate) async fn copy_out(&self, options: &CallOptions) -> Result<CopyOutReport, SandboxError> {
         self.workspace.copy_out(&self.guest, options).await
     }
 

@@ -229,7 +229,11 @@ const fn is_fatal(error: &SandboxError) -> bool {
     )
 }
 
-async fn create_dir(guest: &GuestConnection, folder: HostDir, options: CallOptions) -> Result<(), SandboxError> {
+async fn create_dir(
+    guest: &GuestConnection,
+    folder: HostDir,
+    options: CallOptions,
+) -> Result<(), SandboxError> {
     let request = Request::Folder { path: folder.target, mode: folder.mode };
     match guest.finish(request, 0, ContentSender::none(), options).await? {
         (_, Reply::Folder { .. }, _) => Ok(()),
@@ -237,7 +241,11 @@ async fn create_dir(guest: &GuestConnection, folder: HostDir, options: CallOptio
     }
 }
 
-async fn write_file(guest: &GuestConnection, file: HostFile, options: CallOptions) -> Result<(), SandboxError> {
+async fn write_file(
+    guest: &GuestConnection,
+    file: HostFile,
+    options: CallOptions,
+) -> Result<(), SandboxError> {
     let HostFile { path, target, mode } = file;
     let content = blocking_stream::stream(move |sender| sender.path(&path));
     let request = Request::Write { path: target, mode: Some(mode) };

@@ -9,8 +9,8 @@ use conjure_base::Deadline;
 use conjure_guest::protocol::{Reply, StreamId};
 use futures_util::future::BoxFuture;
 
-use super::file_stream::WINDOW;
 use super::Sandbox;
+use super::file_stream::WINDOW;
 use crate::calls::call_options::CallOptions;
 use crate::calls::command::{Command, RunEvent};
 use crate::calls::guest_ops;

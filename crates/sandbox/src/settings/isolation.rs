@@ -108,7 +108,16 @@ macro_rules! for_each_boundary {
 }
 
 for_each_boundary!(
-    filesystem, network, processes, identity, syscalls, files, memory, processor, process_count, disk
+    filesystem,
+    network,
+    processes,
+    identity,
+    syscalls,
+    files,
+    memory,
+    processor,
+    process_count,
+    disk
 );
 
 impl Isolation {
@@ -155,7 +164,8 @@ mod tests {
     #[test]
     fn a_floor_refuses_what_is_weaker_and_takes_what_is_stronger() {
         let network = Isolation { network: Boundary::Enforced, ..Isolation::NONE };
-        for (isolation, floor) in [(network, Isolation::NONE), (network, network), (Isolation::FULL, network)] {
+        for (isolation, floor) in [(network, Isolation::NONE), (network, network), (Isolation::FULL, network)]
+        {
             isolation.require(&floor).unwrap();
         }
         assert_eq!(Isolation::NONE.require(&network).unwrap_err().kind(), SandboxErrorKind::NotEnforced);

@@ -164,24 +164,31 @@ fn limits_drop_the_deepest_entries_with_a_diagnostic() {
 
 #[test]
 fn unreadable_directories_are_reported_and_hide_no_other_skill() {
-    unprivileged::check("discovery::tests::unreadable_directories_are_reported_and_hide_no_other_skill", || {
-        let (temp, elsewhere) = (folder_with(&["a", "locked/b", "shut/c"]), folder_with(&["deep/d"]));
-        symlink(elsewhere.path().join("deep/d"), temp.path().join("d")).unwrap();
-        let root = temp.path().canonicalize().unwrap();
-        let locked =
-            [(root.join("locked"), 0o000), (root.join("shut"), 0o600), (elsewhere.path().join("deep"), 0)];
-        for (path, mode) in &locked {
-            fs::set_permissions(path, fs::Permissions::from_mode(*mode)).unwrap();
-        }
-        let found = find_in(temp.path());
-        for (path, _) in &locked {
-            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
-        }
-        assert_eq!(names(&found), ["a"]);
-        let reported: Vec<_> = found.diagnostics.iter().map(|finding| (finding.rule(), finding.path())).collect();
-        let expected = ["d", "locked", "shut"].map(|name| root.join(name));
-        assert_eq!(reported, expected.each_ref().map(|path| (RuleId::Unreadable, &**path)));
-    });
+    unprivileged::check(
+        "discovery::tests::unreadable_directories_are_reported_and_hide_no_other_skill",
+        || {
+            let (temp, elsewhere) = (folder_with(&["a", "locked/b", "shut/c"]), folder_with(&["deep/d"]));
+            symlink(elsewhere.path().join("deep/d"), temp.path().join("d")).unwrap();
+            let root = temp.path().canonicalize().unwrap();
+            let locked = [
+                (root.join("locked"), 0o000),
+                (root.join("shut"), 0o600),
+                (elsewhere.path().join("deep"), 0),
+            ];
+            for (path, mode) in &locked {
+                fs::set_permissions(path, fs::Permissions::from_mode(*mode)).unwrap();
+            }
+            let found = find_in(temp.path());
+            for (path, _) in &locked {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+            }
+            assert_eq!(names(&found), ["a"]);
+            let reported: Vec<_> =
+                found.diagnostics.iter().map(|finding| (finding.rule(), finding.path())).collect();
+            let expected = ["d", "locked", "shut"].map(|name| root.join(name));
+            assert_eq!(reported, expected.each_ref().map(|path| (RuleId::Unreadable, &**path)));
+        },
+    );
 }
 
 #[test]

@@ -203,7 +203,11 @@ fn check_kept(reloader: &mut Reloader, folder: &Path, modes: &[u32], kept: &[&st
             check(&reload, [&[], &[], &[], kept]);
             let reported = rules(&reload);
             let of = |rule| reported.iter().filter(|reported| **reported == rule).count();
-            assert_eq!((of(RuleId::LastGoodKept), reported.len() - kept.len()), (kept.len(), 1), "{reported:?}");
+            assert_eq!(
+                (of(RuleId::LastGoodKept), reported.len() - kept.len()),
+                (kept.len(), 1),
+                "{reported:?}"
+            );
         }
         let reload = reloader.reload();
         check(&reload, [&[], &[], &[], &[]]);

@@ -323,7 +323,8 @@ fn content_of_another_store_is_linked_or_copied_and_verified() {
     let (fixture, other) = (StoreFixture::new(), StoreFixture::new());
     let digest = other.store.insert_bytes(b"hello", FileMode::Plain).unwrap().digest;
     let script = other.store.insert_bytes(b"#!/bin/sh\n", FileMode::Executable).unwrap().digest;
-    let take = |digest: &Digest, limit| fixture.store.insert_from_store(&other.store, digest, limit, &|| true);
+    let take =
+        |digest: &Digest, limit| fixture.store.insert_from_store(&other.store, digest, limit, &|| true);
     assert_eq!(take(&digest, 4).unwrap_err().kind(), StoreErrorKind::LimitExceeded);
     assert!(take(&digest, 5).unwrap().is_new);
     assert!(!take(&digest, 5).unwrap().is_new);

@@ -268,15 +268,21 @@ async fn write_tools_accept_no_references() {
 #[tokio::test]
 async fn commands_get_artifacts_as_variables() {
     let fixture = Fixture::new();
-    let artifacts =
-        [fixture.given("sales", b"1"), fixture.given("a b", b"2"), of_url("feed", "https://example.com/feed", None)];
+    let artifacts = [
+        fixture.given("sales", b"1"),
+        fixture.given("a b", b"2"),
+        of_url("feed", "https://example.com/feed", None),
+    ];
     let variables = fixture.variables(&artifacts).await;
     let expected = [("ARTIFACT_A_B", "/artifacts/a b"), ("ARTIFACT_SALES", "/artifacts/sales")];
     assert_eq!(variables, expected.map(|(name, path)| (name.to_owned(), path.to_owned())));
     assert_eq!(fixture.executor.file("/artifacts/a b").unwrap(), b"2");
     let command = json!({"command": "curl file://sales https://example.com/feed"});
     fixture.call(&artifacts, "bash_tool", command).await;
-    assert_eq!(fixture.executor.commands().pop().unwrap().argv[2], "curl file://sales https://example.com/feed");
+    assert_eq!(
+        fixture.executor.commands().pop().unwrap().argv[2],
+        "curl file://sales https://example.com/feed"
+    );
     assert_eq!(fixture.web.asked(), 0);
     // Each was given once.
     assert_eq!(fixture.executor.installed_content(), ["+ sales", "+ a b"]);
@@ -310,7 +316,10 @@ async fn references_in_script_arguments_become_paths() {
     // The script itself, by a reference to a file of its skill.
     let by_reference = json!({"path": "skill://csv-helper/scripts/run.py"});
     fixture.call(&artifacts, "skills_run_script", by_reference).await;
-    assert_eq!(fixture.executor.commands().pop().unwrap().argv[1..], ["/mnt/skills/csv-helper/scripts/run.py"]);
+    assert_eq!(
+        fixture.executor.commands().pop().unwrap().argv[1..],
+        ["/mnt/skills/csv-helper/scripts/run.py"]
+    );
     for (path, reason) in [
         ("file://sales", "only a file of a skill is run"),
         ("https://example.com/run.py", "only a file of a skill is run"),
@@ -453,7 +462,8 @@ async fn a_sandbox_without_a_content_directory_is_an_error() {
     let result = fixture.call(&artifacts, "view", json!({"path": "file://sales"})).await;
     assert!(result.is_error && result.text().contains("takes no artifacts"), "{result:?}");
     assert!(fixture.variables(&artifacts).await.is_empty());
-    let skill = fixture.call(&artifacts, "view", json!({"path": "skill://csv-helper/assets/sample.csv"})).await;
+    let skill =
+        fixture.call(&artifacts, "view", json!({"path": "skill://csv-helper/assets/sample.csv"})).await;
     assert!(!skill.is_error, "{skill:?}");
     assert_eq!(fixture.tools.prompt(Some(fixture.executor.layout())).access, ArtifactAccess::ToolsOnly);
 }
@@ -462,8 +472,9 @@ async fn a_sandbox_without_a_content_directory_is_an_error() {
 async fn without_a_resolver_a_reference_is_a_path_like_any_other() {
     let fixture = Fixture::new();
     let builder = Toolbox::builder().with_executor(Arc::new(fixture.executor.clone()));
-    let result =
-        fixture.call_by(builder, &[fixture.given("sales", b"1")], "view", json!({"path": "file://sales"})).await;
+    let result = fixture
+        .call_by(builder, &[fixture.given("sales", b"1")], "view", json!({"path": "file://sales"}))
+        .await;
     assert!(result.is_error && result.text().contains("is not there"), "{result:?}");
     assert!(fixture.executor.installed_content().is_empty());
 }
@@ -497,7 +508,9 @@ impl Tool for Cat {
 async fn host_tools_get_files_for_declared_inputs() {
     let fixture = Fixture::new();
     let artifacts = [fixture.given("one", b"1;"), fixture.given("two", b"2;")];
-    let call = async |input: Value| fixture.call_by(fixture.builder().with_tool(Cat), &artifacts, "cat", input).await;
+    let call = async |input: Value| {
+        fixture.call_by(fixture.builder().with_tool(Cat), &artifacts, "cat", input).await
+    };
     let result = call(json!({
         "file": "file://one",
         "files": ["file://two", "skill://csv-helper/assets/sample.csv"],
@@ -585,14 +598,17 @@ async fn the_prompt_matches_the_tools_behaviour() {
     assert_eq!(prompt.access, ArtifactAccess::Directory("/artifacts".into()));
     assert_eq!(prompt.url_references, UrlReferences::Fetched);
     assert_eq!((prompt.media_type)("a/b.csv"), "text/csv");
-    let resolver = ReferenceResolver::new(TenantId::new("acme").unwrap(), fixture.store.clone(), Arc::default());
+    let resolver =
+        ReferenceResolver::new(TenantId::new("acme").unwrap(), fixture.store.clone(), Arc::default());
     assert_eq!(ArtifactTools::new(resolver).prompt(None).url_references, UrlReferences::Refused);
     let options = PromptOptions { artifacts: Some(prompt), ..PromptOptions::default() };
     let toolbox = fixture.builder().build().unwrap();
     let composer = SkillComposer::for_session("", &fixture.skills, toolbox.definitions(), &options);
     let session_view = fixture.context(&artifacts).view;
-    let reported = conjure_conversation::Composer::compose(&composer, &session_view).instructions.pop().unwrap();
-    let uris: Vec<&str> = reported.split(" uri=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let reported =
+        conjure_conversation::Composer::compose(&composer, &session_view).instructions.pop().unwrap();
+    let uris: Vec<&str> =
+        reported.split(" uri=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     assert_eq!(uris.len(), 3, "{reported}");
     for uri in uris {
         // They stand there in the normal form, and are followed.

@@ -125,18 +125,19 @@ fn names(set: &[PinnedSkill]) -> Vec<&str> {
 async fn loading_and_unloading() {
     let fixture = Fixture::new();
     insta::assert_snapshot!(
-        fixture.transcript(&[
-            (&[], "skills_load", json!({"names": ["pdf"]})),
-            (&["csv"], "skills_load", json!({"names": ["pdf"]})),
-            (&["csv"], "skills_load", json!({"names": ["pdf", "csv", "pdf"], "mode": "add"})),
-            (&["csv"], "skills_load", json!({"names": ["csv"], "mode": "replace"})),
-            (&[], "skills_load", json!({"names": ["/mnt/skills/csv/SKILL.md"]})),
-            (&["csv"], "skills_load", json!({"names": ["broken"]})),
-            (&["csv", "pdf"], "skills_unload", json!({"names": ["csv", "no-such-skill"]})),
-            (&["csv", "pdf"], "skills_unload", json!({"all": true})),
-            (&["pdf"], "skills_unload", json!({"names": ["csv"]})),
-        ])
-        .await
+        fixture
+            .transcript(&[
+                (&[], "skills_load", json!({"names": ["pdf"]})),
+                (&["csv"], "skills_load", json!({"names": ["pdf"]})),
+                (&["csv"], "skills_load", json!({"names": ["pdf", "csv", "pdf"], "mode": "add"})),
+                (&["csv"], "skills_load", json!({"names": ["csv"], "mode": "replace"})),
+                (&[], "skills_load", json!({"names": ["/mnt/skills/csv/SKILL.md"]})),
+                (&["csv"], "skills_load", json!({"names": ["broken"]})),
+                (&["csv", "pdf"], "skills_unload", json!({"names": ["csv", "no-such-skill"]})),
+                (&["csv", "pdf"], "skills_unload", json!({"all": true})),
+                (&["pdf"], "skills_unload", json!({"names": ["csv"]})),
+            ])
+            .await
     );
 }
 
@@ -168,7 +169,8 @@ async fn instructions_in_results_are_delivered_once() {
 async fn the_number_of_active_skills_is_limited() {
     let fixture = Fixture::new();
     let tools = fixture.tools().with_max_active(1);
-    let result = fixture.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
+    let result =
+        fixture.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
     assert!(result.is_error && result.active_skills.is_none());
     assert!(result.text().starts_with("2 skills would be loaded, and the maximum is 1"), "{}", result.text());
     let toolbox = Toolbox::builder().with_skills(fixture.tools());
@@ -214,27 +216,28 @@ async fn reading_files_of_active_skills() {
     let fixture = Fixture::new();
     let read = |path: &str| json!({"path": path});
     insta::assert_snapshot!(
-        fixture.transcript(&[
-            (&["csv", "pdf"], "skills_read", read("references/forms.md")),
-            (&["pdf", "csv"], "skills_read", json!({"path": "./references//forms.md", "skill": "pdf"})),
-            (&["pdf"], "skills_read", read("references/nested/SKILL.md")),
-            (&["pdf"], "skills_read", read("SKILL.md")),
-            (&["pdf"], "skills_read", read("in.md")),
-            (&["pdf"], "skills_read", read("assets/table.xlsx")),
-            (&["pdf"], "skills_read", read("assets/empty.txt")),
-            (&["pdf"], "skills_read", read("assets")),
-            (&["pdf"], "skills_read", read("forms.md")),
-            (&["csv"], "skills_read", read("x")),
-            (&["pdf"], "skills_read", read("out.txt")),
-            (&["pdf"], "skills_read", read("../outside.txt")),
-            (&["pdf"], "skills_read", read("references/../../outside.txt")),
-            (&["pdf"], "skills_read", read("/etc/passwd")),
-            (&["pdf"], "skills_read", read("/mnt/skills/pdf/references/forms.md")),
-            (&[], "skills_read", read("references/forms.md")),
-            (&["csv"], "skills_read", json!({"path": "references/forms.md", "skill": "pdf"})),
-            (&["csv"], "skills_read", json!({"path": "x", "skill": "pfd"})),
-        ])
-        .await
+        fixture
+            .transcript(&[
+                (&["csv", "pdf"], "skills_read", read("references/forms.md")),
+                (&["pdf", "csv"], "skills_read", json!({"path": "./references//forms.md", "skill": "pdf"})),
+                (&["pdf"], "skills_read", read("references/nested/SKILL.md")),
+                (&["pdf"], "skills_read", read("SKILL.md")),
+                (&["pdf"], "skills_read", read("in.md")),
+                (&["pdf"], "skills_read", read("assets/table.xlsx")),
+                (&["pdf"], "skills_read", read("assets/empty.txt")),
+                (&["pdf"], "skills_read", read("assets")),
+                (&["pdf"], "skills_read", read("forms.md")),
+                (&["csv"], "skills_read", read("x")),
+                (&["pdf"], "skills_read", read("out.txt")),
+                (&["pdf"], "skills_read", read("../outside.txt")),
+                (&["pdf"], "skills_read", read("references/../../outside.txt")),
+                (&["pdf"], "skills_read", read("/etc/passwd")),
+                (&["pdf"], "skills_read", read("/mnt/skills/pdf/references/forms.md")),
+                (&[], "skills_read", read("references/forms.md")),
+                (&["csv"], "skills_read", json!({"path": "references/forms.md", "skill": "pdf"})),
+                (&["csv"], "skills_read", json!({"path": "x", "skill": "pfd"})),
+            ])
+            .await
     );
     let image = fixture.call(&["pdf"], "skills_read", read("assets/logo.png")).await;
     assert!(
@@ -280,21 +283,22 @@ async fn running_scripts_of_active_skills() {
         .with_command("no python", FakeCommand::FailsToStart(lost));
     let run = |path: &str, args: &[&str]| json!({"path": path, "args": args});
     insta::assert_snapshot!(
-        fixture.transcript(&[
-            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["ok"])),
-            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["fails"])),
-            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["slow"])),
-            (&["pdf"], "skills_run_script", run("scripts/extract.py", &["no python"])),
-            (&["pdf"], "skills_run_script", run("scripts/nothing.xyz", &[])),
-            (&["pdf"], "skills_run_script", run("extract.py", &[])),
-            (&["pdf"], "skills_run_script", run("out.txt", &[])),
-            (&["pdf"], "skills_run_script", run("../outside.txt", &[])),
-            (&["pdf"], "skills_run_script", run("/bin/sh", &[])),
-            (&["pdf"], "skills_run_script", json!({"path": "scripts/run", "workdir": "../csv"})),
-            (&["csv"], "skills_run_script", json!({"path": "scripts/extract.py", "skill": "pdf"})),
-            (&[], "skills_run_script", run("scripts/extract.py", &[])),
-        ])
-        .await
+        fixture
+            .transcript(&[
+                (&["pdf"], "skills_run_script", run("scripts/extract.py", &["ok"])),
+                (&["pdf"], "skills_run_script", run("scripts/extract.py", &["fails"])),
+                (&["pdf"], "skills_run_script", run("scripts/extract.py", &["slow"])),
+                (&["pdf"], "skills_run_script", run("scripts/extract.py", &["no python"])),
+                (&["pdf"], "skills_run_script", run("scripts/nothing.xyz", &[])),
+                (&["pdf"], "skills_run_script", run("extract.py", &[])),
+                (&["pdf"], "skills_run_script", run("out.txt", &[])),
+                (&["pdf"], "skills_run_script", run("../outside.txt", &[])),
+                (&["pdf"], "skills_run_script", run("/bin/sh", &[])),
+                (&["pdf"], "skills_run_script", json!({"path": "scripts/run", "workdir": "../csv"})),
+                (&["csv"], "skills_run_script", json!({"path": "scripts/extract.py", "skill": "pdf"})),
+                (&[], "skills_run_script", run("scripts/extract.py", &[])),
+            ])
+            .await
     );
 }
 
@@ -306,7 +310,8 @@ async fn a_secret_is_redacted_however_it_would_be_escaped() {
     written.stderr.head = format!("err {SECRET}\n").into_bytes();
     written.stderr.total = written.stderr.head.len() as u64;
     fixture.executor = FakeExecutor::new().with_command("tells", FakeCommand::Exits(written));
-    let builder = Toolbox::builder().with_executor(Arc::new(fixture.executor.clone())).with_skills(fixture.tools());
+    let builder =
+        Toolbox::builder().with_executor(Arc::new(fixture.executor.clone())).with_skills(fixture.tools());
     let toolbox = builder.with_redactor(Redactor::new([("KEY", SECRET)])).build().unwrap();
     let script = call("skills_run_script", json!({"path": "scripts/extract.py", "args": ["tells"]}));
     let context = CallContext { view: fixture.session_view(&["pdf"]), ..CallContext::default() };
@@ -345,12 +350,13 @@ async fn a_script_runs_with_its_interpreter_and_unchanged_arguments() {
         assert_eq!(command.cwd.as_deref(), Some(cwd));
         assert!(!command.merge_stderr);
     }
-    fixture.call(
-        &["pdf"],
-        "skills_run_script",
-        json!({"path": "scripts/extract.py", "env": {"KEY": "v", "TMPDIR": "/x"}}),
-    )
-    .await;
+    fixture
+        .call(
+            &["pdf"],
+            "skills_run_script",
+            json!({"path": "scripts/extract.py", "env": {"KEY": "v", "TMPDIR": "/x"}}),
+        )
+        .await;
     let env = fixture.executor.commands().pop().unwrap().env;
     let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(
@@ -373,26 +379,27 @@ async fn bad_input_is_named_by_its_field() {
     let many: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
     let run = |field: &str, value: Value| json!({"path": "scripts/extract.py", field: value});
     insta::assert_snapshot!(
-        fixture.transcript(&[
-            (&[], "skills_load", json!({})),
-            (&[], "skills_load", json!({"names": []})),
-            (&[], "skills_load", json!({"names": "pdf"})),
-            (&[], "skills_load", json!({"names": ["pdf", 3]})),
-            (&[], "skills_load", json!({"names": ["pdf"], "mode": "append"})),
-            (&[], "skills_load", json!({"names": ["pdff"]})),
-            (&[], "skills_load", json!({"names": ["something else"]})),
-            (&[], "skills_unload", json!({})),
-            (&[], "skills_unload", json!({"all": "yes"})),
-            (&[], "skills_read", json!({"path": 1})),
-            (&[], "skills_read", json!({"path": "a", "skill": ["pdf"]})),
-            (&["pdf"], "skills_run_script", run("args", json!("--all"))),
-            (&["pdf"], "skills_run_script", run("env", json!(["A=b"]))),
-            (&["pdf"], "skills_run_script", run("env", json!({"A": 1}))),
-            (&["pdf"], "skills_run_script", run("env", json!({"A B": "1"}))),
-            (&["pdf"], "skills_run_script", run("env", json!({"CONJURE_WORKSPACE": "/"}))),
-            (&["pdf"], "skills_run_script", run("workdir", json!("a\0b"))),
-        ])
-        .await
+        fixture
+            .transcript(&[
+                (&[], "skills_load", json!({})),
+                (&[], "skills_load", json!({"names": []})),
+                (&[], "skills_load", json!({"names": "pdf"})),
+                (&[], "skills_load", json!({"names": ["pdf", 3]})),
+                (&[], "skills_load", json!({"names": ["pdf"], "mode": "append"})),
+                (&[], "skills_load", json!({"names": ["pdff"]})),
+                (&[], "skills_load", json!({"names": ["something else"]})),
+                (&[], "skills_unload", json!({})),
+                (&[], "skills_unload", json!({"all": "yes"})),
+                (&[], "skills_read", json!({"path": 1})),
+                (&[], "skills_read", json!({"path": "a", "skill": ["pdf"]})),
+                (&["pdf"], "skills_run_script", run("args", json!("--all"))),
+                (&["pdf"], "skills_run_script", run("env", json!(["A=b"]))),
+                (&["pdf"], "skills_run_script", run("env", json!({"A": 1}))),
+                (&["pdf"], "skills_run_script", run("env", json!({"A B": "1"}))),
+                (&["pdf"], "skills_run_script", run("env", json!({"CONJURE_WORKSPACE": "/"}))),
+                (&["pdf"], "skills_run_script", run("workdir", json!("a\0b"))),
+            ])
+            .await
     );
     for args in [json!(many), json!(["x".repeat(200_000)]), json!(vec!["x".repeat(100_000); 20])] {
         let result = fixture.call(&["pdf"], "skills_run_script", run("args", args)).await;
@@ -434,8 +441,9 @@ fn only_useful_tools_are_offered() {
     assert_eq!(reported(fixture.toolbox_of(fixture.tools())), all);
     // Without a sandbox nothing can run.
     assert_eq!(reported(Toolbox::builder().with_skills(fixture.tools()).build().unwrap()), all[..3]);
-    let only =
-        |name: &str| SessionSkills::new([Arc::clone(fixture.skills.get(name).unwrap())], SkillLocations::host());
+    let only = |name: &str| {
+        SessionSkills::new([Arc::clone(fixture.skills.get(name).unwrap())], SkillLocations::host())
+    };
     assert_eq!(reported(fixture.toolbox_of(SkillTools::new(only("csv")))), all[..3]);
     assert!(reported(fixture.toolbox_of(SkillTools::new(SessionSkills::default()))).is_empty());
 }

@@ -226,8 +226,7 @@ async fn what_can_never_be_fetched_is_reported_when_it_is_registered() {
 async fn without_a_cache_each_use_fetches_and_the_bytes_stay_for_who_has_them() {
     let web = Web::start().await;
     let settings = lax();
-    let artifacts =
-        settings.artifacts.map(|lax| ArtifactSettings { cache_fetched_urls: Some(false), ..lax });
+    let artifacts = settings.artifacts.map(|lax| ArtifactSettings { cache_fetched_urls: Some(false), ..lax });
     let fixture = Fixture::with(ExecutorKind::Local, Settings { artifacts, ..Settings::default() });
     let options = fixture.options().fetch(web.fetch(&fixture));
     let runtime = Runtime::spawn(options).await.unwrap();

@@ -52,7 +52,11 @@ async fn a_paused_response_is_resumed_in_its_container_and_reported() {
         Ok(answer("pause_turn", Some("c_1"), vec![text("I begin."), call.clone()])),
         // The service does not say it again: it is told nevertheless.
         Ok(answer("pause_turn", None, vec![produced_block("file_1")])),
-        Ok(answer("end_turn", Some("c_1"), vec![produced_block("file_2"), produced_block("file_1"), text("Done.")])),
+        Ok(answer(
+            "end_turn",
+            Some("c_1"),
+            vec![produced_block("file_2"), produced_block("file_1"), text("Done.")],
+        )),
     ];
     let (requests, run) = run_loop(skills(), options, answers).await;
     let run = run.unwrap();
@@ -62,7 +66,14 @@ async fn a_paused_response_is_resumed_in_its_container_and_reported() {
     let assistant = |content: Value| json!({"role": "assistant", "content": content});
     let first = json!([text("I begin."), call]);
     let second = json!([text("I begin."), call, produced_block("file_1")]);
-    let all = json!([text("I begin."), call, produced_block("file_1"), produced_block("file_2"), produced_block("file_1"), text("Done.")]);
+    let all = json!([
+        text("I begin."),
+        call,
+        produced_block("file_1"),
+        produced_block("file_2"),
+        produced_block("file_1"),
+        text("Done.")
+    ]);
     let again = with_container_id(skills(), &ContainerId::new("c_1"));
     assert_eq!(
         requests,
@@ -116,8 +127,10 @@ async fn too_many_pauses_are_an_error_with_the_run_so_far() {
 
 #[tokio::test]
 async fn a_failed_call_returns_the_container_and_the_history() {
-    let answers =
-        vec![Ok(answer("pause_turn", Some("c_1"), vec![produced_block("file_1")])), Err("no network".to_owned())];
+    let answers = vec![
+        Ok(answer("pause_turn", Some("c_1"), vec![produced_block("file_1")])),
+        Err("no network".to_owned()),
+    ];
     let (_, run) = run_loop(skills(), ResumeOptions::new(), answers).await;
     let error = run.unwrap_err();
     assert_eq!(error.to_string(), "call 2 failed: no network");

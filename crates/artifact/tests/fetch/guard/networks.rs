@@ -11,7 +11,11 @@ fn only(site: &Site, hosts: &[&str]) -> EgressPolicy {
     EgressPolicy::Limited(entries.join(",").parse().unwrap())
 }
 
-async fn fetch(fixture: &Fixture, url: &str, network: &EgressPolicy) -> Result<FetchedContent, ArtifactError> {
+async fn fetch(
+    fixture: &Fixture,
+    url: &str,
+    network: &EgressPolicy,
+) -> Result<FetchedContent, ArtifactError> {
     fixture.fetch.fetch(FetchRequest { network, ..fixture.request(url) }).await
 }
 

@@ -7,7 +7,7 @@ use conjure_base::SystemClock;
 use conjure_egress::{Egress, EgressPolicy, StaticResolver};
 use tokio::net::TcpListener;
 
-use crate::support::{Fixture, Counting, LOOPBACK, Site, nobody, ok, options};
+use crate::support::{Counting, Fixture, LOOPBACK, Site, nobody, ok, options};
 
 #[tokio::test]
 async fn a_url_is_fetched_into_the_store() {

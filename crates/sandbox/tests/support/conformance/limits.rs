@@ -1,9 +1,7 @@
 //! What commands may use together, where the machine can enforce it (S5).
 
 use conjure_base::{Clock as _, SystemClock};
-use conjure_sandbox::{
-    Boundary, Command, CommandEnd, ExecutionContext, Executor, Limits, SandboxErrorKind,
-};
+use conjure_sandbox::{Boundary, Command, CommandEnd, ExecutionContext, Executor, Limits, SandboxErrorKind};
 use futures_util::future;
 
 use crate::support::{Bed, Kind, options, said, soon, text};

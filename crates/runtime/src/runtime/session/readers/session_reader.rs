@@ -11,8 +11,8 @@ use conjure_conversation::{
     TextHead, TurnStop, Usage, apply,
 };
 use conjure_journal::{
-    EventPage, Journal, JournalError, LeaseOwner, ListCursor, PageLimit, RecordedEvent,
-    SessionInfo, SessionKey, SessionQuery, read_all,
+    EventPage, Journal, JournalError, LeaseOwner, ListCursor, PageLimit, RecordedEvent, SessionInfo,
+    SessionKey, SessionQuery, read_all,
 };
 
 use crate::runtime::data::process_lock::ProcessLock;
@@ -360,10 +360,7 @@ impl SessionReader {
     /// Builds the overview of a session without a row from all of its events.
     ///
     /// Such a session was recorded by an earlier version of this program, or its row is damaged.
-    async fn overview(
-        &self,
-        key: &SessionKey,
-    ) -> Result<SessionOverview, RuntimeError> {
+    async fn overview(&self, key: &SessionKey) -> Result<SessionOverview, RuntimeError> {
         let (mut state, mut from) = (SessionState::default(), 0);
         loop {
             let page = self.page(key, from, PageLimit::default()).await?;
