@@ -175,7 +175,7 @@ impl PackPlan {
     }
 
     fn write(self, target: &mut impl Write) -> Result<PackReport, SkillError> {
-        let Self { skill, root, limits, files, skipped: skipped } = self;
+        let Self { skill, root, limits, files, skipped } = self;
         let mut writer = ArchiveWriter::new(target);
         let mut total_bytes = 0_u64;
         for (entry, path) in &files {
