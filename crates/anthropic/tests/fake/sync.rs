@@ -251,14 +251,14 @@ async fn invalid_skills_are_reported_and_others_are_pushed() {
     let plan = fixture.sync().plan(fixture.skills()).await.unwrap();
     assert!(!plan.is_possible() && plan.notes.len() == 1, "{plan:?}");
     assert_eq!(plan.skills[1].step().unwrap(), &PlannedAction::Create);
-    assert!(plan.skills[1].place().ends_with("good.skill"), "{plan:?}");
+    assert!(plan.skills[1].path().ends_with("good.skill"), "{plan:?}");
     assert_eq!((fixture.uploads(), fixture.temp.path().join("data").exists()), (0, false));
 
     let report = fixture.push().await;
     assert_eq!(words(&report), ["a invalid", "good created", "renamed invalid"]);
     let reason = report.skills[0].result().unwrap_err().to_string();
     assert!(reason.contains("description"), "{reason}");
-    assert!(report.skills[2].place().ends_with("other/SKILL.md"));
+    assert!(report.skills[2].path().ends_with("other/SKILL.md"));
     assert_eq!(fixture.pushed().await.1, 0);
 }
 

@@ -281,8 +281,8 @@ fn skills_are_a_table_of_the_file_and_each_setting_is_laid_over() {
         (skills.activation, skills.delivery, skills.active_limit()),
         (Some(SkillActivation::Load), None, 3)
     );
-    assert_eq!(skills.interpreter_table().of("plot.r").unwrap(), ["Rscript"]);
-    assert_eq!(skills.interpreter_table().of("old.lua"), None);
+    assert_eq!(skills.interpreter_table().for_script("plot.r").unwrap(), ["Rscript"]);
+    assert_eq!(skills.interpreter_table().for_script("old.lua"), None);
     for (text, expected) in [
         ("activaton = \"load\"", "there is no `activaton`, did you mean `activation`?"),
         ("activation = \"push\"", "`activation`: `push` is neither `load` nor `view`"),
