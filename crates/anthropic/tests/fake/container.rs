@@ -7,8 +7,8 @@ use conjure_anthropic::{Caching, Client, Config, Messages, ModelOptions};
 use conjure_base::{ContainerId, SystemClock};
 use conjure_conversation::scripted::{Recorder, ScriptedModel};
 use conjure_conversation::{
-    Block, CommandKind, Conversation, Limits, MemoryEventLog, Message, Model, PromptPrefix, Response,
-    StopReason, TurnOptions, TurnOutcome, TurnServices, TurnStop, Usage, run_turn,
+    Block, CommandKind, Conversation, Limits, MemoryEventLog, Model, PromptPrefix, Response, StopReason,
+    TurnOptions, TurnOutcome, TurnServices, TurnStop, Usage, run_turn,
 };
 use secrecy::SecretString;
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@
 use conjure_conversation::scripted::{Script, ScriptFormat};
 use conjure_conversation::{Block, Message, ModelEvent, StopReason, Usage};
 use conjure_openai::fake::{FakeOpenAi, Reply};
+use conjure_openai::{Chat, ChatOptions};
 use serde_json::json;
 
 use crate::support::{answered, ask, blocks, call, client, events, models, request, result, start, user};
