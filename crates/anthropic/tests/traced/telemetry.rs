@@ -88,7 +88,7 @@ async fn traces_contain_no_key_and_no_content() {
     let seen = collector.0.lock().unwrap();
     // It did listen: to us at two levels.
     assert!(seen.contains("INFO conjure_model_http::calls::call_span chat"), "{seen}");
-    assert!(seen.contains("is tried again") && seen.contains("[REDACTED:ANTHROPIC_API_KEY]"), "{seen}");
+    assert!(seen.contains("is retried") && seen.contains("[REDACTED:ANTHROPIC_API_KEY]"), "{seen}");
     for hidden in [KEY, "canary"] {
         let found: Vec<&str> = seen.lines().filter(|line| line.contains(hidden)).collect();
         assert!(found.is_empty(), "{hidden}: {found:#?}");
