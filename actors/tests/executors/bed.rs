@@ -12,8 +12,8 @@ use conjure_actors::supervision::{
 };
 use conjure_base::{Clock, Deadline, SystemClock, TenantId};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, Jail, Local,
-    SandboxError,
+    CallOptions, Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, Jail, Limits,
+    Local, SandboxError,
 };
 use tempfile::TempDir;
 
@@ -85,12 +85,19 @@ impl Bed {
     }
 
     pub(crate) async fn with(kind: Kind, options: ExecutorOptions) -> Self {
-        Self::made(kind, options, PriorSandbox::None, |source| source).await
+        Self::made(kind, Limits::default(), options, PriorSandbox::None, |source| source).await
+    }
+
+    /// A jail with these limits.
+    pub(crate) async fn limited(limits: Limits) -> Self {
+        let options = ExecutorOptions::default();
+        Self::made(Kind::Jail, limits, options, PriorSandbox::None, |source| source).await
     }
 
     /// One of a session that had a sandbox before.
     pub(crate) async fn resumed(kind: Kind) -> Self {
-        Self::made(kind, ExecutorOptions::default(), PriorSandbox::Existed, |source| source).await
+        let (limits, options) = (Limits::default(), ExecutorOptions::default());
+        Self::made(kind, limits, options, PriorSandbox::Existed, |source| source).await
     }
 
     /// One whose sandboxes pass this gate.
@@ -106,17 +113,18 @@ impl Bed {
     ) -> Self {
         let (gate, tenant) = (gate.clone(), TenantId::new(tenant).unwrap());
         let admitted = |source| Arc::new(AdmittedSource::new(source, gate, tenant)) as _;
-        Self::made(kind, options, PriorSandbox::None, admitted).await
+        Self::made(kind, Limits::default(), options, PriorSandbox::None, admitted).await
     }
 
     async fn made(
         kind: Kind,
+        limits: Limits,
         options: ExecutorOptions,
         prior_sandbox: PriorSandbox,
         wrap: impl FnOnce(Arc<dyn ExecutorSource>) -> Arc<dyn ExecutorSource>,
     ) -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        let context = ExecutionContext::new(workspace.path());
+        let context = ExecutionContext { limits, ..ExecutionContext::new(workspace.path()) };
         let inner = ConnectorSource::new(kind.connector(), context).unwrap();
         let source = Arc::new(Source::new(inner, workspace.path().to_str().unwrap()));
         let wrapped = wrap(Arc::clone(&source) as _);

@@ -3,7 +3,7 @@
 use conjure_sandbox::{Boundary, CommandEnd, Executor, Limits, SandboxErrorKind};
 use futures_util::future;
 
-use crate::bed::{Bed, Kind, options};
+use crate::bed::{Bed, options};
 
 /// Forks until it may not, and then says so in the workspace.
 const STORM: &str = "import os, time
@@ -18,7 +18,7 @@ while True:
 #[tokio::test]
 async fn a_storm_of_forks_is_told_and_what_it_costs_is_replaced() {
     let limits = Limits::default().with_processes(64).unwrap();
-    let bed = Bed::with(Kind::Jail, |context| context.limits = limits, |spec| spec).await;
+    let bed = Bed::limited(limits).await;
     bed.executor.create_file("storm.py", STORM.as_bytes(), options()).await.unwrap();
     let refused = || bed.workspace.path().join("refused").exists();
     let cancelled = options();
@@ -48,7 +48,7 @@ async fn a_storm_of_forks_is_told_and_what_it_costs_is_replaced() {
 #[tokio::test]
 async fn memory_that_runs_out_is_told_and_the_session_goes_on() {
     let limits = Limits::default().with_memory(64 << 20).unwrap();
-    let bed = Bed::with(Kind::Jail, |context| context.limits = limits, |spec| spec).await;
+    let bed = Bed::limited(limits).await;
     bed.executor.warm(crate::bed::soon()).await.unwrap();
     if bed.executor.isolation().memory == Boundary::Open {
         return bed.end().await;
