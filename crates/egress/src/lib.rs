@@ -32,5 +32,5 @@ pub use host::{Host, HostError, HostName};
 pub use policy::{EgressPolicy, WebPorts};
 pub use proxy::{ClientHello, HelloError, HelloReader, ProxyLimits};
 pub use refusal::{EscapedExcerpt, Refusal, RefusalReason};
-pub use resolver::{DnsResolver, StaticResolver, SystemResolver};
+pub use resolver::{DnsResolver, SystemResolver};
 pub use target::{Target, TargetError};

@@ -1,15 +1,13 @@
-//! DNS resolvers: the system's own, and a static table.
+//! DNS resolvers: the interface, and the system's own.
 //!
 //! Answers of a resolver are not trusted: [`crate::Egress`] checks every address of an answer and dials only checked
 //! addresses. Nothing is cached here, because the system's resolver has a cache.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use conjure_base::lock;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
@@ -53,47 +51,6 @@ impl DnsResolver for SystemResolver {
             });
             lookup.await.map_err(io::Error::other)?
         })
-    }
-}
-
-/// A resolver with a static table, for tests and for embedders that pin the addresses of some names. Clones share the table.
-#[derive(Debug, Clone, Default)]
-pub struct StaticResolver {
-    answers: Arc<Mutex<BTreeMap<HostName, Vec<Vec<IpAddr>>>>>,
-}
-
-impl StaticResolver {
-    /// An empty table.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets the addresses of `name`.
-    #[must_use]
-    pub fn with_host(self, name: HostName, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
-        self.with_sequence(name, [addresses.into_iter().collect()])
-    }
-
-    /// Sets successive answers for `name`: each lookup takes the next one, and the last one stays. A DNS rebinding
-    /// attack behaves like this.
-    #[must_use]
-    pub fn with_sequence(self, name: HostName, answers: impl IntoIterator<Item = Vec<IpAddr>>) -> Self {
-        let answers = answers.into_iter().collect();
-        lock(&self.answers).insert(name, answers);
-        self
-    }
-}
-
-impl DnsResolver for StaticResolver {
-    fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        let mut answers = lock(&self.answers);
-        let answer = match answers.get_mut(name) {
-            Some(answers) if answers.len() > 1 => Ok(answers.remove(0)),
-            Some(answers) => Ok(answers.first().cloned().unwrap_or_default()),
-            None => Err(io::Error::new(io::ErrorKind::NotFound, "the name is not in the table")),
-        };
-        Box::pin(async move { answer })
     }
 }
 

@@ -393,11 +393,23 @@ async fn urls_are_checked_and_not_fetched() {
 #[tokio::test]
 async fn urls_are_checked_by_who_would_fetch_them() {
     use conjure_base::SystemClock;
-    use conjure_egress::{Egress, EgressPolicy, StaticResolver};
+    use conjure_egress::{DnsResolver, Egress, EgressPolicy, HostName};
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl DnsResolver for Nobody {
+        fn resolve(
+            &self,
+            name: &HostName,
+        ) -> futures_util::future::BoxFuture<'static, std::io::Result<Vec<std::net::IpAddr>>> {
+            panic!("it was asked for `{name}`");
+        }
+    }
 
     let fixture = Fixture::new();
     let options = Arc::new(fixture.options.clone());
-    let egress = Egress::new(EgressPolicy::Full).with_resolver(Arc::new(StaticResolver::new()));
+    let egress = Egress::new(EgressPolicy::Full).with_resolver(Arc::new(Nobody));
     let fetch = crate::HttpFetch::new(Arc::clone(&options), egress, Arc::new(SystemClock)).unwrap();
     let intake = ArtifactIngestor::new(options).with_fetch(Arc::new(fetch));
     for (url, kind) in [

@@ -10,7 +10,7 @@ use conjure_artifact::{
     ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch as _, FetchRequest, FetchedContent, HttpFetch,
 };
 use conjure_base::{Clock, Deadline, TenantId};
-use conjure_egress::{AddressPolicy, DnsResolver, Egress, EgressPolicy, HostName, StaticResolver};
+use conjure_egress::{AddressPolicy, DnsResolver, Egress, EgressPolicy, HostName};
 use conjure_store::{Store, StoreUsage, Verify};
 use futures_util::future::BoxFuture;
 use tempfile::TempDir;
@@ -20,6 +20,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+#[path = "../../../egress/tests/it/static_resolver.rs"]
+mod static_resolver;
+
+pub(crate) use static_resolver::StaticResolver;
 
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -16,17 +16,3 @@ async fn the_number_of_simultaneous_lookups_is_limited() {
     // The permit is free again once the thread is.
     assert!(resolver.lookup_permits.acquire().await.is_ok());
 }
-
-#[tokio::test]
-async fn a_sequence_of_answers_ends_with_the_last_one() {
-    let name: HostName = "a.example".parse().unwrap();
-    let answers = ["1.1.1.1", "1.1.1.2"].map(|address| vec![address.parse().unwrap()]);
-    let resolver = StaticResolver::new().with_sequence(name.clone(), answers.clone());
-    let ask = async || resolver.clone().resolve(&name).await.unwrap();
-    assert_eq!(
-        [ask().await, ask().await, ask().await],
-        [answers[0].clone(), answers[1].clone(), answers[1].clone()]
-    );
-    let unknown = resolver.resolve(&"b.example".parse().unwrap()).await.unwrap_err();
-    assert_eq!(unknown.kind(), io::ErrorKind::NotFound);
-}

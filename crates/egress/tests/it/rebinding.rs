@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conjure_egress::{DnsResolver, HostName, RefusalReason, StaticResolver, Target};
+use conjure_egress::{DnsResolver, HostName, RefusalReason, Target};
 use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 
-use crate::support::{LOOPBACK, Proxy, Server, egress, limited};
+use crate::support::{LOOPBACK, Proxy, Server, StaticResolver, egress, limited};
 
 #[derive(Debug)]
 struct Counting {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conjure_egress::{AddressKind, AddressPolicy, AllowList, EgressPolicy, RefusalReason, StaticResolver};
+use conjure_egress::{AddressKind, AddressPolicy, AllowList, EgressPolicy, RefusalReason};
 
-use crate::support::{Proxy, Server, limited, nobody, resolver, timeless};
+use crate::support::{Proxy, Server, StaticResolver, limited, nobody, resolver, timeless};
 
 /// Requests `host:port` in each protocol. Returns how each was refused: the status, the SOCKS reply, the reasons.
 async fn refused(proxy: &Proxy, host: &str, port: u16) -> RefusalReason {

@@ -4,9 +4,7 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use conjure_egress::{
-    AddressPolicy, Egress, EgressObserver, EgressPolicy, Refusal, RefusalReason, StaticResolver, Target,
-};
+use conjure_egress::{AddressPolicy, Egress, EgressObserver, EgressPolicy, Refusal, RefusalReason, Target};
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use test_support::ManualClock;
@@ -15,6 +13,12 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+
+// Included here, because the tests of sandboxes include this file, too.
+#[path = "static_resolver.rs"]
+mod static_resolver;
+
+pub(crate) use static_resolver::StaticResolver;
 
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
-use conjure_egress::StaticResolver;
 
-use crate::support::{Counting, Fixture, LOOPBACK, Site, ok, options, redirect};
+use crate::support::{Counting, Fixture, LOOPBACK, Site, StaticResolver, ok, options, redirect};
 
 /// A site whose `/` redirects to `location`; anything else is `there`.
 async fn leading_to(location: &'static str) -> Site {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions, HttpFetch, HttpFetchError, UrlFetch};
 use conjure_base::SystemClock;
-use conjure_egress::{Egress, EgressPolicy, StaticResolver};
+use conjure_egress::{Egress, EgressPolicy};
 use tokio::net::TcpListener;
 
-use crate::support::{Counting, Fixture, LOOPBACK, Site, nobody, ok, options};
+use crate::support::{Counting, Fixture, LOOPBACK, Site, StaticResolver, nobody, ok, options};
 
 #[tokio::test]
 async fn a_url_is_fetched_into_the_store() {
