@@ -402,7 +402,7 @@ async fn urls_are_checked_by_who_would_fetch_them() {
         fn resolve(
             &self,
             name: &HostName,
-        ) -> futures_util::future::BoxFuture<'static, std::io::Result<Vec<std::net::IpAddr>>> {
+        ) -> futures_util::future::BoxFuture<'static, io::Result<Vec<std::net::IpAddr>>> {
             panic!("it was asked for `{name}`");
         }
     }
