@@ -10,7 +10,7 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
     Command, Docker, ExecutionContext, Executor, RunEvent, Sandbox, SandboxError, SandboxErrorKind,
 };
-use futures_util::{TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
