@@ -12,7 +12,6 @@ use std::sync::Arc;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
 use crate::frontmatter::Mode;
-use crate::reload::Reloader;
 use crate::scan::beneath::{RegularFile, open_direct};
 use crate::scan::scope_scan::{CandidateKind, DiscoveryLimits, ScopeScanner, SkillCandidate, resolve};
 use crate::skill::{SKILL_FILES, Skill, find_skill_file};
@@ -67,17 +66,6 @@ pub struct Discovery {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Loads the metadata of all skills in these scopes. It never fails: a skill that cannot be loaded is a
-/// diagnostic, and the others are loaded. A missing scope is an error among the diagnostics if it is
-/// [named](ScopeKind::Named), and ignored otherwise.
-#[must_use]
-pub fn discover(scopes: &[Scope], limits: DiscoveryLimits, mode: Mode) -> Discovery {
-    let loaded = Reloader::new(scopes.iter().cloned(), limits, mode).load_scopes();
-    // The reloader is gone, so each skill has one owner.
-    let skills = loaded.skills.into_iter().map(Arc::unwrap_or_clone).collect();
-    Discovery { skills, diagnostics: loaded.diagnostics }
-}
-
 /// The scopes by rank.
 pub(crate) fn by_rank(scopes: &[Scope]) -> Vec<&Scope> {
     let mut ranked: Vec<&Scope> = scopes.iter().collect();
@@ -110,19 +98,6 @@ impl RankedSkills {
             }
         }
     }
-}
-
-/// Loads the metadata of all skills in these folders, leniently, with the default limits. Earlier folders have the
-/// higher rank.
-///
-/// # Errors
-/// When one of the folders does not exist or is not a folder.
-pub fn load_all(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<Discovery, SkillError> {
-    let scopes: Vec<_> = paths.into_iter().map(Scope::named).collect();
-    for scope in &scopes {
-        resolve(&scope.path)?;
-    }
-    Ok(discover(&scopes, DiscoveryLimits::default(), Mode::Lenient))
 }
 
 /// Returns the folders of all skills in a folder, and the `.skill` packages, sorted by path. They need not be

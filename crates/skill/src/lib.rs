@@ -24,7 +24,7 @@ mod yaml;
 pub use allowed_tools::{AllowRule, AllowRuleError, AllowedTools, Glob, Pattern};
 pub use catalog::{Catalog, find, index};
 pub use diagnostic::{Diagnostic, Position, RuleId, Severity};
-pub use discovery::{Discovery, Scope, ScopeKind, Trust, discover, load_all, scan_directory};
+pub use discovery::{Discovery, Scope, ScopeKind, Trust, scan_directory};
 pub use error::{Missing, SkillError, SkillErrorKind};
 pub use fields::metadata::Metadata;
 pub use fields::name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
@@ -46,7 +46,7 @@ pub use preflight::{
     CommandProbe, InputProblem, Inputs, Network, Preflight, PreflightFinding, PreflightReport, PreflightRule,
     Probe, ProbeError, ProbeFuture, RuleOutcome, RuleReport, VersionQuery,
 };
-pub use reload::{Reload, Reloader};
+pub use reload::{Reload, Reloader, discover, load_all};
 pub use resources::{MAX_RESOURCE_BYTES, Resource, ResourceStart, Resources, SkillDigests};
 pub use scan::scope_scan::{DiscoveryLimits, LinkPolicy};
 pub use schema::{Disclosure, Schema, SchemaMismatch, ValueType};

@@ -1,4 +1,5 @@
-//! Reloads skills that people edit. Only changed skills are read again, and a broken edit removes nothing.
+//! Loads the skills of scopes once, or repeatedly while people edit them. A reload reads only changed skills again, and a
+//! broken edit removes nothing.
 //!
 //! A skill is removed only when its removal is proven: see `removal`.
 //!
@@ -24,14 +25,18 @@ use conjure_base::FileFingerprint;
 
 use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
-use crate::discovery::{RankedSkills, Scope, ScopeAccess, by_rank, findings_at, load_folder, open_scope};
+use crate::discovery::{
+    Discovery, RankedSkills, Scope, ScopeAccess, by_rank, findings_at, load_folder, open_scope,
+};
 use crate::error::SkillError;
 use crate::fields::name::SkillName;
 use crate::frontmatter::Mode;
 use crate::manifest::SIDECAR_FILE;
 use crate::package::{DiskBudget, load_package_within};
 use crate::reload::removal::{UnverifiedPaths, is_removed};
-use crate::scan::scope_scan::{CandidateKind, DiscoveryLimits, ScanResult, ScopeScanner, SkillCandidate};
+use crate::scan::scope_scan::{
+    CandidateKind, DiscoveryLimits, ScanResult, ScopeScanner, SkillCandidate, resolve,
+};
 use crate::skill::{SKILL_FILES, Skill};
 
 /// Scopes whose skills are loaded repeatedly.
@@ -71,6 +76,30 @@ impl Reload {
     }
 }
 
+/// Loads the metadata of all skills in these scopes. It never fails: a skill that cannot be loaded is a
+/// diagnostic, and the others are loaded. A missing scope is an error among the diagnostics if it is
+/// [named](ScopeKind::Named), and ignored otherwise.
+#[must_use]
+pub fn discover(scopes: &[Scope], limits: DiscoveryLimits, mode: Mode) -> Discovery {
+    let loaded = Reloader::new(scopes.iter().cloned(), limits, mode).load_scopes();
+    // The reloader is gone, so each skill has one owner.
+    let skills = loaded.skills.into_iter().map(Arc::unwrap_or_clone).collect();
+    Discovery { skills, diagnostics: loaded.diagnostics }
+}
+
+/// Loads the metadata of all skills in these folders, leniently, with the default limits. Earlier folders have the
+/// higher rank.
+///
+/// # Errors
+/// When one of the folders does not exist or is not a folder.
+pub fn load_all(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<Discovery, SkillError> {
+    let scopes: Vec<_> = paths.into_iter().map(Scope::named).collect();
+    for scope in &scopes {
+        resolve(&scope.path)?;
+    }
+    Ok(discover(&scopes, DiscoveryLimits::default(), Mode::Lenient))
+}
+
 impl Reloader {
     /// Creates a reloader. It has loaded nothing yet.
     #[must_use]
@@ -86,8 +115,7 @@ impl Reloader {
         &self.catalog
     }
 
-    /// Checks all skills, and reads those again that changed since the last call. Like
-    /// [`discover`](crate::discover), it never fails.
+    /// Checks all skills, and reads those again that changed since the last call. Like [`discover`], it never fails.
     ///
     /// A skill that was good and is broken now stays in the catalog unchanged. So does a skill that cannot be read
     /// any more: beneath an unreadable folder, behind a broken link, or beyond the limits. A skill is removed only
@@ -99,7 +127,7 @@ impl Reloader {
     }
 
     /// Loads the skills of all scopes, by rank. Only those that changed since the last call are read.
-    pub(crate) fn load_scopes(&mut self) -> LoadedScopes {
+    fn load_scopes(&mut self) -> LoadedScopes {
         let mut diagnostics = Vec::new();
         let mut ranked = RankedSkills::default();
         let mut broken = HashSet::new();
@@ -151,12 +179,12 @@ impl Reloader {
 }
 
 /// The skills of all scopes.
-pub(crate) struct LoadedScopes {
+struct LoadedScopes {
     /// One skill of each name: by rank of the scope, then by path.
-    pub(crate) skills: Vec<Arc<Skill>>,
+    skills: Vec<Arc<Skill>>,
     /// The names of which only the last good version is left, sorted.
     broken: Vec<SkillName>,
-    pub(crate) diagnostics: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 /// The cached state of a scope.

@@ -4,8 +4,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use tempfile::TempDir;
 
 use super::*;
-use crate::LinkPolicy;
 use crate::scan::unprivileged;
+use crate::{LinkPolicy, discover, load_all};
 
 /// A folder with skills at these paths; each is named as its folder.
 fn folder_with(skills: &[&str]) -> TempDir {
