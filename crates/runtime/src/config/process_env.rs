@@ -14,7 +14,7 @@ use crate::config::sections::sandbox::{
 };
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 use crate::config::variables::{
-    ALLOWED_PATHS, API_KEY, ARTIFACTS, BASE_URL, CONFIG, CONTAINER_USER, CPUS, DATA, DATA_HOME, DISK_LIMIT,
+    ALLOWED_PATHS, ARTIFACTS, BASE_URL, CONFIG, CONTAINER_USER, CPUS, DATA, DATA_HOME, DISK_LIMIT,
     DOCKER_HOST, EXECUTOR, HOME, IMAGE, LOG, MAX_ITERATIONS, MAX_TOKENS, MEMORY, MODEL, MODEL_KEYS,
     MODEL_TIMEOUT, NETWORK, NO_COLOR, NOTIFY_SOCKET, PRIVATE_ADDRESSES, PROFILE, REQUIRE, RUNTIME,
     RUNTIME_DIR, SKILL_PATHS, TERM, TOOL_TIMEOUT, TRUSTED_PROJECTS, VARIABLES, VOLUMES, Variable,
@@ -189,7 +189,7 @@ impl ProcessEnv {
     #[cfg(feature = "anthropic")]
     #[must_use]
     pub fn api_key(&self) -> Option<secrecy::SecretString> {
-        let key = self.values.get(API_KEY.name)?.to_str()?;
+        let key = self.values.get(crate::config::variables::API_KEY.name)?.to_str()?;
         (!key.is_empty()).then(|| key.into())
     }
 
