@@ -1,7 +1,6 @@
 //! What is taken in and what is not, with real files, pipes and devices.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -184,7 +184,7 @@ fn inserting_an_existing_content_defers_its_collection() {
     let path = fixture.store.root().join("plain").join(&hex[..2]).join(&hex[2..]);
     let age = || {
         let long_ago = fs::FileTimes::new().set_accessed(UNIX_EPOCH);
-        fs::File::open(&path).unwrap().set_times(long_ago).unwrap();
+        File::open(&path).unwrap().set_times(long_ago).unwrap();
     };
     let an_hour_ago = Timestamp::from_millis(SystemClock.timestamp().millis() - 3_600_000);
     let (_, folder) = fixture.folder("place");
@@ -201,7 +201,7 @@ fn inserting_an_existing_content_defers_its_collection() {
 /// Sets the last use of a content.
 fn used_at(store: &Store, digest: &Digest, at: SystemTime) {
     let path = store.path(digest).unwrap().unwrap();
-    fs::File::open(path).unwrap().set_times(fs::FileTimes::new().set_accessed(at)).unwrap();
+    File::open(path).unwrap().set_times(fs::FileTimes::new().set_accessed(at)).unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use conjure::artifact::{
 };
 use conjure::config::{ArtifactSettings, ExecutorKind};
 use conjure::sandbox::NetworkPolicy;
-use conjure::{Runtime, Session, SessionError, SessionSpec, Settings, SystemClock, TenantId, TenantPolicy};
+use conjure::{Runtime, Session, SessionError, SessionSpec, Settings, SystemClock, TenantPolicy};
 use futures_util::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
