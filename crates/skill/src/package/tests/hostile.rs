@@ -117,7 +117,7 @@ fn exactly_one_skill_file_decides_the_layout() {
         "beside `good/SKILL.md`",
     );
     check(good_with([md("good/skill.md")]), Kind::Duplicate, Some("good/skill.md"), "case");
-    check_entry(Raw::new("README.md", "x"), Kind::SkillFile, "outside of the skill's folder `good`");
+    check_entry(Raw::new("README.md", "x"), Kind::SkillFile, "outside the skill's folder `good`");
     check_entry(Raw::new("goodness/x", "x"), Kind::SkillFile, "outside");
     // Deeper ones are files like others.
     assert_eq!(
