@@ -228,7 +228,7 @@ impl ReferenceResolver {
             let content_type = content_type_of(&path.to_string_lossy(), &head);
             let size = file.size();
             let location = ResolvedLocation::SkillFile { skill, path };
-            Ok(ResolvedReference { uri, location: location, content_type, size, newly_fetched: None })
+            Ok(ResolvedReference { uri, location, content_type, size, newly_fetched: None })
         });
         cancel.run_until_cancelled(open).await.ok_or(ArtifactError::Cancelled)??
     }

@@ -212,7 +212,7 @@ impl PackPlan {
             });
         }
         let files = files.into_values().collect();
-        Ok(PackReport { skill, output: None, files, skipped: skipped, total_bytes, package_bytes })
+        Ok(PackReport { skill, output: None, files, skipped, total_bytes, package_bytes })
     }
 }
 
