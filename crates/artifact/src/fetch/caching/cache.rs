@@ -1,7 +1,7 @@
 //! The URL cache: one LRU cache per tenant, in memory.
 //!
 //! The bytes are in the store; an entry holds their digest and the validators for revalidation. After a crash, or in another process,
-//! each URL is fetched once more. A tenant has a maximum number of entries. Its least recently used entry is evicted first.
+//! each URL is fetched once more. The number of tenants is limited, and that of each tenant's entries. The least recently used is evicted.
 //!
 //! Evicted bytes stay in their store, whose garbage collection removes them later. They may still be in use, for example by a session
 //! in memory or a replacement sandbox.
@@ -17,6 +17,9 @@ use crate::fetch::response::Validators;
 
 /// The maximum number of entries per tenant.
 const MAX_ENTRIES_PER_TENANT: usize = 256;
+
+/// The maximum number of tenants with entries.
+const MAX_TENANTS: usize = 1_024;
 
 /// The key of an entry. It includes the store, because a digest means nothing in another store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,9 +64,17 @@ impl Cache {
         Some(found.entry.clone())
     }
 
-    /// Inserts or replaces an entry. If the tenant has the maximum, its least recently used entry is evicted.
+    /// Inserts or replaces an entry. If the tenant has the maximum, its least recently used entry is evicted. If there
+    /// is the maximum of tenants, the least recently used tenant is.
     pub(crate) fn put(&mut self, key: CacheKey, entry: CacheEntry) {
         self.now += 1;
+        if self.tenants.len() >= MAX_TENANTS && !self.tenants.contains_key(&key.tenant) {
+            let last_used =
+                |entries: &HashMap<_, LruEntry>| entries.values().map(|entry| entry.last_used).max();
+            let oldest = self.tenants.iter().min_by_key(|(_, entries)| last_used(entries));
+            let oldest = oldest.map(|(tenant, _)| tenant.clone());
+            oldest.and_then(|oldest| self.tenants.remove(&oldest));
+        }
         let entries = self.tenants.entry(key.tenant.clone()).or_default();
         if entries.len() >= MAX_ENTRIES_PER_TENANT && !entries.contains_key(&key) {
             let oldest = entries.iter().min_by_key(|(_, entry)| entry.last_used);

@@ -48,6 +48,20 @@ fn the_least_recently_used_entry_of_a_tenant_is_evicted() {
 }
 
 #[test]
+fn the_least_recently_used_tenant_is_evicted() {
+    let mut cache = Cache::default();
+    for tenant in 0..MAX_TENANTS {
+        cache.put(key(tenant, 0), entry(0));
+    }
+    assert!(name(&mut cache, 0, 0).is_some());
+    cache.put(key(MAX_TENANTS, 0), entry(0));
+    assert_eq!(name(&mut cache, 1, 0), None);
+    for tenant in [0, 2, MAX_TENANTS] {
+        assert!(name(&mut cache, tenant, 0).is_some(), "{tenant}");
+    }
+}
+
+#[test]
 fn cache_entries_are_separate_per_tenant_and_store() {
     let mut cache = Cache::default();
     cache.put(key(1, 0), entry(0));
