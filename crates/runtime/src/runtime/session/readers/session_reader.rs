@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use conjure_actors::journal::JournalHandle;
-use conjure_actors::session::{EVENT_KIND, SessionStatus, from_row, redact_stop};
+use conjure_actors::session::{EVENT_KIND, SessionStatus, from_row, redact_stop, to_row};
 use conjure_base::{Clock as _, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp};
 use conjure_conversation::{
     Artifact, Event, EventKind, OverviewStatus, SessionFile, SessionOverview, SessionProfile, SessionState,
     TextHead, TurnStop, Usage, apply,
 };
 use conjure_journal::{
-    EventPage, Journal, JournalError, LeaseOwner, ListCursor, PageLimit, RecordedEvent, SessionInfo,
-    SessionKey, SessionQuery, read_all,
+    AppendBatch, EventPage, Journal, JournalError, LeaseOwner, ListCursor, PageLimit, RecordedEvent,
+    SessionInfo, SessionKey, SessionQuery, read_all,
 };
 
 use crate::runtime::data::process_lock::ProcessLock;
@@ -88,6 +88,14 @@ pub(crate) struct SessionReader {
     journal: Arc<dyn Journal>,
     /// Tells which processes are dead. `None` if no other process uses the data.
     process_lock: Option<Arc<ProcessLock>>,
+}
+
+/// Whether rebuilt summaries are stored for the next reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SavePolicy {
+    Wanted,
+    /// Storing failed, so no further summary is stored.
+    GivenUp,
 }
 
 impl SessionReader {
@@ -237,9 +245,10 @@ impl SessionReader {
     ) -> Result<SessionList, RuntimeError> {
         let page = self.journal.query_sessions(tenant, query).await?;
         let mut sessions = Vec::with_capacity(page.sessions.len());
+        let mut saving = SavePolicy::Wanted;
         for (info, held_by) in self.with_lease_owners(page.sessions).await? {
             let key = SessionKey::new(tenant.clone(), info.session);
-            match self.read_summary(&key, info, held_by, &redactor(&key)).await {
+            match self.read_summary(&key, info, held_by, &redactor(&key), &mut saving).await {
                 Ok(summary) => sessions.push(summary),
                 // The session was deleted meanwhile.
                 Err(RuntimeError::NotFound { .. }) => {}
@@ -256,9 +265,10 @@ impl SessionReader {
         info: SessionInfo,
         redactor: &Redactor,
     ) -> Result<SessionSummary, RuntimeError> {
+        let mut saving = SavePolicy::Wanted;
         let held = self.with_lease_owners(vec![info]).await?.pop();
         let Some((info, held_by)) = held else { return Err(RuntimeError::NotFound { session: key.session }) };
-        self.read_summary(key, info, held_by, redactor).await
+        self.read_summary(key, info, held_by, redactor, &mut saving).await
     }
 
     /// The living process that has the lease of a session; `None` if there is none.
@@ -295,8 +305,9 @@ impl SessionReader {
         info: SessionInfo,
         held_by: Option<LeaseOwner>,
         redactor: &Redactor,
+        saving: &mut SavePolicy,
     ) -> Result<SessionSummary, RuntimeError> {
-        let contents = match self.contents(key, &info, held_by.is_some(), redactor).await {
+        let contents = match self.contents(key, &info, held_by.is_some(), redactor, saving).await {
             Ok(contents) => SessionBody::Ok(Box::new(contents)),
             Err(error @ RuntimeError::NotFound { .. }) => return Err(error),
             Err(error) => SessionBody::Corrupt { reason: error.to_string() },
@@ -330,10 +341,11 @@ impl SessionReader {
         info: &SessionInfo,
         is_held: bool,
         redactor: &Redactor,
+        saving: &mut SavePolicy,
     ) -> Result<SessionContents, RuntimeError> {
         let overview = match info.row.as_ref().and_then(from_row) {
             Some(overview) => overview,
-            None => self.overview(key).await?,
+            None => self.overview(key, info, saving).await?,
         };
         let TextHead { text, is_truncated } = overview.last_text;
         Ok(SessionContents {
@@ -357,22 +369,45 @@ impl SessionReader {
         })
     }
 
-    /// Builds the overview of a session without a row from all of its events.
+    /// Builds the overview of a session without a row from all of its events, and stores it for the next reader.
     ///
     /// Such a session was recorded by an earlier version of this program, or its row is damaged.
-    async fn overview(&self, key: &SessionKey) -> Result<SessionOverview, RuntimeError> {
-        let (mut state, mut from) = (SessionState::default(), 0);
+    async fn overview(
+        &self,
+        key: &SessionKey,
+        info: &SessionInfo,
+        saving: &mut SavePolicy,
+    ) -> Result<SessionOverview, RuntimeError> {
+        let (mut state, mut from, mut total) = (SessionState::default(), 0, 0);
         loop {
             let page = self.page(key, from, PageLimit::default()).await?;
             for recorded in &page.events {
                 apply(&mut state, &read(key, recorded)?);
+                total = recorded.seq + 1;
             }
             match page.next() {
                 Some(next) => from = next,
                 None => break,
             }
         }
-        Ok(SessionOverview::of(&state))
+        let overview = SessionOverview::of(&state);
+        let alone = AppendBatch::default().with_row(to_row(&overview));
+        if let SavePolicy::Wanted = *saving
+            && let Err(error) = self.journal.append_batch(key, total, info.epoch, alone).await
+        {
+            tracing::debug!(session = %key, %error, "the row of a session was not stored");
+            // These errors concern this session only: another process is writing it and stores the row itself, or it was
+            // deleted. Any other error would affect all sessions.
+            if !matches!(
+                error,
+                JournalError::StaleEpoch { .. }
+                    | JournalError::Conflict { .. }
+                    | JournalError::NotFound { .. }
+            ) {
+                *saving = SavePolicy::GivenUp;
+            }
+        }
+        Ok(overview)
     }
 }
 
