@@ -11,7 +11,7 @@ use metrics::{counter, gauge};
 use tokio::sync::oneshot;
 
 use super::fair_scheduler::{AdmissionDecision, FairScheduler, Requester, Share, Ticket};
-use crate::metrics::GaugeGuard;
+use crate::metrics::GaugeShare;
 use crate::metrics::names;
 
 /// The suggested retry delay while nothing has been measured.
@@ -92,9 +92,17 @@ struct Inner {
 struct GateState {
     scheduler: FairScheduler,
     /// The waiting requests. Each gets its permit through its sender.
-    waiting: HashMap<Ticket, (oneshot::Sender<Permit>, GaugeGuard)>,
+    waiting: HashMap<Ticket, oneshot::Sender<Permit>>,
     /// The moving average of how long an admission lasts; `None` if none has ended yet.
     mean_hold: Option<Duration>,
+    reported: ReportedLoad,
+}
+
+/// The load that was last reported as metrics.
+#[derive(Default)]
+struct ReportedLoad {
+    admitted: GaugeShare,
+    waiting: GaugeShare,
 }
 
 /// The permit of an admitted request. Dropping it admits the next one.
@@ -104,7 +112,6 @@ pub struct Permit {
     requester: Requester,
     /// The time at which the age of the permit reaches the longest measured duration.
     max_age_at: Deadline,
-    _reported: GaugeGuard,
 }
 
 /// A waiting request. Dropping this removes it from the queue.
@@ -121,7 +128,12 @@ impl AdmissionGate {
     #[must_use]
     pub fn new(resource: &'static str, capacity: u32, default_share: Share) -> Self {
         let scheduler = FairScheduler::new(capacity, default_share);
-        let state = Mutex::new(GateState { scheduler, waiting: HashMap::new(), mean_hold: None });
+        let state = Mutex::new(GateState {
+            scheduler,
+            waiting: HashMap::new(),
+            mean_hold: None,
+            reported: ReportedLoad::default(),
+        });
         Self { inner: Arc::new(Inner { resource, state }) }
     }
 
@@ -150,7 +162,9 @@ impl AdmissionGate {
     ) -> Result<Permit, E> {
         let mut waiting = {
             let mut state = self.inner.lock();
-            match state.scheduler.request(requester) {
+            let decision = state.scheduler.request(requester);
+            self.inner.report(&mut state);
+            match decision {
                 AdmissionDecision::Admitted => return Ok(Permit::new(&self.inner, requester.clone())),
                 AdmissionDecision::Refused => {
                     self.inner.count_refusal();
@@ -158,9 +172,7 @@ impl AdmissionGate {
                 }
                 AdmissionDecision::Waiting(ticket) => {
                     let (sender, permit) = oneshot::channel();
-                    let reported =
-                        GaugeGuard::new(gauge!(names::ADMISSION_WAITING, "gate" => self.inner.resource));
-                    state.waiting.insert(ticket, (sender, reported));
+                    state.waiting.insert(ticket, sender);
                     WaitGuard { gate: &self.inner, requester, ticket, permit }
                 }
             }
@@ -236,6 +248,16 @@ impl Inner {
         lock(&self.state)
     }
 
+    /// Reports the load as metrics. The caller holds the lock, so reports are in order and the last one is current.
+    fn report(&self, state: &mut GateState) {
+        let GateState { scheduler, reported, .. } = state;
+        let admitted = usize::try_from(scheduler.admitted()).unwrap_or(usize::MAX);
+        reported.admitted.set(admitted, || gauge!(names::ADMISSION_ADMITTED, "gate" => self.resource));
+        reported
+            .waiting
+            .set(scheduler.waiting(), || gauge!(names::ADMISSION_WAITING, "gate" => self.resource));
+    }
+
     fn count_refusal(&self) {
         counter!(names::ADMISSION_REFUSED, "gate" => self.resource).increment(1);
     }
@@ -269,10 +291,11 @@ impl Inner {
             let permit = Permit::new(self, requester);
             // A requester that has just stopped waiting has removed its sender, or does not receive the permit.
             match state.waiting.remove(&ticket) {
-                Some((sender, _)) => unwanted.extend(sender.send(permit).err()),
+                Some(sender) => unwanted.extend(sender.send(permit).err()),
                 None => unwanted.push(permit),
             }
         }
+        self.report(&mut state);
         drop(state);
         // The drop of a permit takes the lock, and may admit another request.
         drop(unwanted);
@@ -281,9 +304,7 @@ impl Inner {
 
 impl Permit {
     fn new(gate: &Arc<Inner>, requester: Requester) -> Self {
-        let reported = GaugeGuard::new(gauge!(names::ADMISSION_ADMITTED, "gate" => gate.resource));
-        let max_age_at = SystemClock.deadline(LONGEST_HOLD);
-        Self { gate: Arc::clone(gate), requester, max_age_at, _reported: reported }
+        Self { gate: Arc::clone(gate), requester, max_age_at: SystemClock.deadline(LONGEST_HOLD) }
     }
 
     /// The tenant of the permit; `None` if it belongs to background work.
@@ -314,6 +335,7 @@ impl Drop for WaitGuard<'_> {
         // lock is released.
         if state.waiting.remove(&self.ticket).is_some() {
             state.scheduler.cancel_wait(self.requester, self.ticket);
+            self.gate.report(&mut state);
         }
     }
 }

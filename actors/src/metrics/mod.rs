@@ -5,11 +5,13 @@
 //! have their own series. State: these values, in memory.
 
 mod bounded_labels;
+mod gauge_share;
 mod runtime_metrics;
 mod session_metrics;
 
 pub mod names;
 
+pub(crate) use gauge_share::GaugeShare;
 pub(crate) use runtime_metrics::{GaugeGuard, SandboxMetrics};
 pub(crate) use session_metrics::SessionMetrics;
 

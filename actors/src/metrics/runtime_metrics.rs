@@ -124,7 +124,7 @@ pub(crate) struct GaugeGuard {
 }
 
 impl GaugeGuard {
-    pub(crate) fn new(gauge: Gauge) -> Self {
+    fn new(gauge: Gauge) -> Self {
         gauge.increment(1.0);
         Self { gauge }
     }

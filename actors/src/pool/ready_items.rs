@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::item::PoolItem;
 use super::machine::ItemId;
 use super::stats::PoolMetrics;
-use crate::metrics::GaugeGuard;
 
 #[derive(Debug)]
 pub(super) struct ReadyItems<S> {
@@ -30,7 +29,6 @@ struct ReadyItem<S> {
     item: S,
     /// Cancelled when the item is no longer here.
     taken: CancellationToken,
-    _reported: GaugeGuard,
 }
 
 impl<S> ReadyItems<S> {
@@ -46,8 +44,9 @@ impl<S> ReadyItems<S> {
     pub(super) fn put(&self, item: S) -> (ItemId, CancellationToken) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let taken = CancellationToken::new();
-        let reported = self.metrics.ready_guard();
-        self.lock().push_back(ReadyItem { id, item, taken: taken.clone(), _reported: reported });
+        let mut items = self.lock();
+        items.push_back(ReadyItem { id, item, taken: taken.clone() });
+        self.metrics.set_ready(items.len());
         (id, taken)
     }
 
@@ -55,7 +54,9 @@ impl<S> ReadyItems<S> {
     pub(super) fn remove(&self, id: ItemId) -> Option<S> {
         let mut items = self.lock();
         let at = items.iter().position(|waiting| waiting.id == id)?;
-        items.remove(at).map(ReadyItem::take)
+        let taken = items.remove(at).map(ReadyItem::take);
+        self.metrics.set_ready(items.len());
+        taken
     }
 
     pub(super) fn len(&self) -> usize {
@@ -68,7 +69,9 @@ impl<S: PoolItem> ReadyItems<S> {
     pub(super) fn take(&self) -> Option<S> {
         let mut items = self.lock();
         let at = items.iter().position(|waiting| waiting.item.is_live())?;
-        items.remove(at).map(ReadyItem::take)
+        let taken = items.remove(at).map(ReadyItem::take);
+        self.metrics.set_ready(items.len());
+        taken
     }
 }
 

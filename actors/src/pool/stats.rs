@@ -2,11 +2,14 @@
 //!
 //! State: the counts, over all incarnations of the pool's actor.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use metrics::{SharedString, counter, gauge};
+use conjure_base::lock;
+use metrics::{Gauge, SharedString, counter, gauge};
 
-use crate::metrics::{GaugeGuard, names};
+use crate::metrics::GaugeShare;
+use crate::metrics::names;
 
 /// An event in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +39,11 @@ pub(super) struct PoolMetrics {
     died: AtomicU64,
     retired: AtomicU64,
     starting: AtomicUsize,
+    reported_ready: Mutex<GaugeShare>,
 }
 
 /// Counts a start until it is dropped.
-pub(super) struct StartGuard<'a> {
-    metrics: &'a PoolMetrics,
-    _reported: GaugeGuard,
-}
+pub(super) struct StartGuard<'a>(&'a PoolMetrics);
 
 impl PoolMetrics {
     /// The counts of the pool of this name.
@@ -56,6 +57,7 @@ impl PoolMetrics {
             died: AtomicU64::new(0),
             retired: AtomicU64::new(0),
             starting: AtomicUsize::new(0),
+            reported_ready: Mutex::default(),
         }
     }
 
@@ -89,26 +91,32 @@ impl PoolMetrics {
         self.counter(event).load(Ordering::Relaxed)
     }
 
-    /// Reports an item as ready until the guard is dropped.
-    pub(super) fn ready_guard(&self) -> GaugeGuard {
-        GaugeGuard::new(gauge!(names::POOL_READY, "pool" => self.pool.clone()))
+    /// Reports the number of ready items. Calls must not overlap.
+    pub(super) fn set_ready(&self, count: usize) {
+        let mut reported = lock(&self.reported_ready);
+        reported.set(count, || gauge!(names::POOL_READY, "pool" => self.pool.clone()));
     }
 
     /// Counts a start.
     pub(super) fn start(&self) -> StartGuard<'_> {
         self.starting.fetch_add(1, Ordering::Relaxed);
-        let reported = GaugeGuard::new(gauge!(names::POOL_STARTING, "pool" => self.pool.clone()));
-        StartGuard { metrics: self, _reported: reported }
+        self.starting_gauge().increment(1.0);
+        StartGuard(self)
     }
 
     /// How many items are starting.
     pub(super) fn starting(&self) -> usize {
         self.starting.load(Ordering::Relaxed)
     }
+
+    fn starting_gauge(&self) -> Gauge {
+        gauge!(names::POOL_STARTING, "pool" => self.pool.clone())
+    }
 }
 
 impl Drop for StartGuard<'_> {
     fn drop(&mut self) {
-        self.metrics.starting.fetch_sub(1, Ordering::Relaxed);
+        self.0.starting.fetch_sub(1, Ordering::Relaxed);
+        self.0.starting_gauge().decrement(1.0);
     }
 }
