@@ -78,7 +78,7 @@ impl Reload {
 
 /// Loads the metadata of all skills in these scopes. It never fails: a skill that cannot be loaded is a
 /// diagnostic, and the others are loaded. A missing scope is an error among the diagnostics if it is
-/// [named](ScopeKind::Named), and ignored otherwise.
+/// [named](crate::ScopeKind::Named), and ignored otherwise.
 #[must_use]
 pub fn discover(scopes: &[Scope], limits: DiscoveryLimits, mode: Mode) -> Discovery {
     let loaded = Reloader::new(scopes.iter().cloned(), limits, mode).load_scopes();

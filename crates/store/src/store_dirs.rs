@@ -50,6 +50,13 @@ impl StoreDirs {
             rustix::fs::openat(&root, name, READ_DIR, Mode::empty())
                 .map_err(|errno| StoreError::from_errno(errno, "open", &path))
         };
+        // Earlier versions kept links to files of other owners here. They would keep the space of deleted files.
+        match std::fs::remove_dir_all(path.join("frozen")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::from_io(error, "remove the directory `frozen` of", path));
+            }
+            _ => {}
+        }
         Ok(Self {
             temporary: folder("temporary")?,
             plain: folder(FileMode::Plain.dir_name())?,

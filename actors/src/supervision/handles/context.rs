@@ -77,13 +77,13 @@ impl Job {
     }
 }
 
-/// Runs work of an actor, and reports its panic. The guard is dropped after the work, however the work ends.
+/// Runs work of an actor, and reports its panic. The guard is dropped after the work, also when the work is aborted.
 ///
 /// Boxed work is one type, so that Tokio's code for a task is compiled once, not for each caller.
 async fn run_guarded(
+    work: BoxFuture<'static, ()>,
     work_guard: Option<WorkGuard>,
     incarnation: Arc<Incarnation>,
-    work: BoxFuture<'static, ()>,
 ) {
     let Some(_work_guard) = work_guard else { return };
     let work = AssertUnwindSafe(work).catch_unwind();
@@ -185,7 +185,7 @@ impl<M: Send + 'static> Context<M> {
                 () = work => {}
             }
         });
-        let task = run_guarded(work_guard, Arc::clone(&self.inner.incarnation), work);
+        let task = run_guarded(work, work_guard, Arc::clone(&self.inner.incarnation));
         Job(AbortOnDropHandle::new(tracker.spawn(task)))
     }
 
@@ -221,7 +221,7 @@ impl<M: Send + 'static> Context<M> {
         let shutdown = self.inner.shutdown.clone();
         // `work` is called inside the future, because a panic of the call must be caught too.
         let work = Box::pin(async move { work(shutdown).await });
-        drop(tracker.spawn(run_guarded(work_guard, Arc::clone(&self.inner.incarnation), work)));
+        drop(tracker.spawn(run_guarded(work, work_guard, Arc::clone(&self.inner.incarnation))));
     }
 
     /// Runs blocking `work` on a thread. Nothing can abort it. Until it ends, the actor is neither gone nor restarted.

@@ -64,7 +64,7 @@ pub enum HostedErrorKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// It was not carried out.
-    NotSent,
+    NotCarriedOut,
     /// Unknown: the request may have arrived, but there was no response.
     Unknown,
 }
@@ -78,7 +78,7 @@ impl HostedError {
             code: None,
             retry_after: None,
             request_id: None,
-            outcome: Outcome::NotSent,
+            outcome: Outcome::NotCarriedOut,
             source: None,
         }
     }
@@ -206,6 +206,6 @@ impl HostedError {
             self.kind,
             Kind::RateLimited | Kind::Service | Kind::Connection | Kind::Cut | Kind::Timeout | Kind::Conflict
         );
-        passes && self.outcome == Outcome::NotSent
+        passes && self.outcome == Outcome::NotCarriedOut
     }
 }

@@ -81,7 +81,7 @@ pub struct UnfinishedRun {
 pub enum ResumeError<E> {
     /// The response paused too often.
     #[error(
-        "the response is still paused after {attempts} calls of at most {maximum}; raise the maximum, or start a new run with the history so far"
+        "there is no complete response after {attempts} calls of at most {maximum}; raise the maximum, or start a new run with the history so far"
     )]
     MaximumExceeded {
         /// The number of calls.

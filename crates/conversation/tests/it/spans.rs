@@ -1,7 +1,7 @@
 //! Telemetry: the spans of a turn, their names and their parents, and that no content is in them.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -17,8 +17,20 @@ struct Seen {
     current: Vec<u64>,
 }
 
-#[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Seen>>);
+thread_local! {
+    /// What this thread does is collected here.
+    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
+}
+
+/// The subscriber of the whole process. One for a thread alone would miss call sites that another test's thread reaches first: it
+/// decides for all whether somebody listens to them.
+struct Collector;
+
+impl Collector {
+    fn see<T>(with: impl FnOnce(&mut Seen) -> T) -> Option<T> {
+        SEEN.with_borrow_mut(|seen| seen.as_mut().map(with))
+    }
+}
 
 impl Visit for Seen {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
@@ -31,42 +43,38 @@ impl Subscriber for Collector {
         true
     }
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut seen = self.0.lock().unwrap();
-        let parent = seen.current.last().map(|id| seen.spans[*id as usize - 1].0);
-        seen.spans.push((span.metadata().name(), parent));
-        span.record(&mut *seen);
-        Id::from_u64(seen.spans.len() as u64)
+        let id = Self::see(|seen| {
+            let parent = seen.current.last().map(|id| seen.spans[*id as usize - 1].0);
+            seen.spans.push((span.metadata().name(), parent));
+            span.record(seen);
+            seen.spans.len() as u64
+        });
+        Id::from_u64(id.unwrap_or(u64::MAX))
     }
     fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut *self.0.lock().unwrap());
+        Self::see(|seen| values.record(seen));
     }
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut *self.0.lock().unwrap());
+        Self::see(|seen| event.record(seen));
     }
     fn enter(&self, span: &Id) {
-        self.0.lock().unwrap().current.push(span.into_u64());
+        Self::see(|seen| seen.current.push(span.into_u64()));
     }
     fn exit(&self, _: &Id) {
-        self.0.lock().unwrap().current.pop();
+        Self::see(|seen| seen.current.pop());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_one_trace_without_content() {
-    let turn = async || {
-        let answers = vec![calls(&[("bash", "canary-id")]), text("canary answer")];
-        let world = World::new(FakeModel::in_turn(answers));
-        let mut conversation = world.load().await;
-        world.turn(&mut conversation, start("canary question")).await;
-    };
-    // A call site that another test's thread uses for the first time meanwhile would be taken for one that nobody listens to.
-    turn().await;
-    let collector = Collector::default();
-    let guard = tracing::subscriber::set_default(collector.clone());
-    turn().await;
-    drop(guard);
-    let seen = collector.0.lock().unwrap();
+    tracing::subscriber::set_global_default(Collector).unwrap();
+    SEEN.set(Some(Seen::default()));
+    let answers = vec![calls(&[("bash", "canary-id")]), text("canary answer")];
+    let world = World::new(FakeModel::in_turn(answers));
+    let mut conversation = world.load().await;
+    world.turn(&mut conversation, start("canary question")).await;
+    let seen = SEEN.take().unwrap();
     let agent = Some("invoke_agent");
     let expected = [("invoke_agent", None), ("chat", agent), ("execute_tool", agent), ("chat", agent)];
     assert_eq!(seen.spans, expected);

@@ -299,8 +299,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     /// Whatever hosts and clients do, in whatever order: what the guest says is what the protocol allows (the rig
     /// judges every frame), what arrives is what was sent, all of it where nobody broke the connection, and every
     /// tunnel ends.

@@ -155,7 +155,7 @@ impl Writer {
         };
         // If the database was moved too, both come back together.
         self.files.check()?;
-        tracing::warn!(%wal_error, "the journal's WAL was moved; merging it into the database and starting a new one");
+        tracing::warn!(displaced = %wal_error, "the journal's WAL was moved; merging it into the database and starting a new one");
         let files = Arc::clone(&self.files);
         let mut open_wal = files.replace_wal();
         match open::merge_wal(&open.connection, files.database()) {

@@ -18,7 +18,6 @@ use conjure_guest::protocol::{
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::multiplexer::{Event, Multiplexer};
@@ -27,11 +26,6 @@ use crate::{
     Isolation, Layout, Proxy, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, SetupError,
     SetupStep, StartedSandbox,
 };
-
-/// The same cases every time. After a change to the state machine, run more of them with another seed.
-fn campaign(cases: u32) -> ProptestConfig {
-    ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(cases) }
-}
 
 fn read_request() -> Open {
     Open {

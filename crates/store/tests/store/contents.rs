@@ -377,7 +377,7 @@ fn copies_and_paths_work_for_both_modes() {
     );
 }
 
-/// Earlier versions had a directory of links to files of other owners. It is ignored.
+/// Earlier versions had a directory of links to files of other owners. It is removed.
 #[test]
 fn a_store_with_a_directory_of_an_earlier_version_opens() {
     let fixture = StoreFixture::new();
@@ -386,6 +386,7 @@ fn a_store_with_a_directory_of_an_earlier_version_opens() {
     fs::create_dir_all(linked.parent().unwrap()).unwrap();
     fs::write(format!("{}.6.1.2.3", linked.display()), "linked").unwrap();
     let store = Store::open(fixture.store.root()).unwrap();
+    assert!(!store.root().join("frozen").exists());
     assert_eq!(store.size(&digest).unwrap(), None);
     assert_eq!(store.usage().unwrap().contents, 0);
     assert_eq!(store.collect_garbage(|_| false, in_an_hour()).unwrap().removed, 0);

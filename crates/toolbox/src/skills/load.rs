@@ -178,7 +178,7 @@ impl SkillTools {
         }
         if execution.destructive == Destructive::Yes {
             findings.push(format!(
-                "scripts of `{name}` change or delete existing files: run one only if the user wants that"
+                "scripts of `{name}` change or delete existing data: run one only if the user wants that"
             ));
         }
         findings

@@ -32,7 +32,9 @@ impl Kind {
         let options = ModelOptions::new("m");
         let options = match self {
             Self::Plain => options,
-            Self::Executing => options.with_server_tool(code_execution_tool()),
+            Self::Executing => {
+                options.with_server_tool(code_execution_tool()).with_beta("code-execution-2025-08-25")
+            }
         };
         Client::new(&config).unwrap().messages(options).unwrap()
     }

@@ -1,6 +1,7 @@
 //! The Files API: files for containers, and files that were created in them.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,8 +60,12 @@ impl Files {
         file: File,
         media_type: &str,
     ) -> Result<FileMetadata, HostedError> {
+        let has_no_name = name.is_empty();
         let measured = tokio::task::spawn_blocking(move || {
-            let size = file.metadata().map(|metadata| metadata.len());
+            let size = file.metadata().and_then(|metadata| match metadata.is_file() && !has_no_name {
+                true => Ok(metadata.len()),
+                false => Err(io::Error::other("only a regular file with a name can be uploaded")),
+            });
             (file, size)
         });
         let crashed = |_| HostedError::new(HostedErrorKind::Unreadable, "the reader of the file has crashed");

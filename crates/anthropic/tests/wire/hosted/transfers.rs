@@ -173,8 +173,10 @@ async fn a_rejection_during_an_upload_is_read() {
     let refusal = error("413 Too Large", &[], "request_too_large", "Request exceeds the maximum size");
     let server = Server::always(refusal).await;
     let (client, _) = client(&server, 2);
-    let failure =
-        client.files().upload("a.bin", tempfile::tempfile().unwrap(), "text/plain").await.unwrap_err();
+    let file = tempfile::tempfile().unwrap();
+    // More than a socket takes before somebody reads.
+    file.set_len(16 << 20).unwrap();
+    let failure = client.files().upload("a.bin", file, "text/plain").await.unwrap_err();
     assert_eq!((failure.kind(), failure.status_code()), (HostedErrorKind::TooLarge, Some(413)));
     assert!(!failure.may_have_happened());
     assert_eq!(server.requests().len(), 1);

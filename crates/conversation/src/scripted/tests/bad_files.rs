@@ -97,7 +97,7 @@ fn a_mistake_names_turn_field_line_and_column() {
         &at("  - content: a\n    expect: {user: {matches: '(a{500}){500}'}}"),
         &["is not a regular expression"],
     );
-    check(&at("  - content: [{tool_use: {name: a, input: {k: 1, k: 2}}}]"), &["`k`", "twice"]);
+    check(&at("  - content: [{tool_use: {name: a, input: {k: 1, k: 2}}}]"), &["`k`", "duplicated"]);
     check(&at("  - content: [{tool_use: {name: a, input: .nan}}]"), &["JSON has no such number"]);
     check(&at("  - content: !tag x"), &["without tags"]);
 }

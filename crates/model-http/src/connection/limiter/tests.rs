@@ -164,8 +164,8 @@ async fn a_later_limit_never_shortens_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_response_from_before_the_limit_does_not_open_the_gate() {
     let limiter = limiter();
-    let (early, report_limit) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
-    report_limit.report_limit(SECOND, 0.0);
+    let (early, limited) = (admission(&limiter).await.unwrap(), admission(&limiter).await.unwrap());
+    limited.report_limit(SECOND, 0.0);
     early.report_response();
     let mut waiting = [Some(admission(&limiter)), Some(admission(&limiter))];
     assert!(poll_all(&mut waiting).is_empty());

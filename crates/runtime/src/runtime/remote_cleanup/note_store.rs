@@ -369,7 +369,7 @@ mod tests {
                 store.update(&name, soon(), |_| {}).await.unwrap_err(),
                 store.put(sample_note(1, &["b"])).await.unwrap_err(),
             ] {
-                assert!(error.to_string().contains("this version knows 1"), "{error}");
+                assert!(error.to_string().contains("this version supports 1"), "{error}");
             }
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }

@@ -271,8 +271,6 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(campaign(128))]
-
     /// Whatever bytes come: both calls end, and the sandbox can be closed.
     #[test]
     fn no_bytes_hang_or_panic_a_call(bytes in garbage()) {

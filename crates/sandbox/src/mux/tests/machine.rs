@@ -205,8 +205,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(campaign(256))]
-
     /// Whatever a guest says and whatever calls do: no panic, and once the sandbox failed, every channel of a
     /// call ends and none is left.
     #[test]

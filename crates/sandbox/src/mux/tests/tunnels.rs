@@ -232,8 +232,6 @@ struct Heard {
 }
 
 proptest! {
-    #![proptest_config(campaign(256))]
-
     /// Whatever a guest says, and whatever happens on the host: no panic; the host keeps within what the guest granted
     /// and says nothing after its last word, nor after the guest's; what it was given to write is written, unless
     /// the tunnel was let go of; and once the sandbox is lost, nothing is left.

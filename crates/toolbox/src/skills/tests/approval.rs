@@ -72,7 +72,7 @@ async fn allowed_tools_of_active_skills_follow_the_policy() {
 }
 
 #[tokio::test]
-async fn denied_calls_do_not_run() {
+async fn a_denial_of_the_approver_overrides_allowed_tools() {
     let (_place, skills) = careful("idempotent: true", false);
     let session_view = SessionView::with_active_skills(pins(&skills, &["deploy"]));
     let tools = SkillTools::new(skills).with_allowed_tools(AllowedToolsPolicy::Honour);
@@ -147,6 +147,11 @@ async fn the_manifests_execution_settings_are_applied() {
     let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
     let request = SkillRequest::parse(SkillTool::RunScript, &script.input_value(), &tools).unwrap();
     assert_eq!(tools.script_timeout(&request, &session_view), Some(Duration::from_secs(2)));
+    let (_place, skills) = careful("timeout: 3600", false);
+    let session_view = SessionView::with_active_skills(pins(&skills, &["deploy"]));
+    let tools = SkillTools::new(skills);
+    let at_most = Some(Duration::from_secs(600));
+    assert_eq!(tools.script_timeout(&request, &session_view), at_most, "however long the manifest allows");
 }
 
 /// A toolbox whose approver allows everything, and can ask.
