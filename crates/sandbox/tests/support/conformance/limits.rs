@@ -16,12 +16,27 @@ while True:
         time.sleep(1000)
 ";
 
+/// The same, but it says so with a file, and makes room for whoever looks for that file.
+const STORM_WITH_ROOM: &str = "import os, time
+children = []
+while True:
+    try:
+        child = os.fork()
+        if child == 0: time.sleep(1000)
+        children.append(child)
+    except OSError:
+        for child in children[-16:]:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        open('refused', 'w').close()
+        time.sleep(1000)
+";
+
 /// S5.
 pub(crate) async fn a_fork_storm_is_reported_as_what_it_is_and_can_be_ended(kind: &dyn Kind) {
     let bed = Bed::limited(kind, Limits::default().with_processes(64).unwrap()).await;
-    let storm = STORM.replace("print('refused', flush=True)", "open('refused', 'w').close()");
     let options = options();
-    let running = bed.sandbox.run(Command::new(["python3", "-c", &storm]), options.clone());
+    let running = bed.sandbox.run(Command::new(["python3", "-c", STORM_WITH_ROOM]), options.clone());
     let cancelling = async {
         bed.until_there("refused").await;
         options.cancel.cancel();
