@@ -1,7 +1,9 @@
 //! What commands may use together, where the machine can enforce it (S5).
 
 use conjure_base::{Clock as _, SystemClock};
-use conjure_sandbox::{Boundary, Command, CommandEnd, ExecutionContext, Executor, Limits, SandboxErrorKind};
+use conjure_sandbox::{
+    Boundary, Command, CommandEnd, ExecutionContext, Executor, Limits, RunEvent, SandboxErrorKind,
+};
 use futures_util::future;
 
 use crate::support::{Bed, Kind, options, said, soon, text};
@@ -16,29 +18,17 @@ while True:
         time.sleep(1000)
 ";
 
-/// The same, but it says so with a file, and makes room for whoever looks for that file.
-const STORM_WITH_ROOM: &str = "import os, time
-children = []
-while True:
-    try:
-        child = os.fork()
-        if child == 0: time.sleep(1000)
-        children.append(child)
-    except OSError:
-        for child in children[-16:]:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-        open('refused', 'w').close()
-        time.sleep(1000)
-";
-
 /// S5.
 pub(crate) async fn a_fork_storm_is_reported_as_what_it_is_and_can_be_ended(kind: &dyn Kind) {
     let bed = Bed::limited(kind, Limits::default().with_processes(64).unwrap()).await;
+    // It runs already, because there will be no process left that could look.
+    let watching = "while [ ! -e refused ]; do :; done; echo refused";
+    let watcher = bed.sandbox.start(Command::bash(watching), options()).await.unwrap();
+    let storm = STORM.replace("print('refused', flush=True)", "open('refused', 'w').close()");
     let options = options();
-    let running = bed.sandbox.run(Command::new(["python3", "-c", STORM_WITH_ROOM]), options.clone());
+    let running = bed.sandbox.run(Command::new(["python3", "-c", &storm]), options.clone());
     let cancelling = async {
-        bed.until_there("refused").await;
+        assert_eq!(watcher.next_event().await.unwrap(), RunEvent::Stdout("refused\n".into()));
         options.cancel.cancel();
     };
     let outcome = future::join(running, cancelling).await.0.unwrap();
