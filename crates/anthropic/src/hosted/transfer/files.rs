@@ -48,12 +48,12 @@ impl Files {
         IndexKey { service: transport.base_url().to_owned(), key: transport.key_digest() }
     }
 
-    /// Uploads a regular file under this name, with this content type. The client reads it from its start while it sends it. A content block
-    /// [`container_upload`](crate::hosted::container_upload) puts it into a container.
+    /// Uploads a regular file under this name, with this content type. The client reads it from its start while it sends it.
+    /// A content block [`container_upload`](crate::hosted::container_upload) puts it into a container.
     ///
     /// # Errors
-    /// [`HostedError`]. If the size cannot be read or exceeds the limit, nothing was sent. A request that [may have
-    /// happened](HostedError::may_have_happened) is not repeated.
+    /// [`HostedError`]. If the name is empty, the file is not a regular one, or it exceeds the limit, nothing was sent. A
+    /// request that [may have happened](HostedError::may_have_happened) is not repeated.
     pub async fn upload(
         &self,
         name: &str,
