@@ -202,6 +202,14 @@ pub(crate) fn is_child_of(pid: Pid, parent: Pid) -> bool {
     stat_of(pid).is_some_and(|stat| stat.parent == parent)
 }
 
+/// Whether `pid` is a program that a shim is starting: a child of a child of `guest`, which the kernel holds until the
+/// program runs (`vfork`). A child does not leave this state by itself, and no command can bring a shim into it.
+pub(crate) fn is_being_started(pid: Pid, guest: Pid) -> bool {
+    stat_of(pid).is_some_and(|stat| {
+        is_child_of(stat.parent, guest) && process_state(stat.parent) == ProcessState::Uninterruptible
+    })
+}
+
 /// Returns the children of all threads of `pid`. `None` when the process is gone or the kernel does not list
 /// children.
 fn children_of(pid: Pid) -> Option<Vec<Pid>> {
@@ -313,5 +321,45 @@ mod tests {
             assert_eq!(of(going), ProcessState::Running, "{going}");
         }
         assert_eq!(thread_state("7 (a"), ProcessState::Exited);
+    }
+
+    /// One child waits for the start of a program (`vfork`), and another has a child that runs.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the kernel decides how such a process looks")]
+    fn a_program_that_is_being_started_is_recognised() {
+        let script = "import ctypes, os, time\n\
+            if os.fork() == 0:\n\
+            \x20   libc = ctypes.CDLL(None)\n\
+            \x20   if libc.vfork() == 0: libc.pause()\n\
+            \x20   os._exit(0)\n\
+            if os.fork() == 0: os.fork()\n\
+            time.sleep(1000)";
+        let mut process =
+            std::process::Command::new("python3").args(["-c", script]).spawn().expect("python3");
+        let guest = Pid::from_child(&process);
+        let family = || -> Vec<(Pid, Pid)> {
+            let children = children_of(guest).unwrap_or_default();
+            children
+                .iter()
+                .flat_map(|pid| children_of(*pid).unwrap_or_default().into_iter().map(|below| (*pid, below)))
+                .collect()
+        };
+        let waits = |pid: Pid| process_state(pid) == ProcessState::Uninterruptible;
+        while family().len() < 2 || !family().iter().any(|(child, _)| waits(*child)) {
+            assert!(process.try_wait().expect("a child").is_none(), "python3 exited");
+            std::thread::yield_now();
+        }
+        let family = family();
+        let found: Vec<_> = family
+            .iter()
+            .map(|(child, below)| {
+                (waits(*child), is_being_started(*below, guest), is_being_started(*child, guest))
+            })
+            .collect();
+        for pid in family.into_iter().flat_map(|(child, below)| [below, child]).chain([guest]) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        process.wait().expect("killed");
+        assert!(found.contains(&(true, true, false)) && found.contains(&(false, false, false)), "{found:?}");
     }
 }

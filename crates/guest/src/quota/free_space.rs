@@ -8,11 +8,11 @@ use std::os::fd::OwnedFd;
 
 use conjure_guest::protocol::DiskUsage;
 
-use super::measure::Measurement;
+use super::measure::{Completeness, Measurement};
 use super::usage::minus;
 
-/// Hidden usage counts after this many incomplete measurements in a row. A program that is being started makes one
-/// measurement incomplete, too.
+/// Hidden usage counts after this many incomplete measurements in a row. A program whose start ends during a measurement
+/// makes it incomplete, too.
 const INCOMPLETE_MIN: u32 = 3;
 
 /// The space of a file system.
@@ -66,12 +66,17 @@ impl HiddenUsage {
         free_before: Option<FreeSpace>,
         free_now: Option<FreeSpace>,
     ) -> DiskUsage {
-        if found.is_complete {
-            self.incomplete_in_a_row = 0;
-            // The measurement may or may not have counted what was written meanwhile. The later value favours the
-            // writer.
-            self.used_by_others = free_now.map(|free| free.used_by_others(found.used));
-            return DiskUsage::default();
+        match found.completeness {
+            Completeness::Complete => {
+                self.incomplete_in_a_row = 0;
+                // The measurement may or may not have counted what was written meanwhile. The later value favours
+                // the writer.
+                self.used_by_others = free_now.map(|free| free.used_by_others(found.used));
+                return DiskUsage::default();
+            }
+            // A busy machine may take long to start a program. Others use space meanwhile.
+            Completeness::ProgramStarting => return DiskUsage::default(),
+            Completeness::Incomplete => {}
         }
         self.incomplete_in_a_row = self.incomplete_in_a_row.saturating_add(1);
         let Some(free) = free_before else { return DiskUsage::default() };
@@ -88,24 +93,40 @@ impl HiddenUsage {
 
 #[cfg(test)]
 mod tests {
+    use super::Completeness::{Complete, Incomplete, ProgramStarting};
     use super::*;
 
     const NOTHING: DiskUsage = DiskUsage { bytes: 0, inodes: 0 };
 
-    fn update(hidden: &mut HiddenUsage, is_complete: bool, taken: u64) -> DiskUsage {
+    fn update(hidden: &mut HiddenUsage, completeness: Completeness, taken: u64) -> DiskUsage {
         let taken = DiskUsage { bytes: taken, inodes: taken };
         let free = Some(FreeSpace { bytes: 0, inodes: Some(0), taken });
-        hidden.update(Measurement { used: NOTHING, is_complete }, free, free)
+        hidden.update(Measurement { used: NOTHING, completeness }, free, free)
     }
 
     #[test]
     fn only_programs_that_run_hide_space() {
         let mut hidden = HiddenUsage::default();
-        assert_eq!(update(&mut hidden, true, 100), NOTHING);
-        let counted: Vec<u64> = (0..4).map(|_| update(&mut hidden, false, 150).inodes).collect();
+        assert_eq!(update(&mut hidden, Complete, 100), NOTHING);
+        let counted: Vec<u64> = (0..4).map(|_| update(&mut hidden, Incomplete, 150).inodes).collect();
         assert_eq!(counted, [0, 0, 50, 50]);
         // All programs ended, and others took more. The next program is not blamed for it.
         hidden.no_program_runs();
-        assert_eq!(update(&mut hidden, false, 900), NOTHING);
+        assert_eq!(update(&mut hidden, Incomplete, 900), NOTHING);
+    }
+
+    #[test]
+    fn a_slow_start_of_a_program_hides_nothing() {
+        let mut hidden = HiddenUsage::default();
+        assert_eq!(update(&mut hidden, Complete, 100), NOTHING);
+        // Others take space while it starts.
+        for _ in 0..10 {
+            assert_eq!(update(&mut hidden, ProgramStarting, 900), NOTHING);
+        }
+        // The usage of others before the start is still known, and a start does not reset the count.
+        let counted: Vec<u64> = [Incomplete, ProgramStarting, Incomplete, Incomplete]
+            .map(|completeness| update(&mut hidden, completeness, 150).inodes)
+            .to_vec();
+        assert_eq!(counted, [0, 0, 0, 50]);
     }
 }

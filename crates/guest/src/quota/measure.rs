@@ -5,9 +5,11 @@
 //! by `..`, and checks the result.
 //!
 //! A deleted file is found through the processes that have it open, execute it, or have it as their working
-//! directory. A process may hold deleted files that cannot be found. Then the result is not complete
-//! ([`Measurement::is_complete`]): the process does not allow inspection, has mapped a file that it has not open,
-//! or has a socket with descriptors in transit. Kernels before 5.11 do not report the last case.
+//! directory. A process may hold deleted files that cannot be found. Then the result is [`Incomplete`]: the process
+//! does not allow inspection, has mapped a file that it has not open, or has a socket with descriptors in transit.
+//! Kernels before 5.11 do not report the last case.
+//!
+//! [`Incomplete`]: Completeness::Incomplete
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -37,8 +39,19 @@ const SOCKET: &[u8] = b"socket:";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measurement {
     pub(super) used: DiskUsage,
-    /// Whether no process may hold deleted files that the measurement could not see.
-    pub(super) is_complete: bool,
+    pub(super) completeness: Completeness,
+}
+
+/// Whether a measurement saw all deleted files that processes hold. A larger value saw less.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Completeness {
+    /// It saw all.
+    #[default]
+    Complete = 0,
+    /// It did not see into programs that were being started. None of their own code has run, so they hide nothing.
+    ProgramStarting = 1,
+    /// A process may hold deleted files that it did not see.
+    Incomplete = 2,
 }
 
 /// Measures an open folder, including itself, and the deleted files of its file system that descendants of `guest`
@@ -58,16 +71,21 @@ pub(super) fn measure(
         UsageCounter { device: stat.st_dev, enough, used: DiskUsage::default(), several: HashSet::new() };
     count.add(&stat);
     count.walk(&top)?;
-    let mut is_complete = true;
+    let mut completeness = Completeness::Complete;
     if count.used.is_within(&enough) {
         let mut holders =
             OpenFileCounter { count: &mut count, path: format!("{path}/"), sockets: HashSet::new() };
         for pid in process_tree::descendants_of(guest) {
             // The guest's own children hold no files, and do not allow inspection.
-            is_complete &= holders.add(pid) || process_tree::is_child_of(pid, guest);
+            if !holders.add(pid) && !process_tree::is_child_of(pid, guest) {
+                completeness = completeness.max(match process_tree::is_being_started(pid, guest) {
+                    true => Completeness::ProgramStarting,
+                    false => Completeness::Incomplete,
+                });
+            }
         }
     }
-    Ok(Measurement { used: count.used, is_complete })
+    Ok(Measurement { used: count.used, completeness })
 }
 
 /// Returns the disk usage of one file or folder.

@@ -11,11 +11,11 @@ use rustix::time::{ClockId, clock_gettime};
 use conjure_guest::protocol::DiskUsage;
 
 use super::free_space::FreeSpace;
-use super::measure::{Measurement, measure};
+use super::measure::{Completeness, Measurement, measure};
 use crate::job::{ReadOutcome, kill, pipe_from_child, read};
 use crate::sys;
 
-/// The length of a result: bytes, inodes, whether the measurement is complete, nanoseconds of processor time.
+/// The length of a result: bytes, inodes, completeness, nanoseconds of processor time.
 const RESULT_LEN: usize = 32;
 
 /// A measurement in progress.
@@ -109,9 +109,8 @@ fn run_child(descriptors: Vec<OwnedFd>, path: &str, guest: Pid, enough: DiskUsag
     let (Some(folder), Some(result_to)) = (descriptors.next(), descriptors.next()) else { return 1 };
     let Ok(found) = measure(&folder, path, guest, enough) else { return 1 };
     let cost = u64::try_from(processor_time().as_nanos()).unwrap_or(u64::MAX);
-    let result = [found.used.bytes, found.used.inodes, u64::from(found.is_complete), cost]
-        .map(u64::to_le_bytes)
-        .concat();
+    let result =
+        [found.used.bytes, found.used.inodes, found.completeness as u64, cost].map(u64::to_le_bytes).concat();
     u8::from(File::from(result_to).write_all(&result).is_err())
 }
 
@@ -125,10 +124,14 @@ pub(super) fn processor_time() -> Duration {
 fn decode_result(result: &[u8]) -> Option<(Measurement, Duration)> {
     let (numbers, rest) = result.as_chunks::<8>();
     match (numbers, rest) {
-        ([bytes, inodes, is_complete, cost], []) => {
+        ([bytes, inodes, completeness, cost], []) => {
             let used = DiskUsage { bytes: u64::from_le_bytes(*bytes), inodes: u64::from_le_bytes(*inodes) };
-            let is_complete = u64::from_le_bytes(*is_complete) == 1;
-            Some((Measurement { used, is_complete }, Duration::from_nanos(u64::from_le_bytes(*cost))))
+            let completeness = match u64::from_le_bytes(*completeness) {
+                0 => Completeness::Complete,
+                1 => Completeness::ProgramStarting,
+                _ => Completeness::Incomplete,
+            };
+            Some((Measurement { used, completeness }, Duration::from_nanos(u64::from_le_bytes(*cost))))
         }
         _ => None,
     }
