@@ -9,6 +9,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use conjure_api::no_query;
 use futures_util::{StreamExt as _, stream};
 use serde::de::DeserializeOwned;
 
@@ -121,5 +122,17 @@ impl<S: Send + Sync> FromRequestParts<S> for RawQuery {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         Ok(Self(parts.uri.query().unwrap_or_default().to_owned()))
+    }
+}
+
+/// Refuses a request with query parameters, for a route that has none.
+pub(crate) struct NoQuery;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        no_query(parts.uri.query().unwrap_or_default())?;
+        Ok(Self)
     }
 }

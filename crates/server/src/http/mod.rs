@@ -11,7 +11,7 @@ mod request_scope;
 mod stall_guard;
 mod tls;
 
-pub(crate) use body::{Body, Path, RawQuery, limit_body_time};
+pub(crate) use body::{Body, NoQuery, Path, RawQuery, limit_body_time};
 pub(crate) use connection::{Connections, accept};
 pub(crate) use download::download;
 pub use error::ApiError;

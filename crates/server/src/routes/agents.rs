@@ -6,11 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use conjure_api::{
     Agent, AgentCreate, AgentId, AgentListQuery, AgentSkill, AgentUpdate, ExecutionIdentity, ModelConfig,
-    Page, PageQuery, Patch, Tool, agent_version_query, check_mcp, no_query, patch_metadata,
+    Page, PageQuery, Patch, Tool, agent_version_query, check_mcp, patch_metadata,
 };
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
 use crate::objects::{AgentParts, Agents, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -31,10 +31,9 @@ pub(crate) fn routes() -> Vec<Route> {
 async fn create(
     State(state): Shared,
     caller: Caller,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Agent>, ApiError> {
-    no_query(&query)?;
     let create = AgentCreate::from_json(&body)?;
     let parts = AgentParts::new(&state, &caller.tenant);
     let time = now();
@@ -89,10 +88,9 @@ async fn update(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Agent>, ApiError> {
-    no_query(&query)?;
     let id: AgentId = id.parse()?;
     let mut update = AgentUpdate::from_json(&body)?;
     let parts = AgentParts::new(&state, &caller.tenant);
@@ -136,9 +134,8 @@ async fn archive(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Agent>, ApiError> {
-    no_query(&query)?;
     Agents::new(&*state.records, &caller.tenant).archive(id.parse()?).await.map(Json)
 }
 

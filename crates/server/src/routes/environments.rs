@@ -6,11 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use conjure_api::{
     Deleted, DeletedKind, Environment, EnvironmentCreate, EnvironmentId, EnvironmentListQuery,
-    EnvironmentScope, EnvironmentUpdate, Page, no_query,
+    EnvironmentScope, EnvironmentUpdate, Page,
 };
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
 use crate::objects::{Environments, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -31,10 +31,9 @@ pub(crate) fn routes() -> Vec<Route> {
 async fn create(
     State(state): Shared,
     caller: Caller,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Environment>, ApiError> {
-    no_query(&query)?;
     let create = EnvironmentCreate::from_json(&body)?;
     let time = now();
     let environment = Environment {
@@ -64,9 +63,8 @@ async fn retrieve(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Environment>, ApiError> {
-    no_query(&query)?;
     Environments::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
 }
 
@@ -74,10 +72,9 @@ async fn update(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Environment>, ApiError> {
-    no_query(&query)?;
     let id = id.parse()?;
     let update = EnvironmentUpdate::from_json(&body)?;
     Environments::new(&*state.records, &caller.tenant).update(id, update).await.map(Json)
@@ -87,9 +84,8 @@ async fn delete(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Deleted>, ApiError> {
-    no_query(&query)?;
     let id: EnvironmentId = id.parse()?;
     Environments::new(&*state.records, &caller.tenant).delete(id).await?;
     Ok(Json(Deleted::new(DeletedKind::Environment, id)))
@@ -99,8 +95,7 @@ async fn archive(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Environment>, ApiError> {
-    no_query(&query)?;
     Environments::new(&*state.records, &caller.tenant).archive(id.parse()?).await.map(Json)
 }

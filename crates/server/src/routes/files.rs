@@ -6,13 +6,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Response;
-use conjure_api::{Deleted, DeletedKind, FileId, FileListQuery, FileMetadata, FilePage, Time, no_query};
+use conjure_api::{Deleted, DeletedKind, FileId, FileListQuery, FileMetadata, FilePage, Time};
 use conjure_artifact::{HEAD_BYTES, content_type_of};
 use conjure_base::{TenantId, Timestamp};
 
 use crate::access::{Caller, Scope};
 use crate::http::download;
-use crate::http::{ApiError, Form, Part, Path, RawQuery};
+use crate::http::{ApiError, Form, NoQuery, Part, Path, RawQuery};
 use crate::objects::{Files, now};
 use crate::routes::route::Route;
 use crate::sessions::collect_outputs;
@@ -52,10 +52,9 @@ struct Uploaded {
 async fn upload(
     State(state): Shared,
     caller: Caller,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     mut form: Form,
 ) -> Result<Json<FileMetadata>, ApiError> {
-    no_query(&query)?;
     let id = FileId::random().map_err(|error| ApiError::internal(error.to_string()))?;
     let result = receive(&state, &caller.tenant, id, &mut form).await;
     if result.is_err() {
@@ -198,9 +197,8 @@ async fn retrieve(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<FileMetadata>, ApiError> {
-    no_query(&query)?;
     Files::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
 }
 
@@ -208,9 +206,8 @@ async fn content(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Response, ApiError> {
-    no_query(&query)?;
     let id: FileId = id.parse()?;
     let file = Files::new(&*state.records, &caller.tenant).available(id).await?;
     let bytes = state.runtime.open_file(&caller.tenant, &id.to_string()).await?;
@@ -222,9 +219,8 @@ async fn delete(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Deleted>, ApiError> {
-    no_query(&query)?;
     let id: FileId = id.parse()?;
     Files::new(&*state.records, &caller.tenant).delete(id).await?;
     state.runtime.remove_file(&caller.tenant, &id.to_string()).await?;

@@ -10,13 +10,13 @@ use axum::body::Body as ResponseBody;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use conjure_api::{MessageCreate, MessageHead, no_query};
+use conjure_api::{MessageCreate, MessageHead};
 use conjure_conversation::{Model as _, ModelEvent};
 use conjure_runtime::anthropic::PassthroughRequest;
 use futures_util::StreamExt as _;
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, NoQuery};
 use crate::messages::failure;
 use crate::messages::{MessageAnswer, call_settings, model_request, stream_answer};
 use crate::objects::AgentParts;
@@ -38,11 +38,10 @@ pub(crate) fn routes() -> Vec<Route> {
 async fn create(
     State(state): Shared,
     caller: Caller,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    no_query(&query)?;
     let model = answering(&state, &caller, &body)?;
     if let Some(passed) = pass_on(&state, &caller, &model, &["messages"], &headers, &body).await? {
         return Ok(passed);
@@ -70,11 +69,10 @@ async fn create(
 async fn count_tokens(
     State(state): Shared,
     caller: Caller,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    no_query(&query)?;
     let model = answering(&state, &caller, &body)?;
     let passed = pass_on(&state, &caller, &model, &["messages", "count_tokens"], &headers, &body).await?;
     passed.ok_or_else(|| {

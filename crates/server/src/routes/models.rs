@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use conjure_api::{IdPage, ModelInfo, ModelListQuery, no_query};
+use conjure_api::{IdPage, ModelInfo, ModelListQuery};
 
 use crate::access::Caller;
-use crate::http::{ApiError, Path, RawQuery};
+use crate::http::{ApiError, NoQuery, Path, RawQuery};
 use crate::objects::AgentParts;
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -31,8 +31,7 @@ async fn retrieve(
     State(state): Shared,
     caller: Caller,
     Path(name): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<ModelInfo>, ApiError> {
-    no_query(&query)?;
     AgentParts::new(&state, &caller.tenant).model_names().get(&name).map(Json)
 }

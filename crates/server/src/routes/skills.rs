@@ -7,13 +7,12 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Response;
 use conjure_api::{
     Deleted, DeletedKind, Page, PageQuery, Skill, SkillId, SkillListQuery, SkillVersion, SkillVersionId,
-    no_query,
 };
 use conjure_base::TenantId;
 
 use crate::access::{Caller, Scope};
 use crate::http::download;
-use crate::http::{ApiError, Form, Path, RawQuery};
+use crate::http::{ApiError, Form, NoQuery, Path, RawQuery};
 use crate::objects::{SkillPackage, Skills, UploadedFile, now, package_skill};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -106,10 +105,9 @@ async fn store(
 async fn create(
     State(state): Shared,
     caller: Caller,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     form: Form,
 ) -> Result<Json<Skill>, ApiError> {
-    no_query(&query)?;
     let SkillForm { files, display_name } = read_form(form, "`files` or `display_name`").await?;
     let id = SkillId::random().map_err(|error| ApiError::internal(error.to_string()))?;
     let version = store(&state, &caller.tenant, id, files).await?;
@@ -121,10 +119,9 @@ async fn create_version(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     form: Form,
 ) -> Result<Json<SkillVersion>, ApiError> {
-    no_query(&query)?;
     let id: SkillId = id.parse()?;
     let skills = Skills::new(&*state.records, &caller.tenant);
     skills.get(id).await?;
@@ -151,9 +148,8 @@ async fn retrieve(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Skill>, ApiError> {
-    no_query(&query)?;
     Skills::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
 }
 
@@ -161,9 +157,8 @@ async fn delete(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Deleted>, ApiError> {
-    no_query(&query)?;
     let id: SkillId = id.parse()?;
     for version in Skills::new(&*state.records, &caller.tenant).delete(id).await? {
         state.runtime.remove_file(&caller.tenant, &version.to_string()).await?;
@@ -185,9 +180,8 @@ async fn retrieve_version(
     State(state): Shared,
     caller: Caller,
     Path((id, version)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<SkillVersion>, ApiError> {
-    no_query(&query)?;
     Skills::new(&*state.records, &caller.tenant).version(id.parse()?, &version).await.map(Json)
 }
 
@@ -195,9 +189,8 @@ async fn delete_version(
     State(state): Shared,
     caller: Caller,
     Path((id, version)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Deleted>, ApiError> {
-    no_query(&query)?;
     let (id, version): (SkillId, SkillVersionId) = (id.parse()?, version.parse()?);
     Skills::new(&*state.records, &caller.tenant).delete_version(id, version).await?;
     state.runtime.remove_file(&caller.tenant, &version.to_string()).await?;
@@ -208,9 +201,8 @@ async fn content(
     State(state): Shared,
     caller: Caller,
     Path((id, version)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Response, ApiError> {
-    no_query(&query)?;
     let version = Skills::new(&*state.records, &caller.tenant).version(id.parse()?, &version).await?;
     let package = state.runtime.open_file(&caller.tenant, &version.id.to_string()).await?;
     let package =

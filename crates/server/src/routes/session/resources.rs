@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use conjure_api::{
-    Cursor, Deleted, DeletedKind, Page, PageQuery, Resource, ResourceCreate, ResourceId, no_query,
-};
+use conjure_api::{Cursor, Deleted, DeletedKind, Page, PageQuery, Resource, ResourceCreate, ResourceId};
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
 use crate::routes::route::Route;
 use crate::routes::session::sessions::refuse_archived;
 use crate::sessions::{SessionStore, new_resource, put_resource, remove_resource};
@@ -55,9 +53,8 @@ async fn retrieve(
     State(state): Shared,
     caller: Caller,
     Path((id, resource_id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Resource>, ApiError> {
-    no_query(&query)?;
     let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
     find(&stored.row.resources, &resource_id).cloned().map(Json)
 }
@@ -104,9 +101,8 @@ async fn remove(
     State(state): Shared,
     caller: Caller,
     Path((id, resource_id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Deleted>, ApiError> {
-    no_query(&query)?;
     let store = SessionStore::new(&*state.records, &caller.tenant);
     let stored = store.get(&id).await?;
     refuse_archived(&stored)?;

@@ -7,12 +7,12 @@ use axum::extract::{Path, State};
 use conjure_api::{
     Credential, CredentialAuth, CredentialCreate, CredentialId, CredentialUpdate, CredentialValidation,
     Deleted, DeletedKind, McpProbe, Page, RefreshProbe, RefreshStatus, ValidationStatus, VaultId,
-    VaultListQuery, no_query,
+    VaultListQuery,
 };
 use conjure_runtime::{CredentialCheck, RenewalOutcome};
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, NoQuery, RawQuery};
 use crate::objects::{Credentials, Vaults, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -42,10 +42,9 @@ async fn create(
     State(state): Shared,
     caller: Caller,
     Path(vault): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Credential>, ApiError> {
-    no_query(&query)?;
     let vault: VaultId = vault.parse()?;
     let vaults = Vaults::new(&*state.records, &caller.tenant);
     vaults.get_active(vault).await?;
@@ -76,9 +75,8 @@ async fn retrieve(
     State(state): Shared,
     caller: Caller,
     Path((vault, id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Credential>, ApiError> {
-    no_query(&query)?;
     Credentials::open(&state, &caller.tenant, vault.parse()?).await?.get(id.parse()?).await.map(Json)
 }
 
@@ -86,10 +84,9 @@ async fn update(
     State(state): Shared,
     caller: Caller,
     Path((vault, id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Credential>, ApiError> {
-    no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
     let update = CredentialUpdate::from_json(&body, now())?;
     Credentials::open(&state, &caller.tenant, vault).await?.update(id, &update).await.map(Json)
@@ -99,9 +96,8 @@ async fn delete(
     State(state): Shared,
     caller: Caller,
     Path((vault, id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Deleted>, ApiError> {
-    no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
     Credentials::open(&state, &caller.tenant, vault).await?.delete(id).await?;
     Ok(Json(Deleted::new(DeletedKind::VaultCredential, id)))
@@ -111,9 +107,8 @@ async fn archive(
     State(state): Shared,
     caller: Caller,
     Path((vault, id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Credential>, ApiError> {
-    no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
     Credentials::open(&state, &caller.tenant, vault).await?.archive(id).await.map(Json)
 }
@@ -123,9 +118,8 @@ async fn validate(
     State(state): Shared,
     caller: Caller,
     Path((vault, id)): Path<(String, String)>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<CredentialValidation>, ApiError> {
-    no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
     let credential = Credentials::open(&state, &caller.tenant, vault).await?.get(id).await?;
     if credential.archived_at.is_some() {

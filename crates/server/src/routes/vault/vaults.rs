@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use conjure_api::{
-    Deleted, DeletedKind, Page, Vault, VaultCreate, VaultId, VaultListQuery, VaultUpdate, no_query,
-};
+use conjure_api::{Deleted, DeletedKind, Page, Vault, VaultCreate, VaultId, VaultListQuery, VaultUpdate};
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, NoQuery, RawQuery};
 use crate::objects::{Credentials, Vaults, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -30,10 +28,9 @@ pub(crate) fn routes() -> Vec<Route> {
 async fn create(
     State(state): Shared,
     caller: Caller,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Vault>, ApiError> {
-    no_query(&query)?;
     let create = VaultCreate::from_json(&body)?;
     let time = now();
     let vault = Vault {
@@ -60,9 +57,8 @@ async fn retrieve(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Vault>, ApiError> {
-    no_query(&query)?;
     Vaults::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
 }
 
@@ -70,10 +66,9 @@ async fn update(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
     Body(body): Body,
 ) -> Result<Json<Vault>, ApiError> {
-    no_query(&query)?;
     let id = id.parse()?;
     let update = VaultUpdate::from_json(&body)?;
     Vaults::new(&*state.records, &caller.tenant).update(id, update).await.map(Json)
@@ -84,9 +79,8 @@ async fn delete(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Deleted>, ApiError> {
-    no_query(&query)?;
     let id: VaultId = id.parse()?;
     let vaults = Vaults::new(&*state.records, &caller.tenant);
     vaults.get(id).await?;
@@ -103,9 +97,8 @@ async fn archive(
     State(state): Shared,
     caller: Caller,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
+    _: NoQuery,
 ) -> Result<Json<Vault>, ApiError> {
-    no_query(&query)?;
     let id: VaultId = id.parse()?;
     let vaults = Vaults::new(&*state.records, &caller.tenant);
     vaults.get(id).await?;
