@@ -30,8 +30,6 @@ pub struct TreeOptions {
     pub registry: RegistryOptions,
     /// How many partitions the tenants' supervisors are divided into.
     pub partitions: NonZeroUsize,
-    /// How many sessions of a tenant may be live at a time. Passivated ones do not count.
-    pub sessions_per_tenant: usize,
     /// Tasks that run periodically in the background.
     pub maintenance_tasks: Vec<Arc<dyn MaintenanceTask>>,
     /// The limits of metric labels.
@@ -43,7 +41,7 @@ pub struct TreeOptions {
 }
 
 impl TreeOptions {
-    /// Options without a limit of sessions, and 30 seconds to start.
+    /// The default options, with 30 seconds to start.
     #[must_use]
     pub fn new(
         journal: Arc<OpenJournal>,
@@ -57,7 +55,6 @@ impl TreeOptions {
             sessions: SessionOptions::new(owner),
             registry: RegistryOptions::default(),
             partitions: NonZeroUsize::MIN.saturating_add(7),
-            sessions_per_tenant: usize::MAX,
             maintenance_tasks: Vec::new(),
             metrics: MetricsOptions::default(),
             clock: Arc::new(SystemClock),

@@ -63,7 +63,7 @@ impl SessionRuntime {
         let (tenants_spec, partitions) =
             Partitions::spec(ChildId::new("tenants")?, options.partitions, TenantSupervisors::partition)?;
         let (tenants_spec, _) = tenants_spec.build();
-        let tenants = TenantSupervisors::new(partitions, options.sessions_per_tenant);
+        let tenants = TenantSupervisors::new(partitions);
         let accounts = TenantAccounts::new(access.clone(), options.clock);
         let tasks = options.maintenance_tasks.into_iter().chain([StopIdleTenants::task(&tenants, &accounts)]);
         let (maintenance_spec, maintenance) = maintenance(tasks.collect())?;

@@ -25,7 +25,6 @@ use crate::tenants::TenantAccounts;
 #[derive(Debug)]
 pub(crate) struct TenantSupervisors {
     partitions: Partitions,
-    capacity: usize,
     /// The supervisors. Callers and session entries hold clones of the `Arc`, so a supervisor in use is not idle.
     supervisors: DashMap<TenantId, Arc<Supervisor>>,
     /// The caller that starts or stops a tenant's supervisor holds the tenant's lock.
@@ -33,8 +32,8 @@ pub(crate) struct TenantSupervisors {
 }
 
 impl TenantSupervisors {
-    pub(crate) fn new(partitions: Partitions, capacity: usize) -> Arc<Self> {
-        Arc::new(Self { partitions, capacity, supervisors: DashMap::new(), locks: TenantLocks::default() })
+    pub(crate) fn new(partitions: Partitions) -> Arc<Self> {
+        Arc::new(Self { partitions, supervisors: DashMap::new(), locks: TenantLocks::default() })
     }
 
     /// The spec of a partition. Its tenants do not affect each other.
@@ -61,7 +60,6 @@ impl TenantSupervisors {
         }
         let id = ChildId::new(tenant.as_str())?;
         let spec = SupervisorSpec::dynamic(id)
-            .capacity(self.capacity)
             .intensity_scope(IntensityScope::PerChild)
             // The next use of a removed session starts it again.
             .on_limit(OnLimit::Remove)

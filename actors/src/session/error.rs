@@ -170,7 +170,6 @@ impl SessionError {
 
     pub(crate) fn from_start_error(error: &StartError) -> Self {
         match error {
-            StartError::Full { .. } => Self::overloaded("the number of the tenant's sessions"),
             StartError::Request(RequestError::DeadlinePassed(_)) => Self::DeadlinePassed,
             StartError::Request(RequestError::ShuttingDown(_)) => Self::ShuttingDown,
             other => Self::NotStarted { reason: other.to_string() },

@@ -1,17 +1,12 @@
 //! More than a session takes: each message that is refused is told so at once, none is lost, what was accepted is done.
 
-use std::sync::Arc;
-
-use conjure_actors::runtime::{NewSession, SessionRuntime, TreeError, TreeOptions};
 use conjure_actors::session::{SessionError, Update};
-use conjure_base::TenantId;
 use conjure_conversation::{EventKind, QUEUE_LIMIT, QueueId};
-use conjure_journal::LeaseOwner;
 use conjure_sandbox::SandboxErrorKind;
 use futures_util::future::join_all;
 
 use crate::lifecycle::leaving::World;
-use crate::support::{SECOND, memory, soon};
+use crate::support::{SECOND, memory};
 use crate::world::{Host, Stage, answered, options};
 
 /// More at once than any of a session's queues has room for.
@@ -175,38 +170,4 @@ async fn listeners_that_do_not_read_miss_nothing() {
         assert_eq!(*first.get_or_insert_with(|| said.clone()), said);
     }
     host.shutdown().await;
-}
-
-/// A tenant's live sessions; one that is put away makes room, and no other tenant notices.
-#[tokio::test]
-async fn a_tenant_with_too_many_live_sessions_is_refused_until_one_is_put_away() {
-    let stage = Stage::default();
-    let mut options = TreeOptions::new(memory(), Arc::new(stage.clone()), LeaseOwner::new("first").unwrap());
-    options.sessions = crate::world::options("first");
-    options.sessions_per_tenant = 3;
-    let runtime = SessionRuntime::spawn(options).await.unwrap();
-    let open = |tenant: &str| runtime.open(NewSession::new(TenantId::new(tenant).unwrap()));
-    let opened = join_all((0..20).map(|_| open("acme"))).await;
-    let (mut sessions, mut refused) = (Vec::new(), 0);
-    for opened in opened {
-        match opened {
-            Ok(session) => sessions.push(session),
-            Err(TreeError::Session(SessionError::Overloaded { .. })) => refused += 1,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    assert_eq!((sessions.len(), refused), (3, 17));
-    let other = open("umbra").await.unwrap();
-    assert_eq!(other.send("hello").await.unwrap().end().await, Ok(answered()));
-    sessions[0].close().await.unwrap();
-    while runtime.health().live_sessions > 3 {
-        tokio::task::yield_now().await;
-    }
-    let more = open("acme").await.unwrap();
-    for session in [&sessions[1], &sessions[2], &more] {
-        assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
-    }
-    assert!(matches!(sessions[0].send("hello").await, Err(SessionError::Overloaded { .. })));
-    runtime.shutdown(soon()).await.unwrap();
-    stage.check();
 }
