@@ -22,3 +22,10 @@ pub use config::{
     AddressScope, ContainerMount, ContainerProgram, ContainerRun, HttpServer, McpConfigError, McpJson,
     McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer, VariableLookup, parse_mcp_json,
 };
+
+/// Why a value does not match a JSON Schema, as results of tools are checked. For the comparison with a complete validator.
+#[cfg(feature = "test-util")]
+#[must_use]
+pub fn output_schema_mismatch(schema: &serde_json::Value, value: &serde_json::Value) -> Option<String> {
+    client::tools::output_schema::mismatch(schema, value)
+}

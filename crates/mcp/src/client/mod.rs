@@ -12,7 +12,7 @@ mod servers;
 mod shared_server;
 mod sign_in;
 mod skills;
-mod tools;
+pub(crate) mod tools;
 mod transport;
 
 pub use calls::sampling::{Sampler, SamplingRequest};

@@ -1,7 +1,7 @@
 //! The tools of servers: listing, naming, search, definitions and results.
 
 pub(in crate::client) mod listing;
-pub(in crate::client) mod output_schema;
+pub(crate) mod output_schema;
 pub(in crate::client) mod result;
 pub(in crate::client) mod search;
 pub(in crate::client) mod server_tool;
