@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use conjure_anthropic::ResponseLimits;
+use conjure_anthropic::{ResponseLimits, Timeouts};
 use conjure_conversation::{ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
@@ -165,9 +165,10 @@ async fn an_unreachable_service_is_a_connection_error() {
     assert!(failed.message.contains("check the base URL"), "{failed}");
     // Something answers there, but it does not speak TLS.
     let (root, _) = localhost();
+    let timeouts = Timeouts { connect: Duration::from_secs(1), ..Timeouts::default() };
     let config = config
         .with_base_url(server.url().replace("http://", "https://"))
-        .with_http(|http| http.with_root(root));
+        .with_http(|http| http.with_root(root).with_timeouts(timeouts));
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
 }

@@ -163,7 +163,7 @@ fn refused_writes_use_no_space() {
     let waiting = guest.open(bash("exec sleep 1000"), PLENTY, None);
     let deep = format!("{}/file", vec!["d"; 250].join("/"));
     let large = vec![b'x'; 9 * MIB as usize];
-    for round in 0..40 {
+    for round in 0..12 {
         no_space(guest.write(&deep, b"x"));
         no_space(guest.write("large", &large));
         let written = guest.write(&format!("{}/file{round}", vec!["e"; 120].join("/")), b"x");

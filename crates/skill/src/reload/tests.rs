@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::package::{PackageLimits, pack_file};
 use crate::scan::beneath::recorded_opens;
-use crate::scan::unprivileged;
+use crate::scan::test_as_nobody;
 
 fn content(name: &str, description: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n---\n")
@@ -54,7 +54,7 @@ fn rules(reload: &Reload) -> Vec<RuleId> {
 
 #[test]
 fn only_the_edited_skill_is_read_again() {
-    const SKILLS: usize = 10_000;
+    const SKILLS: usize = 1_000;
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
     for index in 0..SKILLS {
@@ -236,7 +236,7 @@ fn until_later_than(path: &Path, probe: &Path) {
 
 #[test]
 fn unreadable_skills_are_not_removed() {
-    unprivileged::check("reload::tests::unreadable_skills_are_not_removed", || {
+    test_as_nobody::check("reload::tests::unreadable_skills_are_not_removed", || {
         let (_temp, root, mut reloader) = loaded(&["a"]);
         write(&root.join("group"), "b", "first");
         write(&root.join("group"), "c", "first");
@@ -265,7 +265,7 @@ fn unreadable_skills_are_not_removed() {
 
 #[test]
 fn an_unresolvable_link_removes_no_skill() {
-    unprivileged::check("reload::tests::an_unresolvable_link_removes_no_skill", || {
+    test_as_nobody::check("reload::tests::an_unresolvable_link_removes_no_skill", || {
         let (_temp, root, mut reloader) = loaded(&[]);
         let (_temp, elsewhere) = empty();
         for name in ["deep/a", "b", "p", "packed/q"] {
@@ -292,30 +292,33 @@ fn an_unresolvable_link_removes_no_skill() {
 
 #[test]
 fn proven_removals_remove_skills_even_if_others_are_unreadable() {
-    unprivileged::check("reload::tests::proven_removals_remove_skills_even_if_others_are_unreadable", || {
-        let (_temp, root, mut reloader) = loaded(&["a", "b"]);
-        let elsewhere = tempfile::tempdir().unwrap();
-        write(elsewhere.path(), "c", "first");
-        write(elsewhere.path(), "d", "first");
-        for name in ["c", "d"] {
-            symlink(elsewhere.path().join(name), root.join(name)).unwrap();
-        }
-        write(&root.join("group"), "e", "first");
-        assert_eq!(reloader.reload().catalog.len(), 5);
-        // The folder is there and holds it no more; the link is gone.
-        lock(&root.join("group"), 0o000);
-        fs::remove_dir_all(root.join("a")).unwrap();
-        fs::remove_file(root.join("c")).unwrap();
-        let reload = reloader.reload();
-        lock(&root.join("group"), 0o700);
-        check(&reload, [&[], &[], &["a", "c"], &["e"]]);
-        // Nothing can be told of the scope, but where its link led there is nothing any more.
-        fs::remove_dir_all(elsewhere.path().join("d")).unwrap();
-        lock(&root, 0o000);
-        let reload = reloader.reload();
-        lock(&root, 0o700);
-        check(&reload, [&[], &[], &["d"], &["b", "e"]]);
-    });
+    test_as_nobody::check(
+        "reload::tests::proven_removals_remove_skills_even_if_others_are_unreadable",
+        || {
+            let (_temp, root, mut reloader) = loaded(&["a", "b"]);
+            let elsewhere = tempfile::tempdir().unwrap();
+            write(elsewhere.path(), "c", "first");
+            write(elsewhere.path(), "d", "first");
+            for name in ["c", "d"] {
+                symlink(elsewhere.path().join(name), root.join(name)).unwrap();
+            }
+            write(&root.join("group"), "e", "first");
+            assert_eq!(reloader.reload().catalog.len(), 5);
+            // The folder is there and holds it no more; the link is gone.
+            lock(&root.join("group"), 0o000);
+            fs::remove_dir_all(root.join("a")).unwrap();
+            fs::remove_file(root.join("c")).unwrap();
+            let reload = reloader.reload();
+            lock(&root.join("group"), 0o700);
+            check(&reload, [&[], &[], &["a", "c"], &["e"]]);
+            // Nothing can be told of the scope, but where its link led there is nothing any more.
+            fs::remove_dir_all(elsewhere.path().join("d")).unwrap();
+            lock(&root, 0o000);
+            let reload = reloader.reload();
+            lock(&root, 0o700);
+            check(&reload, [&[], &[], &["d"], &["b", "e"]]);
+        },
+    );
 }
 
 #[test]

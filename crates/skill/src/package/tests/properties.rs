@@ -85,6 +85,10 @@ proptest! {
         read_any(archive(&entries));
         read_any(good_with(entries));
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn packed_files_round_trip(
