@@ -61,6 +61,23 @@ async fn a_missing_response_leaves_the_upload_outcome_unknown() {
 }
 
 #[tokio::test]
+async fn only_a_regular_file_with_a_name_is_uploaded() {
+    let server = Server::always("").await;
+    let (client, _) = client(&server, 0);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, file) in [
+        ("", tempfile::tempfile().unwrap()),
+        ("folder", fs::File::open(folder.path()).unwrap()),
+        ("null", fs::File::open("/dev/null").unwrap()),
+    ] {
+        let failure = client.files().upload(name, file, "text/plain").await.unwrap_err();
+        assert_eq!(failure.kind(), HostedErrorKind::Unreadable, "{failure}");
+        assert!(failure.to_string().contains("only a regular file with a name can be uploaded"), "{failure}");
+    }
+    assert_eq!(server.requests().len(), 0, "nothing was sent");
+}
+
+#[tokio::test]
 async fn a_slow_upload_continues_while_it_makes_progress() {
     const SIZE: usize = 48 << 20;
     let folder = tempfile::tempdir().unwrap();
