@@ -1,5 +1,5 @@
-//! MCP servers of other people as tools of a session: reference servers of both eras of the protocol, and one of the official SDK, which speaks
-//! the newest revision by standard streams and by HTTP.
+//! MCP servers of other people as tools of a session: reference servers of the newest revision of the protocol and of earlier ones, and
+//! one of the official SDK, which speaks the newest revision by standard streams and by HTTP.
 
 use std::net::TcpListener;
 use std::path::Path;

@@ -233,7 +233,7 @@ async fn a_call_that_runs_for_long_ends_with_the_server() {
     assert!(!answer(asked).await.contains("result"));
 }
 
-/// A stream of a session of the former era, which has begun, and the id of its key.
+/// A stream of a session of an earlier revision of the protocol, which has begun, and the id of its key.
 async fn session_stream(address: &str, key: &str) -> TcpStream {
     let ask = |method: &str, further: &str, body: &str| {
         format!(

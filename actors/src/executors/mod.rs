@@ -31,7 +31,7 @@ mod sandbox_actor;
 mod sandbox_slot;
 mod source;
 mod spec;
-mod supervised;
+mod supervised_executor;
 mod supervised_process;
 mod usage;
 
@@ -40,4 +40,4 @@ pub(crate) use sandbox_slot::SandboxLifecycle;
 pub use options::ExecutorOptions;
 pub use source::{ConnectorSource, ExecutorSource};
 pub use spec::{PriorSandbox, SupervisedExecutorBuilder};
-pub use supervised::SupervisedExecutor;
+pub use supervised_executor::SupervisedExecutor;

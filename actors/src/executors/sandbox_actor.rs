@@ -1,11 +1,11 @@
-//! The actor of one sandbox. It has the sandbox created, watches it, and fails when the sandbox is lost, so that its
+//! The actor of one sandbox. It creates the sandbox, watches it, and fails when the sandbox is lost, so that its
 //! supervisor starts a new one.
 //!
 //! State: the sandbox, in joined work of the actor. After a crash of the actor this work removes the sandbox, and only then the
 //! actor counts as gone. After a crash of the process the sandbox ends by itself.
 //!
-//! Some leftovers of a lost sandbox no longer change anything. A cleanup task of the slot removes them after the next sandbox was
-//! created. The code that ends a session's sandbox waits for that task.
+//! Some leftovers of a lost sandbox are inactive, so the next sandbox does not wait for them. A cleanup task of the slot removes
+//! them later. The code that ends a session's sandbox waits for that task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,13 +160,13 @@ async fn run_sandbox(
             let end_reason = watch(&sandbox, deps, address, stop).await;
             drop(counted);
             if end_reason == EndReason::Lost {
-                let given_up = SystemClock.deadline(within);
-                stop_and_clean(executor.stop(), &*executor, given_up, path).await;
+                let cleanup_deadline = SystemClock.deadline(within);
+                stop_and_clean(executor.stop(), &*executor, cleanup_deadline, path).await;
                 let path = path.to_owned();
                 slot.lifecycle.cleanup_later(async move {
                     // The sandbox counts against the limit until nothing of it is left.
                     let _permit = permit;
-                    stop_and_clean(executor.cleanup(), &*executor, given_up, &path).await;
+                    stop_and_clean(executor.cleanup(), &*executor, cleanup_deadline, &path).await;
                 });
                 return Ok(());
             }
@@ -226,21 +226,22 @@ async fn install_previous_items(
     SandboxDeps { slot, idle_policy, .. }: &SandboxDeps,
     deadline: Deadline,
 ) -> Result<Arc<LiveSandbox>, SandboxError> {
-    let mut given: Vec<InstalledItem> = Vec::new();
+    let mut installed: Vec<InstalledItem> = Vec::new();
     loop {
-        let wanted = slot.items();
+        let required = slot.items();
         let is_among =
             |some: &[InstalledItem], one: &InstalledItem| some.iter().any(|other| other.number == one.number);
         // These items were removed meanwhile.
-        for removed in given.iter().filter(|one| !is_among(&wanted, one)) {
+        for removed in installed.iter().filter(|one| !is_among(&required, one)) {
             let ContentItem { dir, name, .. } = &removed.item;
             executor.remove_content(*dir, name, CallOptions::until(deadline)).await?;
         }
-        for new in wanted.iter().filter(|one| !is_among(&given, one)) {
+        for new in required.iter().filter(|one| !is_among(&installed, one)) {
             executor.install_content(new.item.clone(), CallOptions::until(deadline)).await?;
         }
-        given = wanted;
-        if let Some(sandbox) = slot.set_if_unchanged(executor, &given, || SandboxUsage::new(*idle_policy)) {
+        installed = required;
+        if let Some(sandbox) = slot.set_if_unchanged(executor, &installed, || SandboxUsage::new(*idle_policy))
+        {
             return Ok(sandbox);
         }
     }
@@ -338,25 +339,25 @@ async fn wait_idle(sandbox: &LiveSandbox, deps: &SandboxDeps, address: &Address<
     }
 }
 
-/// Runs the cleanup of a sandbox. Returns when the next sandbox may use its workspace. Gives up at `given_up`, because otherwise
+/// Runs the cleanup of a sandbox. Returns when the next sandbox may use its workspace. Gives up at `cleanup_deadline`, because otherwise
 /// the session could never end.
 async fn stop_and_clean(
     cleaning: impl Future<Output = ()>,
     executor: &dyn Executor,
-    given_up: Deadline,
+    cleanup_deadline: Deadline,
     actor: &str,
 ) {
     tokio::pin!(cleaning);
     tokio::select! {
         biased;
         () = &mut cleaning => return,
-        () = SystemClock.sleep_until(SystemClock.deadline(WARN_AFTER).min(given_up)) => {}
+        () = SystemClock.sleep_until(SystemClock.deadline(WARN_AFTER).min(cleanup_deadline)) => {}
     }
     tracing::warn!(actor, ?executor, "a sandbox has not ended yet");
     tokio::select! {
         biased;
         () = cleaning => {}
-        () = SystemClock.sleep_until(given_up) => {
+        () = SystemClock.sleep_until(cleanup_deadline) => {
             tracing::warn!(actor, ?executor, "a sandbox did not end in time and is given up; its processes may still change its workspace");
         }
     }

@@ -7,7 +7,7 @@ use super::notice::ModelNotice;
 use super::options::ExecutorOptions;
 use super::sandbox_slot::{SandboxLifecycle, SandboxSlot};
 use super::source::ExecutorSource;
-use super::supervised::SupervisedExecutor;
+use super::supervised_executor::SupervisedExecutor;
 use crate::metrics::SandboxMetrics;
 use crate::supervision::{ChildId, ChildScope, ChildSpec, SpecError};
 

@@ -26,8 +26,8 @@ const MAX_AGE_OF_POOL: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The actor of one pool.
-pub(super) struct PoolActor<M: PoolItemFactory> {
-    shared: Arc<PoolShared<M>>,
+pub(super) struct PoolActor<F: PoolItemFactory> {
+    shared: Arc<PoolShared<F>>,
     machine: PoolMachine,
     /// A deadline far in the future, set when the actor started.
     epoch: Deadline,
@@ -47,8 +47,8 @@ pub(super) enum PoolMessage {
     Due,
 }
 
-impl<M: PoolItemFactory> PoolActor<M> {
-    pub(super) fn start(shared: Arc<PoolShared<M>>, context: &Context<PoolMessage>) -> Self {
+impl<F: PoolItemFactory> PoolActor<F> {
+    pub(super) fn start(shared: Arc<PoolShared<F>>, context: &Context<PoolMessage>) -> Self {
         let options = &shared.options;
         let policy = Policy {
             size: options.size,
@@ -116,7 +116,7 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-impl<M: PoolItemFactory> Worker for PoolActor<M> {
+impl<F: PoolItemFactory> Worker for PoolActor<F> {
     type Message = PoolMessage;
 
     async fn handle(
@@ -142,8 +142,8 @@ impl<M: PoolItemFactory> Worker for PoolActor<M> {
 }
 
 /// Creates an item, and watches it until it is claimed, or it or the actor ends.
-async fn run_item<M: PoolItemFactory>(
-    shared: &PoolShared<M>,
+async fn run_item<F: PoolItemFactory>(
+    shared: &PoolShared<F>,
     address: &Address<PoolMessage>,
     shutdown: &CancellationToken,
 ) {
@@ -190,10 +190,10 @@ async fn run_item<M: PoolItemFactory>(
 }
 
 /// Creates an item after admission; `None` when the actor has ended.
-async fn start_item<M: PoolItemFactory>(
-    shared: &PoolShared<M>,
+async fn start_item<F: PoolItemFactory>(
+    shared: &PoolShared<F>,
     shutdown: &CancellationToken,
-) -> Option<Result<M::Item, SandboxError>> {
+) -> Option<Result<F::Item, SandboxError>> {
     // Refills wait until no tenant waits. This wait has no deadline, and ends with the actor.
     let _permit = shutdown.run_until_cancelled(shared.start_gate.admit_background()).await?;
     let deadline = SystemClock.deadline(shared.options.start_timeout);

@@ -12,17 +12,17 @@ use super::pool_shared::{PoolOptions, PoolShared};
 use super::ready_items::ReadyItems;
 use super::stats::{PoolEvent, PoolMetrics};
 use crate::admission::{AdmissionGate, Overloaded, Permit, deadline_before};
-use crate::supervision::{ChildId, ChildSpec, SpecError, WorkerSpec};
+use crate::supervision::{ChildId, ChildSpec, WorkerSpec};
 
 /// A pool before it is part of a tree.
-pub struct PoolSpec<M: PoolItemFactory> {
-    shared: PoolShared<M>,
+pub struct PoolSpec<F: PoolItemFactory> {
+    shared: PoolShared<F>,
 }
 
-impl<M: PoolItemFactory> PoolSpec<M> {
+impl<F: PoolItemFactory> PoolSpec<F> {
     /// A pool of this name, with items of this factory.
     #[must_use]
-    pub fn new(name: ChildId, source: M, options: PoolOptions) -> Self {
+    pub fn new(name: ChildId, source: F, options: PoolOptions) -> Self {
         let start_gate = u32::try_from(options.starts_at_once.max(1)).unwrap_or(u32::MAX);
         let start_gate = AdmissionGate::new(options.start_gate_name, start_gate, options.share);
         let ready_items = ReadyItems::new(PoolMetrics::new(name.to_string()));
@@ -30,10 +30,8 @@ impl<M: PoolItemFactory> PoolSpec<M> {
     }
 
     /// The spec of the actor for a supervisor, and the pool, which works while the actor runs.
-    ///
-    /// # Errors
-    /// None that a caller could cause.
-    pub fn build(self) -> Result<(ChildSpec, Pool<M>), SpecError> {
+    #[must_use]
+    pub fn build(self) -> (ChildSpec, Pool<F>) {
         let shared = Arc::new(self.shared);
         let actor = Arc::clone(&shared);
         let start = move |context| {
@@ -41,27 +39,27 @@ impl<M: PoolItemFactory> PoolSpec<M> {
             async move { Ok(PoolActor::start(shared, &context)) }
         };
         let (spec, _) = WorkerSpec::new(shared.name.clone(), start).build();
-        Ok((spec, Pool { shared }))
+        (spec, Pool { shared })
     }
 }
 
-impl<M: PoolItemFactory> fmt::Debug for PoolSpec<M> {
+impl<F: PoolItemFactory> fmt::Debug for PoolSpec<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolSpec").field("name", &self.shared.name).finish_non_exhaustive()
     }
 }
 
 /// A pool of warm items; see the [module](super). Clones share it.
-pub struct Pool<M: PoolItemFactory> {
-    shared: Arc<PoolShared<M>>,
+pub struct Pool<F: PoolItemFactory> {
+    shared: Arc<PoolShared<F>>,
 }
 
-impl<M: PoolItemFactory> Pool<M> {
+impl<F: PoolItemFactory> Pool<F> {
     /// Claims an item, and returns the result of `claim` for it. If an item has just ended, the next one is tried. Returns `None`
     /// if no item is ready or can be claimed. The caller then creates one, after [`Pool::admit`].
-    pub async fn claim<T, F>(&self, claim: impl Fn(M::Item) -> F) -> Option<T>
+    pub async fn claim<T, C>(&self, claim: impl Fn(F::Item) -> C) -> Option<T>
     where
-        F: Future<Output = Result<T, SandboxError>>,
+        C: Future<Output = Result<T, SandboxError>>,
     {
         let PoolShared { ready_items, name, .. } = &*self.shared;
         while let Some(item) = ready_items.take() {
@@ -128,13 +126,13 @@ impl<M: PoolItemFactory> Pool<M> {
     }
 }
 
-impl<M: PoolItemFactory> Clone for Pool<M> {
+impl<F: PoolItemFactory> Clone for Pool<F> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<M: PoolItemFactory> fmt::Debug for Pool<M> {
+impl<F: PoolItemFactory> fmt::Debug for Pool<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("stats", &self.stats()).finish_non_exhaustive()
     }

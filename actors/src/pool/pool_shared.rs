@@ -46,10 +46,10 @@ impl PoolOptions {
 }
 
 /// The state that the handle and the actor share.
-pub(super) struct PoolShared<M: PoolItemFactory> {
+pub(super) struct PoolShared<F: PoolItemFactory> {
     pub(super) name: ChildId,
-    pub(super) source: M,
+    pub(super) source: F,
     pub(super) options: PoolOptions,
     pub(super) start_gate: AdmissionGate,
-    pub(super) ready_items: ReadyItems<M::Item>,
+    pub(super) ready_items: ReadyItems<F::Item>,
 }

@@ -7,7 +7,7 @@
 //! The actor awaits no journal, model or tool, except while it starts or stops. Acknowledged messages survive any end of
 //! the actor: the next incarnation acquires a new lease and loads the recorded events.
 
-mod assets;
+mod file_requests;
 mod start;
 mod task_control;
 

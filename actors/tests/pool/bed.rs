@@ -172,7 +172,7 @@ impl Bed {
             Backoff::new(Duration::from_secs(1), Duration::from_secs(60), Duration::from_secs(120));
         change(&mut options);
         let name = ChildId::new("pool").unwrap();
-        let (spec, pool) = PoolSpec::new(name, maker.clone(), options).build().unwrap();
+        let (spec, pool) = PoolSpec::new(name, maker.clone(), options).build();
         let (pools, supervisor) = SupervisorSpec::dynamic(ChildId::new("pools").unwrap()).build();
         let root = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne);
         let (root, _) = root.child(pools).unwrap().build();

@@ -6,6 +6,6 @@
 pub use crate::calls::attempt_error::{AttemptError, PossibleEffects, RetryDecision, not_admitted};
 pub use crate::calls::error_builder::ErrorBuilder;
 pub use crate::connection::limiter::{Limiter, MAX_CLOSED, NotAdmitted, Permit, QueueTicket};
-pub use crate::connection::retry::{backoff, is_limit, retry_after};
+pub use crate::connection::retry_policy::{backoff, is_limit, retry_after};
 pub use crate::connection::transport::{TimeoutKind, Transport};
 pub use conjure_base::Jitter;

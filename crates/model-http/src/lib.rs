@@ -30,7 +30,7 @@ pub use calls::wire::Wire;
 pub use config::{
     HttpConfig, HttpConfigError, KeyHeader, PlaintextPolicy, ResponseLimits, Timeouts, is_secret_header,
 };
-pub use connection::retry::RetryAdvice;
+pub use connection::retry_policy::RetryAdvice;
 pub use known_models::{KNOWN_MODELS, KnownModel, known_model};
 pub use prices::{ModelPrices, Prices};
 pub use reqwest::Url;

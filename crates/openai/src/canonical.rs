@@ -26,8 +26,8 @@ fn block(json: String) -> Result<Block, String> {
 ///
 /// - An object is kept as the model wrote it.
 /// - Missing arguments become an empty object.
-/// - Anything else gets the form that marks it as invalid. The native form gets it too, because servers refuse a history with arguments
-///   that are not JSON.
+/// - Anything else becomes an object that holds the text and marks it as invalid. The service's own form of the call gets the same
+///   object, because servers refuse a history with arguments that are not JSON.
 pub(crate) fn finish_arguments(written: &str, end: InputCompletion) -> String {
     if is_object(written) {
         return written.to_owned();

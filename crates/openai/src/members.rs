@@ -37,8 +37,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The text of a raw value, if it is a string. A server that splits a text at any place can escape half a character. Such a half becomes
-/// U+FFFD.
+/// The text of a raw value, if it is a string. A server may split a string inside a surrogate pair, which leaves half a character. The
+/// half becomes U+FFFD.
 pub(crate) fn string_value(raw: &RawValue) -> Option<String> {
     if !raw.get().starts_with('"') {
         return None;

@@ -211,11 +211,11 @@ impl WarmSandbox {
         let moved = moving.await.map_err(|error| unavailable("a workspace cannot be swapped", error));
         let (mut sandbox, moved) = moved?;
         let given = match moved {
-            Ok(SessionFiles::Some) => match sandbox.workspace_listener() {
+            Ok(SessionFiles::WereMoved) => match sandbox.workspace_listener() {
                 Some(listener) => listener.chown_new_files().await,
                 None => Ok(()),
             },
-            Ok(SessionFiles::None) => sandbox.failure().map_or(Ok(()), Err),
+            Ok(SessionFiles::WereAbsent) => sandbox.failure().map_or(Ok(()), Err),
             Err(error) => Err(error),
         };
         match given {

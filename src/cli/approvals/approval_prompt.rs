@@ -1,5 +1,6 @@
-//! The text that describes a tool call to the user, and the parser of the reply.
+//! The approval prompt: the text that describes a tool call to the user, the question, and the parser of the reply.
 
+use conjure::skill::AllowRule;
 use conjure::tool::ToolCall;
 
 use crate::cli::terminal::printable;
@@ -18,8 +19,22 @@ pub(super) enum ApprovalReply {
     Unclear,
 }
 
+/// The replies that a question accepts.
+pub(super) struct ReplyChoices {
+    /// The line that asks for the reply.
+    pub(super) prompt: String,
+    /// Whether the user can allow later calls, too.
+    pub(super) has_always: bool,
+}
+
 /// The reason of a denial if the user gives none.
 const DEFAULT_DENY_REASON: &str = "the user said no";
+
+/// The replies for a call. If there is no rule for it, the user can allow only this one call.
+pub(super) fn reply_choices(rule: Option<&AllowRule>) -> ReplyChoices {
+    let always = rule.map_or_else(String::new, |rule| format!(", a: all `{rule}` in this session"));
+    ReplyChoices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }
+}
 
 pub(super) fn parse_reply(line: &str) -> ApprovalReply {
     let line = line.trim();
@@ -41,7 +56,7 @@ pub(super) fn describe_call(call: &ToolCall, redact: impl Fn(&str) -> String) ->
     lines.truncate(MAX_LINES);
     if more > 0 {
         lines.push(format!(
-            "… and {more} more lines, which `conjure sessions show` tells in another terminal"
+            "… and {more} more lines; run `conjure sessions show` in another terminal to see them"
         ));
     }
     let lines: String = lines.iter().map(|line| format!("    {line}\n")).collect();

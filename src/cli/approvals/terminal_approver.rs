@@ -11,7 +11,7 @@ use conjure::session::{InputAnswer, InputAnswers, InputForm, InputQuestion};
 use conjure::skill::AllowRule;
 use conjure::tool::{CallId, ToolCall};
 
-use crate::cli::approvals::approval_prompt::{ApprovalReply, describe_call, parse_reply};
+use crate::cli::approvals::approval_prompt::{ApprovalReply, describe_call, parse_reply, reply_choices};
 use crate::cli::approvals::grant::{grant_always, rule_for_call, rule_matches};
 use crate::cli::approvals::input_form::{FieldInput, describe_question, form_fields};
 use crate::cli::approvals::reply_reader::{ReplyLine, ReplyReader, StandardInputReplies};
@@ -22,12 +22,6 @@ pub(crate) struct TerminalApprover {
     terminal: Arc<Terminal>,
     replies: Arc<dyn ReplyReader>,
     granted: Mutex<Vec<AllowRule>>,
-}
-
-/// The replies that a question accepts.
-struct ReplyChoices {
-    prompt: String,
-    has_always: bool,
 }
 
 /// The outcome of an approval question.
@@ -62,9 +56,9 @@ pub(crate) enum InputOutcome {
 impl TerminalApprover {
     /// The approver of this terminal; `None` unless standard input and standard error are terminals.
     pub(crate) fn for_terminal(terminal: &Arc<Terminal>) -> Option<Self> {
-        let sits = io::stdin().is_terminal() && io::stderr().is_terminal();
+        let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
         let replies = StandardInputReplies::new(Arc::clone(terminal));
-        sits.then(|| Self::with_replies(terminal, Arc::new(replies)))
+        is_terminal.then(|| Self::with_replies(terminal, Arc::new(replies)))
     }
 
     /// An approver that reads its replies from `replies`.
@@ -151,7 +145,7 @@ impl TerminalApprover {
             }
             InputForm::Url { url } => {
                 self.note(format!("    open this address in your browser: {}", printable(url))).await;
-                let is_done = self.agrees("have you done what it asks? y: yes, n: no > ").await?;
+                let is_done = self.agrees("have you finished there? y: yes, n: no > ").await?;
                 Ok(if is_done { InputAnswer::Accept { content: None } } else { InputAnswer::Decline })
             }
             _ => Ok(InputAnswer::Cancel),
@@ -187,12 +181,6 @@ impl TerminalApprover {
         let printing = tokio::task::spawn_blocking(move || terminal.note(text.trim_end()));
         let _ = printing.await;
     }
-}
-
-/// The replies for a call. If there is no rule for it, the user can allow only this one call.
-fn reply_choices(rule: Option<&AllowRule>) -> ReplyChoices {
-    let always = rule.map_or_else(String::new, |rule| format!(", a: all `{rule}` in this session"));
-    ReplyChoices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }
 }
 
 #[cfg(test)]

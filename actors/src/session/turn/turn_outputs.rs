@@ -66,13 +66,13 @@ pub(crate) async fn record_outputs(
         messages: state.uncompacted_messages(),
         known: state.files().cloned().collect(),
     };
-    let decision = query_stores(key, outputs, &record, &trigger).await;
-    let is_complete = decision.iter().all(Option::is_some);
+    let produced_by_store = query_stores(key, outputs, &record, &trigger).await;
+    let is_complete = produced_by_store.iter().all(Option::is_some);
     if !is_complete && matches!(trigger, RecordTrigger::TurnEnded(_)) {
         return Ok(());
     }
     let mut all = TurnOutputs::default();
-    for produced in decision.into_iter().flatten() {
+    for produced in produced_by_store.into_iter().flatten() {
         all.files.extend(produced.files);
         if produced.completeness == Completeness::Truncated {
             all.completeness = Completeness::Truncated;

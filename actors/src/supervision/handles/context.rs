@@ -14,8 +14,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::address::{Address, WorkerEndpoint};
 use super::child_scope::ChildScope;
+use crate::supervision::running::idle_timer::IdleTimer;
 use crate::supervision::running::incarnation::{Incarnation, IncarnationGuard};
-use crate::supervision::running::passivation::IdleTimer;
 use crate::supervision::specs::exit::panic_text;
 use crate::supervision::specs::id::ChildId;
 

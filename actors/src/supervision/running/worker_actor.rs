@@ -17,8 +17,8 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, Supervisi
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::actor_slot::SlotGuard;
+use super::idle_timer::IdleTimer;
 use super::incarnation::{Incarnation, IncarnationGuard};
-use super::passivation::IdleTimer;
 use crate::supervision::handles::address::{Envelope, WorkerEndpoint};
 use crate::supervision::handles::context::Context;
 use crate::supervision::handles::worker::{Flow, Worker};

@@ -1,4 +1,4 @@
-//! Follows redirects; every hop is checked and resolved again.
+//! Follows redirects. Every hop is checked and resolved again: `UrlRules` refuses private addresses and other forbidden targets.
 //!
 //! Nothing is carried from one hop to the next: no credentials, no cookies, no referrer.
 

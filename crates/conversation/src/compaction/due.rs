@@ -38,9 +38,9 @@ fn cut_point(messages: &[Arc<Message>], keep: usize) -> Option<usize> {
     let max = messages.len().checked_sub(keep.max(1))?;
     let mut open: HashSet<String> = HashSet::new();
     let mut best = None;
-    for (place, message) in messages.iter().enumerate().take(max.saturating_add(1)) {
-        if place >= 3 && message.role == Role::Assistant && open.is_empty() {
-            best = Some(place);
+    for (index, message) in messages.iter().enumerate().take(max.saturating_add(1)) {
+        if index >= 3 && message.role == Role::Assistant && open.is_empty() {
+            best = Some(index);
         }
         for block in &message.content {
             match server_tool_part(block) {

@@ -117,7 +117,7 @@ fn answered_before(
     }
 }
 
-/// The event that keeps a parked turn parked after the answer to `answered`; `None` if a call may run now, or none waits.
+/// The event that keeps a parked turn parked after the call `answered` got its answer; `None` if a call may run now, or none waits.
 fn remaining_actions(state: &SessionState, answered: &CallId) -> Option<EventKind> {
     let is_parked = state.turn.as_ref().is_some_and(|turn| turn.is_parked);
     let may_run = state.open_calls().iter().any(|open| {

@@ -37,10 +37,10 @@ pub(crate) enum CopyError {
 }
 
 impl HalfCopy {
-    /// Creates a copy that starts with the bytes `held` and reads at most `buffer_bytes` at once.
-    pub(crate) fn new(held: Vec<u8>, buffer_bytes: usize) -> Self {
-        let end = held.len();
-        let mut buffer = held;
+    /// Creates a copy that starts with the bytes `initial_bytes` and reads at most `buffer_bytes` at once.
+    pub(crate) fn new(initial_bytes: Vec<u8>, buffer_bytes: usize) -> Self {
+        let end = initial_bytes.len();
+        let mut buffer = initial_bytes;
         buffer.resize(end.max(buffer_bytes).max(1), 0);
         Self { buffer, start: 0, end, state: CopyState::Open }
     }

@@ -8,7 +8,7 @@ use conjure_guest::protocol::{Access, EnforcedRules, FileRule, Hello, RuleStatus
 
 use crate::sys;
 
-use super::syscalls::{self, Preallocation};
+use super::seccomp_rules::{self, Preallocation};
 use super::{Instruction, landlock};
 
 /// The confinement of each command, in addition to the guest's own.
@@ -50,7 +50,7 @@ pub(crate) fn apply(hello: &Hello) -> (EnforcedRules, CommandConfinement) {
         let _ = sys::join_new_keyring();
         in_force.syscalls = rule_status(true, install_filter(preallocation(hello)));
         if in_force.syscalls == RuleStatus::Enforced {
-            for_commands.syscall_filter = syscalls::filter_for_commands().unwrap_or_default();
+            for_commands.syscall_filter = seccomp_rules::filter_for_commands().unwrap_or_default();
         }
     }
     (in_force, for_commands)
@@ -62,7 +62,7 @@ fn preallocation(hello: &Hello) -> Preallocation {
 
 fn install_filter(preallocation: Preallocation) -> Result<(), String> {
     let guest = rustix::process::getpid().as_raw_nonzero().get();
-    let Some(program) = syscalls::filter(guest, preallocation) else {
+    let Some(program) = seccomp_rules::filter(guest, preallocation) else {
         return Err("this architecture has no system call filter".to_owned());
     };
     sys::filter_syscalls(&program).map_err(|errno| {

@@ -1,9 +1,9 @@
 //! Limits the damage of commands that stop or kill the guest's own processes. They can, because all have the same
 //! user.
 //!
-//! One signal costs at most one call: the guest resumes a stopped shim or worker at once, and replaces a killed
+//! A single signal makes at most one call fail: the guest resumes a stopped shim or worker at once, and replaces a killed
 //! one. But a process that keeps sending signals would disturb every later call. The guest cannot find the sender.
-//! So it kills everything that earlier programs left running. If nothing is left over, the sender is one of the
+//! First it kills the processes that finished calls left running. If there are none, the sender is one of the
 //! running programs. When that disturbs other operations, the guest ends all running programs as lost.
 //!
 //! State: the recent amount of interference. When the guest crashes, the kernel kills everything below it.
@@ -29,13 +29,14 @@ impl EventLoop {
         }
     }
 
-    /// Records that a child exited. The guest kills only children whose operation is being ended, or has ended.
+    /// Records that a child exited. The guest kills only children whose operation is being ended, or has ended. So when a
+    /// child of another operation was killed, a command did it.
     pub(super) fn record_child_end(&mut self, channel: u32, status: WaitStatus) {
-        let is_under_way = self.channels.get(&channel).is_some_and(|channel| match &channel.job {
+        let is_in_progress = self.channels.get(&channel).is_some_and(|channel| match &channel.job {
             Job::Exec(job) => job.is_running() || job.is_lost(),
             Job::File(job) => job.has_deadline(),
         });
-        if !is_under_way {
+        if !is_in_progress {
             return;
         }
         if !status.signaled() {
@@ -60,9 +61,9 @@ impl EventLoop {
 
     fn kill_suspects(&mut self) {
         let channels = &self.channels;
-        let has_left = |channel: u32| channel != NO_OPERATION && !channels.contains_key(&channel);
+        let is_leftover = |channel: u32| channel != NO_OPERATION && !channels.contains_key(&channel);
         let mut is_ended = false;
-        for (pid, _) in self.children.iter().filter(|(_, child)| has_left(child.channel)) {
+        for (pid, _) in self.children.iter().filter(|(_, child)| is_leftover(child.channel)) {
             // Its descendants become the guest's children, and the reaper kills them.
             kill(*pid);
             is_ended = true;

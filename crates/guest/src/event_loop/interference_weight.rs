@@ -3,16 +3,16 @@
 /// The weight at which the guest kills suspects.
 const LIMIT: u32 = 24;
 
-/// A shim or worker was stopped.
+/// The weight of stopping a shim or worker.
 pub(super) const STOPPED: u32 = 1;
 
-/// A shim or worker was killed, which costs a call.
+/// The weight of killing a shim or worker, which makes a call fail.
 pub(super) const KILLED: u32 = 8;
 
-/// A program was stopped until its timeout. That costs the call and all of its time.
+/// The weight of stopping a program until its timeout. The call fails after all of its time.
 pub(super) const STALLED: u32 = 12;
 
-/// A shim or worker completed its work.
+/// How much a shim or worker that completed its work takes off.
 const ANSWERED: u32 = 2;
 
 /// The weight of recent interference, minus that of completed work.
@@ -30,11 +30,11 @@ impl Interference {
     /// Adds weight, and returns whether the limit is reached. Then the weight starts at zero again.
     pub(super) fn add(&mut self, weight: u32) -> bool {
         self.weight = self.weight.saturating_add(weight);
-        let is_too_much = self.weight >= LIMIT;
-        if is_too_much {
+        let is_limit_reached = self.weight >= LIMIT;
+        if is_limit_reached {
             self.weight = 0;
         }
-        is_too_much
+        is_limit_reached
     }
 }
 

@@ -33,9 +33,9 @@ use crate::sqlite::database::open::{self, WriteConnection};
 use crate::sqlite::queue::call_queue::CallQueue;
 use crate::sqlite::queue::fair_queue::QueueLimits;
 use crate::sqlite::queue::job::{Batching, CallReply, QueuedCall, queued_call};
-use crate::sqlite::queue::tx::Tx;
 use crate::sqlite::statements::blobs::BlobStores;
 use crate::sqlite::statements::garbage::MoreWork;
+use crate::sqlite::statements::transaction::Tx;
 use crate::weights::TenantWeights;
 
 /// The journal in an SQLite database in a directory. Clones share it.

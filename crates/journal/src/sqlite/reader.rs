@@ -13,8 +13,8 @@ use crate::sqlite::database::error_map::map_sqlite_error;
 use crate::sqlite::database::open::{self, ConnectionGuard};
 use crate::sqlite::queue::call_queue::{BatchLimits, CallQueue, OnEmpty};
 use crate::sqlite::queue::job::QueuedCall;
-use crate::sqlite::queue::tx::Tx;
 use crate::sqlite::statements::blobs::BlobStores;
+use crate::sqlite::statements::transaction::Tx;
 
 pub(crate) struct Reader {
     pub(crate) files: Arc<DatabaseFiles>,

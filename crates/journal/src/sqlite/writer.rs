@@ -15,9 +15,9 @@ use crate::sqlite::database::error_map::{TxError, map_sqlite_error};
 use crate::sqlite::database::open::{self, ConnectionGuard, WriteConnection};
 use crate::sqlite::queue::call_queue::{BatchLimits, CallQueue, OnEmpty};
 use crate::sqlite::queue::job::{Batching, QueuedCall};
-use crate::sqlite::queue::tx::Tx;
 use crate::sqlite::statements::blobs::BlobStores;
 use crate::sqlite::statements::garbage::MoreWork;
+use crate::sqlite::statements::transaction::Tx;
 
 pub(crate) struct Writer {
     pub(crate) files: Arc<DatabaseFiles>,
@@ -71,18 +71,18 @@ impl Writer {
         if group.is_empty() {
             return;
         }
-        let end = self.transaction(|tx| group.iter_mut().try_for_each(|job| job.run(tx)));
-        match end {
+        let result = self.transaction(|tx| group.iter_mut().try_for_each(|job| job.run(tx)));
+        match result {
             Err(error) if group.len() > 1 && is_single_call_error(&error) => {
                 group.into_iter().for_each(|job| self.commit_single(job));
             }
-            end => group.into_iter().for_each(|job| job.complete(end.clone())),
+            result => group.into_iter().for_each(|job| job.complete(result.clone())),
         }
     }
 
     fn commit_single(&mut self, mut job: Box<dyn QueuedCall>) {
-        let end = self.transaction(|tx| job.run(tx));
-        job.complete(end);
+        let result = self.transaction(|tx| job.run(tx));
+        job.complete(result);
     }
 
     /// Runs work in a transaction. On success it is durable, and the next process that opens the journal finds it.

@@ -45,7 +45,8 @@ pub(super) struct Connection {
     _listening: JoinSet<()>,
 }
 
-/// Supports both eras of the protocol: newer servers answer `server/discover`, and all others get `initialize`.
+/// Supports the newest revision of the protocol and earlier ones: servers of the newest answer `server/discover`, all others get
+/// `initialize`.
 fn lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -53,7 +54,7 @@ fn lifecycle() -> ClientLifecycleMode {
     }
 }
 
-/// Supports the newest era only. It is for a program that answered `server/discover` after the SDK had stopped waiting.
+/// Supports the newest revision only. It is for a program that answered `server/discover` after the SDK had stopped waiting.
 fn newest_lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }

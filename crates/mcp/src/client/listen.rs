@@ -24,15 +24,15 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Notifies `changed` when the server's tools change. It stops when the returned value is dropped.
 ///
-/// Servers of the former era send notifications without a subscription. Servers whose tools never change send none.
+/// Servers of revisions before 2026-07-28 send notifications without a subscription. Servers whose tools never change send none.
 pub(super) fn listen(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> JoinSet<()> {
     let mut listening = JoinSet::new();
-    let tells = peer.peer_info().is_some_and(|info| {
+    let has_subscription = peer.peer_info().is_some_and(|info| {
         let tools = info.capabilities.tools.as_ref();
         info.protocol_version >= ProtocolVersion::V_2026_07_28
             && tools.is_some_and(|tools| tools.list_changed == Some(true))
     });
-    if tells {
+    if has_subscription {
         listening.spawn(keep_listening(peer.clone(), Arc::clone(changed)));
     }
     listening

@@ -88,7 +88,7 @@ impl SharedServer {
         let listing: Listing = tokio::select! {
             biased;
             listing = lists => listing?,
-            () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it does not list its tools in time")),
+            () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it did not list its tools in time")),
         };
         for skipped in &listing.skipped {
             tracing::warn!(server = self.spec.name.as_str(), "{skipped}");
@@ -96,7 +96,7 @@ impl SharedServer {
         if let Some(path) = &self.manifest
             && let Err(error) = manifest::write(path, &self.spec, &listing)
         {
-            tracing::debug!(%error, "the tools of an MCP server are not kept");
+            tracing::debug!(%error, "the tool list of an MCP server could not be saved");
         }
         Ok(listing)
     }
@@ -109,7 +109,10 @@ impl SharedServer {
         match self.list(&connection, deadline).await {
             Ok(listing) => self.state.send_modify(|state| set_listing(state, listing)),
             Err(error) => {
-                tracing::warn!(server = self.spec.name.as_str(), "its tools stay as they were: {error}")
+                tracing::warn!(
+                    server = self.spec.name.as_str(),
+                    "the tools of the MCP server could not be listed again; the former list stays: {error}"
+                )
             }
         }
     }

@@ -1,9 +1,9 @@
-//! [`HttpService`]: serves clients over Streamable HTTP, in both eras of the protocol.
+//! [`HttpService`]: serves clients over Streamable HTTP, in the newest revision of the protocol and in earlier ones.
 //!
 //! Since the revision 2026-07-28, each request is independent. In earlier revisions, a client begins a session with `initialize` and names
 //! it in each request.
 //!
-//! State: the sessions of the earlier era, in memory. They end with the service or with [`HttpService::end_session`].
+//! State: the sessions of clients of earlier revisions, in memory. They end with the service or with [`HttpService::end_session`].
 
 use std::convert::Infallible;
 use std::fmt::Display;

@@ -10,7 +10,7 @@ use crate::calls::attempt_error::{AttemptError, PossibleEffects, RetryDecision};
 use crate::calls::http_call::HttpCall;
 use crate::calls::service_error::{ServiceError, error_kind_of_status};
 use crate::calls::wire::Wire;
-use crate::connection::retry::{RetryAdvice, is_limit, retry_after};
+use crate::connection::retry_policy::{RetryAdvice, is_limit, retry_after};
 use crate::stream::decoder::StreamError;
 
 /// The maximum length of a service message, in characters.

@@ -20,7 +20,7 @@ use crate::calls::client_state::ClientState;
 use crate::calls::http_call::HttpCall;
 use crate::calls::wire::Wire;
 use crate::connection::limiter::{MAX_CLOSED, Permit, QueueTicket};
-use crate::connection::retry::{backoff, is_limit, retry_after};
+use crate::connection::retry_policy::{backoff, is_limit, retry_after};
 use crate::stream::decoder::OutputShown;
 use crate::stream::response_stream::ResponseStream;
 

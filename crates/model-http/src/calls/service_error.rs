@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conjure_conversation::ApiErrorKind;
 
-use crate::connection::retry::RetryAdvice;
+use crate::connection::retry_policy::RetryAdvice;
 
 /// An error as the service wrote it. The client redacts and shortens its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,6 @@
 pub(crate) mod http_date;
 pub(crate) mod idle_timer;
 pub(crate) mod limiter;
-pub(crate) mod retry;
+pub(crate) mod retry_policy;
 pub(crate) mod tls;
 pub(crate) mod transport;

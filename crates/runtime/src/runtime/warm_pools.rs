@@ -64,8 +64,8 @@ impl WarmPools {
             options.starts_at_once = settings.starts_at_once.unwrap_or(options.starts_at_once);
             // The name tells pools of different configurations apart.
             let name = format!("{}-{:.8}", kind.as_str(), spec.key(kind.as_str()).to_hex());
-            let failed = |error: &dyn fmt::Display| RuntimeError::interrupted("naming a pool", &error);
-            let name = ChildId::new(name).map_err(|error| failed(&error))?;
+            let name =
+                ChildId::new(name).map_err(|error| RuntimeError::interrupted("naming a pool", &error))?;
             let factory = WarmSandboxFactory {
                 config: config.clone(),
                 kind,
@@ -73,8 +73,7 @@ impl WarmPools {
                 spec: spec.clone(),
                 state: OnceCell::new(),
             };
-            let (actor, pool) =
-                PoolSpec::new(name, factory, options).build().map_err(|error| failed(&error))?;
+            let (actor, pool) = PoolSpec::new(name, factory, options).build();
             if size > 0 {
                 actors.push(actor);
             }

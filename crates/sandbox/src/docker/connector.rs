@@ -260,7 +260,7 @@ impl Connector for Docker {
                 run_chown(to_restore).await?;
             }
             let seccomp = match info.kind {
-                EngineKind::Docker => crate::docker::container::seccomp::profile().to_string(),
+                EngineKind::Docker => crate::docker::container::seccomp_profile::profile().to_string(),
                 EngineKind::Podman => utf8_path(&runtime_files.seccomp)?,
             };
             let spec = ContainerSpec {

@@ -15,7 +15,7 @@ mod tar;
 mod volume_container;
 
 pub use connector::Docker;
-pub use container::seccomp::profile as seccomp_profile;
+pub use container::seccomp_profile::profile as seccomp_profile;
 pub use engine::address::EngineAddress;
 pub use engine::container_engine::{ContainerEngine, ContainerSweepReport};
 pub use engine::engine_info::{DockerEnvironment, EngineKind};

@@ -14,7 +14,7 @@ use conjure_fs::{StagedFile, ensure_dir};
 use rustix::fs::Mode;
 
 use crate::data_dir::DataDir;
-use crate::docker::container::seccomp;
+use crate::docker::container::seccomp_profile;
 use crate::error::SandboxError;
 use crate::guest_process::{program, unavailable};
 
@@ -35,7 +35,7 @@ impl RuntimeFiles {
         let folder = data.path().join("guest");
         ensure_dir(&folder).map_err(failed)?;
         let guest = ensure_file(&folder, "", &program().map_err(failed)?, 0o555).map_err(failed)?;
-        let filter = seccomp::profile().to_string();
+        let filter = seccomp_profile::profile().to_string();
         let seccomp = ensure_file(&folder, ".json", filter.as_bytes(), 0o444).map_err(failed)?;
         Ok(Self { data, guest, seccomp })
     }

@@ -19,7 +19,7 @@ use super::tar::TarWriter;
 use crate::content::ContentDir;
 use crate::docker::container::container_spec::{BindMount, GUEST};
 use crate::docker::container::container_user::ContainerUser;
-use crate::docker::container::seccomp;
+use crate::docker::container::seccomp_profile;
 use crate::docker::engine::engine_info::EngineKind;
 use crate::docker::engine::error_map::no_engine;
 use crate::error::SandboxError;
@@ -49,7 +49,7 @@ impl VolumeContainer {
     pub(super) fn for_user(user: &ContainerUser, names: Option<(String, String)>) -> io::Result<Self> {
         let mut archive = TarWriter::default().file_with_mode("guest", &program()?, 0o555).file_with_mode(
             SECCOMP,
-            seccomp::profile().to_string().as_bytes(),
+            seccomp_profile::profile().to_string().as_bytes(),
             0o444,
         );
         // When the ids of the user are unknown, every user in the container may write. Only that user runs there.

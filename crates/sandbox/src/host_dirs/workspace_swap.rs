@@ -41,13 +41,13 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// Whether the session had files in its workspace before the swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionFiles {
-    None,
+    WereAbsent,
     /// They were moved into the new directory.
-    Some,
+    WereMoved,
 }
 
 /// Replaces the workspace `to` by the empty directory `from`, and moves all files of the old workspace into it. It
-/// does nothing when the claim is no longer wanted. It calls `on_moved` once the directory has its new path, also
+/// does nothing when the claim is no longer wanted. It calls `on_moved` as soon as the directory has its new path, also
 /// when a later step fails. Blocks.
 ///
 /// # Errors
@@ -71,28 +71,29 @@ pub(crate) fn swap_workspace(
         return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
     }
     target.finish_swap()?;
-    let there = |errno| unavailable("swap another workspace into", to, errno);
-    let before = statat(&target.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW).map_err(there)?;
-    check(&warm_parent, name, &before).map_err(there)?;
+    let failed_at_target = |errno| unavailable("swap another workspace into", to, errno);
+    let before = statat(&target.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW).map_err(failed_at_target)?;
+    check(&warm_parent, name, &before).map_err(failed_at_target)?;
     // An empty directory is replaced in one step.
     match renameat(&warm_parent, name, &target.folder, WORKSPACE) {
         Ok(()) => {
             target.restore_permissions(&before);
-            return on_moved().map(|()| SessionFiles::None);
+            return on_moved().map(|()| SessionFiles::WereAbsent);
         }
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-        Err(errno) => return Err(there(errno)),
+        Err(errno) => return Err(failed_at_target(errno)),
     }
-    renameat_with(&warm_parent, name, &target.folder, STAGING, RenameFlags::NOREPLACE).map_err(there)?;
+    renameat_with(&warm_parent, name, &target.folder, STAGING, RenameFlags::NOREPLACE)
+        .map_err(failed_at_target)?;
     let exchanged = renameat_with(&target.folder, STAGING, &target.folder, WORKSPACE, RenameFlags::EXCHANGE);
     if let Err(errno) = exchanged {
         // The session still uses its own directory.
         let _ = unlinkat(&target.folder, STAGING, AtFlags::REMOVEDIR);
-        return Err(there(errno));
+        return Err(failed_at_target(errno));
     }
     let notified = on_moved();
     target.finish_swap()?;
-    notified.map(|()| SessionFiles::Some)
+    notified.map(|()| SessionFiles::WereMoved)
 }
 
 /// Completes a swap that was interrupted. No process may run in the workspace. Blocks, also while another thread
@@ -111,11 +112,11 @@ pub(crate) fn finish_swap(workspace: &Path) -> Result<(), SandboxError> {
 /// Checks that the directory can replace the one described by `before`.
 fn check(warm_parent: &OwnedFd, name: &std::ffi::OsStr, before: &Stat) -> Result<(), Errno> {
     let folder = rustix::fs::openat(warm_parent, name, FOLDER, Mode::empty())?;
-    let is = fstat(&folder)?;
+    let stat = fstat(&folder)?;
     if FileType::from_raw_mode(before.st_mode) != FileType::Directory {
         return Err(Errno::NOTDIR);
     }
-    if is.st_dev != before.st_dev {
+    if stat.st_dev != before.st_dev {
         return Err(Errno::XDEV);
     }
     // A sandbox of another user may have left the directory in a crash. Then the owner of its files must be restored
@@ -141,8 +142,8 @@ struct LockedDir<'a> {
 impl<'a> LockedDir<'a> {
     fn lock(workspace: &'a Path) -> Result<Self, SandboxError> {
         let failed = |errno| unavailable("lock", workspace, errno);
-        let around = workspace.parent().ok_or_else(|| failed(Errno::INVAL))?;
-        let folder = rustix::fs::openat(CWD, around, FOLDER, Mode::empty()).map_err(failed)?;
+        let parent = workspace.parent().ok_or_else(|| failed(Errno::INVAL))?;
+        let folder = rustix::fs::openat(CWD, parent, FOLDER, Mode::empty()).map_err(failed)?;
         let locked = folder.try_clone().map_err(|error| unavailable("lock", workspace, error))?;
         let lock = match FileLock::exclusive(locked) {
             Ok(lock) => Some(lock),
@@ -158,13 +159,13 @@ impl<'a> LockedDir<'a> {
         let staging = match rustix::fs::openat(&self.folder, STAGING, FOLDER, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(()),
             // Commands may have removed the permissions of their own workspace.
-            Err(Errno::ACCESS) => self.open_closed(STAGING).map_err(failed)?,
+            Err(Errno::ACCESS) => self.open_without_permissions(STAGING).map_err(failed)?,
             other => other.map_err(failed)?,
         };
         let before = fstat(&staging).map_err(failed)?;
         self.open_writable(&staging).map_err(failed)?;
         let workspace = match rustix::fs::openat(&self.folder, WORKSPACE, FOLDER, Mode::empty()) {
-            Err(Errno::ACCESS) => self.open_closed(WORKSPACE),
+            Err(Errno::ACCESS) => self.open_without_permissions(WORKSPACE),
             other => other,
         };
         let workspace = workspace.map_err(failed)?;
@@ -183,7 +184,7 @@ impl<'a> LockedDir<'a> {
         }
     }
 
-    fn open_closed(&self, name: &str) -> Result<OwnedFd, Errno> {
+    fn open_without_permissions(&self, name: &str) -> Result<OwnedFd, Errno> {
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(&self.folder, name, path, Mode::empty())?;
         self.open_writable(&folder)?;
@@ -199,12 +200,12 @@ impl<'a> LockedDir<'a> {
     /// Restores the permissions that commands had given the old directory.
     fn restore_permissions(&self, before: &Stat) {
         let mode = Mode::from_raw_mode(before.st_mode);
-        let is = statat(&self.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW);
-        if is.is_ok_and(|is| Mode::from_raw_mode(is.st_mode) == mode) {
+        let stat = statat(&self.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW);
+        if stat.is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode) == mode) {
             return;
         }
         if let Err(error) = rustix::fs::chmodat(&self.folder, WORKSPACE, mode, AtFlags::empty()) {
-            tracing::warn!(%error, workspace = %self.workspace.display(), "a workspace has other permissions than before");
+            tracing::warn!(%error, workspace = %self.workspace.display(), "the permissions of a workspace could not be restored");
         }
     }
 
@@ -212,7 +213,7 @@ impl<'a> LockedDir<'a> {
         let (name, workspace) = (name.to_string_lossy(), self.workspace.display());
         let staging = self.workspace.with_file_name(STAGING);
         let message = format!(
-            "`{name}` is in the workspace `{workspace}` and in `{}`, from where it was to be moved there; keep one of them",
+            "`{name}` exists in both the workspace `{workspace}` and `{}`, so it cannot be moved into the workspace; remove one of them",
             staging.display()
         );
         SandboxError::new(SandboxErrorKind::Exists, message)
@@ -315,7 +316,7 @@ mod tests {
         let inode = fs::metadata(&warm_parent).unwrap().ino();
         assert_eq!(
             swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())),
-            Ok(SessionFiles::None)
+            Ok(SessionFiles::WereAbsent)
         );
         assert_eq!(fs::metadata(&workspace).unwrap().ino(), inode);
         assert!(!warm_parent.exists());
@@ -340,7 +341,7 @@ mod tests {
         let inode = fs::metadata(&warm_parent).unwrap().ino();
         assert_eq!(
             swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())),
-            Ok(SessionFiles::Some)
+            Ok(SessionFiles::WereMoved)
         );
         let found = fs::metadata(&workspace).unwrap();
         assert_eq!((found.ino(), found.permissions().mode() & 0o777), (inode, 0o500));

@@ -1,4 +1,4 @@
-//! Admits requests: by their key, or from this machine only if the server has no keys.
+//! Admits requests by their key. While the server has no keys, it admits only requests from this machine.
 //!
 //! State: whether the server has ever seen a key. From then on it requires a key until it ends, so revoking the last key does not open the
 //! server.

@@ -1,6 +1,6 @@
 //! [`McpClients`]: the MCP clients of a server, with their sandboxes and their lifetimes.
 //!
-//! Since revision 2026-07-28 of the protocol, each key is one client. Without keys, this machine is one client. In the earlier era, each
+//! Since revision 2026-07-28 of the protocol, each key is one client. Without keys, this machine is one client. In earlier revisions, each
 //! session is one client and belongs to the key that began it.
 //!
 //! State: the clients, in memory. A restart ends their sandboxes and sessions.

@@ -26,7 +26,7 @@ const KEY_CHECK: Duration = Duration::from_secs(2);
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post(Scope::Run, "/mcp", answer),
-        // The routes for streams and for ending sessions exist only in the earlier era of the protocol.
+        // The routes for streams and for ending sessions exist only in the revisions of the protocol before 2026-07-28.
         Route::get("/mcp", answer).needs(Scope::Run),
         Route::delete(Scope::Run, "/mcp", answer),
     ]

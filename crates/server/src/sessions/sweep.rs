@@ -15,14 +15,14 @@ use crate::state::ServerState;
 /// The minimum age of a session that is deleted. Creating a session takes less time.
 const MIN_AGE: Duration = Duration::from_secs(600);
 
-/// Deletes those of these sessions that no client can know.
+/// Deletes the sessions without a row, which no client knows.
 pub(crate) async fn sweep(state: &ServerState, tenant: &TenantId, sessions: Vec<SessionId>) {
     for id in sessions {
         if state.closing.is_cancelled() {
             return;
         }
         if let Err(error) = sweep_one(state, tenant, id).await {
-            tracing::warn!(session = %id, %error, "a session could not be checked by the sweep");
+            tracing::warn!(session = %id, %error, "a leftover session could not be checked or deleted");
         }
     }
 }

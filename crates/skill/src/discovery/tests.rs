@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use tempfile::TempDir;
 
 use super::*;
-use crate::scan::unprivileged;
+use crate::scan::test_as_nobody;
 use crate::{LinkPolicy, discover, load_all};
 
 /// A folder with skills at these paths; each is named as its folder.
@@ -164,7 +164,7 @@ fn limits_drop_the_deepest_entries_with_a_diagnostic() {
 
 #[test]
 fn unreadable_directories_are_reported_and_hide_no_other_skill() {
-    unprivileged::check(
+    test_as_nobody::check(
         "discovery::tests::unreadable_directories_are_reported_and_hide_no_other_skill",
         || {
             let (temp, elsewhere) = (folder_with(&["a", "locked/b", "shut/c"]), folder_with(&["deep/d"]));

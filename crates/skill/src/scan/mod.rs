@@ -3,4 +3,4 @@
 pub(crate) mod beneath;
 pub(crate) mod scope_scan;
 #[cfg(test)]
-pub(crate) mod unprivileged;
+pub(crate) mod test_as_nobody;

@@ -2,9 +2,9 @@
 
 use tokio::sync::oneshot;
 
-use super::tx::Tx;
 use crate::error::JournalError;
 use crate::sqlite::database::error_map::TxError;
+use crate::sqlite::statements::transaction::Tx;
 
 /// A queued call. It runs again if its first transaction was rolled back.
 pub(crate) trait QueuedCall: Send {

@@ -3,4 +3,3 @@
 pub(super) mod call_queue;
 pub(super) mod fair_queue;
 pub(super) mod job;
-pub(super) mod tx;

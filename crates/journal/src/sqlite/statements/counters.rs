@@ -7,7 +7,7 @@ use super::rows::{read_u64, to_i64};
 use crate::counter::{CounterIncrement, MAX_COUNT};
 use crate::event::ROW_BYTES;
 use crate::sqlite::database::error_map::TxError;
-use crate::sqlite::queue::tx::Tx;
+use crate::sqlite::statements::transaction::Tx;
 
 impl Tx<'_> {
     /// Increments counters, which start at 0 and stop at the largest count.

@@ -15,7 +15,7 @@ use crate::error::JournalError;
 use crate::journal::SweepReport;
 use crate::key::SessionKey;
 use crate::sqlite::database::error_map::TxError;
-use crate::sqlite::queue::tx::Tx;
+use crate::sqlite::statements::transaction::Tx;
 
 /// The number of events that one step removes.
 const EVENTS_PER_STEP: usize = 512;

@@ -10,7 +10,7 @@ use crate::error::{DamagedPart, JournalError};
 use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, LeaseOwner};
 use crate::sqlite::database::error_map::TxError;
-use crate::sqlite::queue::tx::{NOW, Tx, session_bits};
+use crate::sqlite::statements::transaction::{NOW, Tx, session_bits};
 
 /// The lease columns of a session's row.
 struct LeaseRow {

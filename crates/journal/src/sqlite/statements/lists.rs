@@ -18,7 +18,7 @@ use crate::session::{ListCursor, MAX_LIST_ENTRIES, SessionInfo, SessionPage};
 use crate::session_query::{RunningPage, SessionQuery};
 use crate::session_row::RowStatus;
 use crate::sqlite::database::error_map::TxError;
-use crate::sqlite::queue::tx::{Tx, session_bits};
+use crate::sqlite::statements::transaction::{Tx, session_bits};
 
 const COLUMNS: &str = "id, session, events, epoch, owner, lease_until, created, updated,
     (SELECT seq FROM snapshots WHERE snapshots.session = sessions.id), status, row_version, row, row_checksum";

@@ -8,3 +8,4 @@ pub(super) mod lists;
 pub(super) mod record_query;
 pub(super) mod records;
 pub(super) mod rows;
+pub(super) mod transaction;

@@ -18,7 +18,7 @@ use crate::record::{
 use crate::session::MAX_LIST_ENTRIES;
 use crate::sqlite::database::error_map::TxError;
 use crate::sqlite::journal::SqliteJournal;
-use crate::sqlite::queue::tx::{NOW, Tx};
+use crate::sqlite::statements::transaction::{NOW, Tx};
 
 /// Why a call on records failed.
 enum RecordTxError {

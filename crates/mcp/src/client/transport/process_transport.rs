@@ -69,7 +69,7 @@ impl Diagnosis {
         parts.join("; ")
     }
 
-    /// Whether the program speaks the newest era of the protocol, but said so too late.
+    /// Whether the program speaks the newest revision of the protocol, but said so too late.
     pub(in crate::client) fn speaks_newest(&self) -> bool {
         lock(&self.0).speaks_newest
     }

@@ -1,6 +1,6 @@
 //! [`StartupAnswers`]: recognises an answer to `server/discover` that arrives after the client stopped waiting.
 //!
-//! Servers of the former era may ignore `server/discover`. So the client waits for a short time and then sends `initialize`. A slow server
+//! Servers of earlier revisions may ignore `server/discover`. So the client waits for a short time and then sends `initialize`. A slow server
 //! answers both requests, or refuses `initialize` because it has already answered `server/discover`. The SDK takes the late answer for that
 //! of `initialize`, and the connection fails.
 

@@ -3,7 +3,7 @@
 //! ```text
 //! <data>/journal/                     the event logs of sessions
 //! <data>/processes/                   the lock files of processes
-//! <data>/hosts                        a file that keeps earlier versions out (`former_names`)
+//! <data>/hosts                        a file that keeps earlier versions out (`migration`)
 //! <data>/deleting/TENANT              a tenant that is being deleted
 //! <data>/remote-cleanup/              notes of what is to be deleted at models' services
 //! <data>/containers                   exists if sessions had containers, so that each start sweeps them
@@ -33,8 +33,8 @@ use conjure_fs::{ensure_dir, ensure_file};
 use conjure_sandbox::{Connector, DataDir, SandboxError, dir_id, remove_tree};
 
 use crate::config::ExecutorKind;
-use crate::runtime::data::former_names;
 use crate::runtime::data::intents::SessionIntents;
+use crate::runtime::data::migration;
 use crate::runtime::data::pinned_skills::PinnedSkills;
 use crate::runtime::data::temp_data_dir::TempDataDir;
 use crate::runtime::data::tenant_lock::TenantLock;
@@ -79,7 +79,7 @@ impl RuntimeDir {
         let path = ensure_dir(path)
             .and_then(|()| path.canonicalize())
             .map_err(|error| RuntimeError::data(path, &error))?;
-        former_names::migrate(&path)?;
+        migration::migrate(&path)?;
         Self::at(path, record, None)
     }
 

@@ -1,7 +1,7 @@
 //! The data folder of a runtime: its layout, the locks between processes, intent records, pinned content, and the journal.
 
 pub(super) mod data_layout;
-mod former_names;
+mod migration;
 pub(super) mod temp_data_dir;
 
 pub(super) mod process_lock;

@@ -48,12 +48,12 @@ impl TenantDeletions {
     /// Writes the intent record of a tenant's deletion. Blocks.
     pub(crate) fn begin(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         let path = self.folder.join(tenant.as_str());
-        let note = ensure_dir(&self.folder).and_then(|()| {
+        let written = ensure_dir(&self.folder).and_then(|()| {
             ensure_file(&path)?;
             // The record is on the disk before anything is deleted.
             sync_dir(&self.folder)
         });
-        note.map_err(|error| RuntimeError::data(&path, &error))
+        written.map_err(|error| RuntimeError::data(&path, &error))
     }
 
     /// Removes the intent record after everything of the tenant is deleted. Blocks.

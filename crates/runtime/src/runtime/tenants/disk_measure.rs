@@ -24,7 +24,7 @@ pub struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// The sum of both.
+    /// The sum of `self` and `other`.
     pub(super) const fn plus(self, other: Self) -> Self {
         let (bytes, inodes) =
             (self.bytes.saturating_add(other.bytes), self.inodes.saturating_add(other.inodes));
@@ -107,7 +107,7 @@ impl MeasuredUsage {
         Self { usage, incomplete_reason: None }
     }
 
-    /// The sum of both.
+    /// The sum of `self` and `other`.
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
             usage: self.usage.plus(other.usage),

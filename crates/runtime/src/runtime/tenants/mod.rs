@@ -4,7 +4,7 @@ mod tenant_policies;
 mod tenant_policy;
 
 mod disk_measure;
-mod disk_usage;
+mod disk_usage_cache;
 mod space_reservations;
 mod tenant_quota_executor;
 mod usage_entry;
@@ -16,7 +16,7 @@ mod delete_tenant;
 mod deletion_intents;
 
 pub(crate) use deletion_intents::{TenantDeletions, recover_tenant_deletions};
-pub(crate) use disk_usage::{DiskUsageCache, MaxAge};
+pub(crate) use disk_usage_cache::{DiskUsageCache, MaxAge};
 pub(crate) use space_reservations::TenantStoreQuota;
 #[cfg(feature = "anthropic")]
 pub(crate) use tenant_policies::TenantKey;

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::tenants::disk_measure::DiskUsage;
-use crate::runtime::tenants::disk_usage::DiskUsageCache;
+use crate::runtime::tenants::disk_usage_cache::DiskUsageCache;
 
 /// The least space of a file on the disk.
 const BLOCK: u64 = 4096;

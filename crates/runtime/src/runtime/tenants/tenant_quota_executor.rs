@@ -18,7 +18,7 @@ use conjure_sandbox::{
 use futures_util::future::BoxFuture;
 
 use crate::runtime::error::RuntimeError;
-use crate::runtime::tenants::disk_usage::DiskUsageCache;
+use crate::runtime::tenants::disk_usage_cache::DiskUsageCache;
 
 /// A source of sandboxes that checks the tenant's disk quota.
 pub(crate) struct TenantQuotaSource {

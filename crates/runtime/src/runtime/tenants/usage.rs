@@ -7,7 +7,7 @@ use conjure_base::TenantId;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 use crate::runtime::tenants::disk_measure::DiskUsage;
-use crate::runtime::tenants::disk_usage::MaxAge;
+use crate::runtime::tenants::disk_usage_cache::MaxAge;
 use crate::runtime::tenants::tenant_policy::TenantPolicy;
 
 /// A tenant's policy and usage.

@@ -11,4 +11,4 @@ pub(super) mod guard;
 pub(super) mod guest_stream;
 pub(super) mod init_process;
 pub(super) mod owner_labels;
-pub(super) mod seccomp;
+pub(super) mod seccomp_profile;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::IntoResponse;
-use axum::response::sse::{Event as Record, KeepAlive, Sse};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use conjure_actors::session::{SessionError, Subscription, Update};
 use conjure_api::{ErrorBody, ErrorKind, Event, EventKind, EventStreamQuery, Time};
 use conjure_base::{Clock as _, Deadline, SystemClock};
@@ -61,7 +61,7 @@ async fn stream_events(
         _open: OpenStream::count(),
     };
     let heartbeat = KeepAlive::new().interval(HEARTBEAT).event(ping());
-    Ok(Sse::new(events.into_records()).keep_alive(heartbeat))
+    Ok(Sse::new(events.into_sse_events()).keep_alive(heartbeat))
 }
 
 /// The event stream of one client.
@@ -72,13 +72,13 @@ struct EventStream {
     state: Arc<ServerState>,
     caller: Caller,
     next_check: Deadline,
-    ready: VecDeque<Record>,
+    ready: VecDeque<SseEvent>,
     is_over: bool,
     _open: OpenStream,
 }
 
 impl EventStream {
-    fn into_records(self) -> impl Stream<Item = Result<Record, Infallible>> + Send {
+    fn into_sse_events(self) -> impl Stream<Item = Result<SseEvent, Infallible>> + Send {
         stream::unfold(self, |mut events| async move {
             loop {
                 if let Some(record) = events.ready.pop_front() {
@@ -120,14 +120,14 @@ impl EventStream {
             Ok(Update::Lagged) => self.previews.forget_call(),
             Ok(_) => {}
             Err(error) => {
-                self.ready.push_back(self.last_record(&error));
+                self.ready.push_back(self.last_event(&error));
                 self.is_over = true;
             }
         }
     }
 
     /// The record that says why the stream ends.
-    fn last_record(&self, error: &SessionError) -> Record {
+    fn last_event(&self, error: &SessionError) -> SseEvent {
         if let SessionError::NotFound { .. } = error {
             let event = Event {
                 id: format!("sevt_{}_deleted", self.session.rsplit('_').next().unwrap_or_default()),
@@ -141,16 +141,16 @@ impl EventStream {
     }
 }
 
-fn ping() -> Record {
-    Record::default().event("ping").data(r#"{"type":"ping"}"#)
+fn ping() -> SseEvent {
+    SseEvent::default().event("ping").data(r#"{"type":"ping"}"#)
 }
 
-fn record(name: &str, body: &impl Serialize) -> Record {
+fn record(name: &str, body: &impl Serialize) -> SseEvent {
     // These values always serialise.
     let mut json = serde_json::to_string(body).unwrap_or_default();
     // A line break would end the record. Only JSON from a model contains line breaks, and only between its tokens.
     if json.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
         json = json.replace(['\n', '\r'], " ");
     }
-    Record::default().event(name).data(json)
+    SseEvent::default().event(name).data(json)
 }

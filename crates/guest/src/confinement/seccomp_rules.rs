@@ -18,7 +18,7 @@
 
 use libc::c_long;
 
-use super::bpf::{self, Action, ArgHalf, Instruction, SyscallDecision};
+use super::seccomp_bpf::{self, Action, ArgHalf, Instruction, SyscallDecision};
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: Option<u32> = Some(0xc000_003e);
@@ -149,14 +149,18 @@ pub(super) enum Preallocation {
 /// not supported.
 pub(super) fn filter(guest: i32, preallocation: Preallocation) -> Option<Vec<Instruction>> {
     let architecture = ARCHITECTURE?;
-    Some(bpf::assemble(architecture, decisions(guest, preallocation), unknown_calls()))
+    Some(seccomp_bpf::assemble(architecture, decisions(guest, preallocation), unknown_calls()))
 }
 
 /// Returns the additional filter for commands. It refuses `openat2`, whose file mode is in memory, which a filter
 /// cannot read. Programs fall back to `openat`. The guest itself needs `openat2` to stay beneath its roots.
 pub(super) fn filter_for_commands() -> Option<Vec<Instruction>> {
     let openat2 = u32::try_from(libc::SYS_openat2).ok()?;
-    Some(bpf::assemble(ARCHITECTURE?, vec![(openat2, SyscallDecision::fail(ENOSYS))], unknown_calls()))
+    Some(seccomp_bpf::assemble(
+        ARCHITECTURE?,
+        vec![(openat2, SyscallDecision::fail(ENOSYS))],
+        unknown_calls(),
+    ))
 }
 
 /// The action for call numbers that this guest does not know.

@@ -118,23 +118,23 @@ impl DiskUsageCache {
     pub(crate) async fn measure(
         &self,
         tenant: &TenantId,
-        freshness: MaxAge,
+        max_age: MaxAge,
     ) -> Result<DiskUsage, RuntimeError> {
-        Ok(self.current(tenant, freshness).await?.usage)
+        Ok(self.current(tenant, max_age).await?.usage)
     }
 
-    async fn current(&self, tenant: &TenantId, freshness: MaxAge) -> Result<MeasuredUsage, RuntimeError> {
-        self.current_entry(&self.entry(tenant), tenant, freshness).await
+    async fn current(&self, tenant: &TenantId, max_age: MaxAge) -> Result<MeasuredUsage, RuntimeError> {
+        self.current_entry(&self.entry(tenant), tenant, max_age).await
     }
 
     async fn current_entry(
         &self,
         usage_entry: &Arc<TenantUsageEntry>,
         tenant: &TenantId,
-        freshness: MaxAge,
+        max_age: MaxAge,
     ) -> Result<MeasuredUsage, RuntimeError> {
         let last = *lock(&usage_entry.last);
-        if let (MaxAge::Recent, Some(last)) = (freshness, last) {
+        if let (MaxAge::Recent, Some(last)) = (max_age, last) {
             let is_over = |deadline| SystemClock.remaining(deadline).is_zero();
             if !is_over(last.usable_until) {
                 if is_over(last.fresh_until) && usage_entry.scan_lock.try_lock().is_ok() {

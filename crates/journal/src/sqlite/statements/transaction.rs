@@ -1,4 +1,4 @@
-//! The SQL of all tables, in a transaction that the caller began.
+//! [`Tx`]: a transaction of the database, and the SQL of events and sessions. The caller began the transaction.
 
 use std::cell::Cell;
 use std::cmp::Ordering;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::bpf::tests::{Call, run};
+use super::super::seccomp_bpf::tests::{Call, run};
 use super::*;
 
 const GUEST: i32 = 1;

@@ -1,5 +1,4 @@
-//! The passivation of idle workers: when a worker was idle for long enough. Then its actor stops itself
-//! (`WorkerActor::passivate_if_idle`).
+//! [`IdleTimer`]: measures when a worker has been idle for long enough. `WorkerActor::passivate_if_idle` then stops it.
 
 use std::sync::Mutex;
 use std::time::Duration;
