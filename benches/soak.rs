@@ -12,7 +12,7 @@
 #[path = "../tests/system/soak/course.rs"]
 mod course;
 
-use crate::course::{Course, Result, Site};
+use crate::course::{Result, Site, SoakReport};
 
 fn main() -> Result<()> {
     let mut counts = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
@@ -27,11 +27,11 @@ async fn measure(turns: u32, sessions: u32) -> Result<()> {
     print("turns of one session", &in_turns);
     let in_sessions = site.sessions(sessions).await?;
     print("sessions", &in_sessions);
-    let (known, live) = site.left();
+    let (known, live) = site.leftovers();
     println!("known sessions at the end: {known}, live: {live}");
     site.close().await?;
     for (case, course) in [("turns", &in_turns), ("sessions", &in_sessions)] {
-        let (begun, ended) = course.ends();
+        let (begun, ended) = course.start_and_end();
         let steps = f64::from(ended.steps - begun.steps);
         let each = |begun: u64, ended: u64| (to_float(ended) - to_float(begun)) * 1024.0 / steps;
         let (memory, journal) = (each(begun.memory, ended.memory), each(begun.journal, ended.journal));
@@ -51,13 +51,13 @@ async fn measure(turns: u32, sessions: u32) -> Result<()> {
     Ok(())
 }
 
-fn print(what: &str, course: &Course) {
+fn print(what: &str, course: &SoakReport) {
     println!(
         "{:>22} {:>12} {:>7} {:>10} {:>12} {:>9}",
         what, "memory KiB", "files", "disk KiB", "journal KiB", "step ms"
     );
     for mark in &course.marks {
-        let course::Mark { steps, memory, files, disk, journal, step } = mark;
+        let course::ResourceUsage { steps, memory, files, disk, journal, step } = mark;
         println!("{steps:22} {memory:12} {files:7} {disk:10} {journal:12} {step:9.3}");
     }
 }

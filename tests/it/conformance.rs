@@ -20,10 +20,10 @@ use conjure_prompt::available_skills_block;
 use conjure_skill::{Diagnostic, Mode, RuleId, Skill, validate};
 use serde::Deserialize;
 
-/// How many random fixtures are compared when nothing else is asked for.
+/// The default number of random fixtures.
 const RANDOM_FIXTURES: u64 = 500;
 
-/// What the reference makes of the folders whose paths stand in a file, one JSON object a line.
+/// The reference's results for the directories listed in a file, one JSON object per line.
 const ORACLE: &str = r#"
 import json, sys
 from pathlib import Path
@@ -53,9 +53,9 @@ pub(crate) struct Fixture {
     pub(crate) content: Vec<u8>,
 }
 
-/// What the reference says of one.
+/// The reference's result for one directory.
 #[derive(Debug, Deserialize)]
-struct Reference {
+struct ReferenceResult {
     errors: Attempt<Vec<String>>,
     properties: Attempt<String>,
     prompt: Attempt<String>,
@@ -66,9 +66,9 @@ struct Attempt<T> {
     value: Option<T>,
 }
 
-/// What we say of one, in the reference's terms.
+/// Our result for one directory, in the reference's terms.
 #[derive(Debug)]
-struct Ours {
+struct OwnResult {
     findings: Vec<Diagnostic>,
     properties: Option<String>,
     prompt: Option<String>,
@@ -77,11 +77,11 @@ struct Ours {
 /// Everything that is known of one fixture.
 struct Case<'a> {
     text: Option<&'a str>,
-    reference: &'a Reference,
-    ours: &'a Ours,
+    reference: &'a ReferenceResult,
+    ours: &'a OwnResult,
 }
 
-/// What is compared.
+/// The compared aspects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aspect {
     Verdict,
@@ -200,8 +200,8 @@ fn has(case: &Case<'_>, rule: RuleId) -> bool {
     case.ours.findings.iter().any(|finding| finding.rule() == rule)
 }
 
-fn says(case: &Case<'_>, words: &str) -> bool {
-    case.ours.findings.iter().any(|finding| finding.message().contains(words))
+fn says(case: &Case<'_>, text: &str) -> bool {
+    case.ours.findings.iter().any(|finding| finding.message().contains(text))
 }
 
 /// A skill on which the reference fails is not valid to it.
@@ -212,7 +212,7 @@ fn verdicts_agree(case: &Case<'_>) -> bool {
 
 /// In what the two differ.
 fn compare(case: &Case<'_>) -> Vec<Aspect> {
-    let Case { reference, ours, .. } = case;
+    let Case { reference, ours: actual, .. } = case;
     let mut differing = Vec::new();
     if !verdicts_agree(case) {
         differing.push(Verdict);
@@ -224,16 +224,16 @@ fn compare(case: &Case<'_>) -> Vec<Aspect> {
             None => message.to_owned(),
         };
         let theirs: Vec<_> = errors.iter().map(|message| kind(message)).collect();
-        let errors = ours.findings.iter().filter(|finding| finding.is_error());
-        let ours: Vec<_> = errors.map(|finding| kind(finding.message())).collect();
-        if theirs != ours {
+        let errors = actual.findings.iter().filter(|finding| finding.is_error());
+        let actual: Vec<_> = errors.map(|finding| kind(finding.message())).collect();
+        if theirs != actual {
             differing.push(Messages);
         }
     }
-    if reference.properties.value.is_some() && reference.properties.value != ours.properties {
+    if reference.properties.value.is_some() && reference.properties.value != actual.properties {
         differing.push(Properties);
     }
-    if reference.prompt.value.is_some() && reference.prompt.value != ours.prompt {
+    if reference.prompt.value.is_some() && reference.prompt.value != actual.prompt {
         differing.push(Prompt);
     }
     differing
@@ -257,8 +257,8 @@ fn skills_are_judged_and_shown_as_by_the_reference() {
     let mut differing: BTreeMap<&str, u32> = BTreeMap::new();
     let mut unlisted = Vec::new();
     for ((fixture, folder), reference) in fixtures.iter().zip(&folders).zip(&references) {
-        let ours = judge(folder);
-        let case = Case { text: std::str::from_utf8(&fixture.content).ok(), reference, ours: &ours };
+        let actual = judge(folder);
+        let case = Case { text: std::str::from_utf8(&fixture.content).ok(), reference, ours: &actual };
         valid += u32::from(reference.errors.value.as_ref().is_some_and(Vec::is_empty));
         let aspects = compare(&case);
         agreed += u32::from(aspects.is_empty());
@@ -269,7 +269,7 @@ fn skills_are_judged_and_shown_as_by_the_reference() {
             match DIFFERENCES.iter().find(applies) {
                 Some(difference) => *differing.entry(difference.name).or_default() += 1,
                 None => unlisted.push(format!(
-                    "{aspect:?} of {:?} in {:?}:\n  {reference:?}\n  {ours:?}",
+                    "{aspect:?} of {:?} in {:?}:\n  {reference:?}\n  {actual:?}",
                     case.text, fixture.folder
                 )),
             }
@@ -310,18 +310,18 @@ fn each_known_defect_of_the_reference_is_avoided() {
     assert_eq!(validate(dot, Mode::Strict), []);
     // There the reference ends in a traceback.
     check(b"---\nname: good\ndescription: \xff\n---\n", &[RuleId::NotUtf8]);
-    // That passes.
+    // This passes.
     check(b"---\nname: good\ndescription: d\nmetadata: text\n---\n", &[RuleId::MetadataShape]);
     check(b"---\nname: good\ndescription: d\nmetadata:\n  - a\n---\n", &[RuleId::MetadataShape]);
 }
 
 /// Our side of a comparison. What the reference shows of a skill that it finds invalid is compared with what we show of
 /// it when we load it leniently, as it does.
-fn judge(folder: &Path) -> Ours {
+fn judge(folder: &Path) -> OwnResult {
     let findings = validate(folder, Mode::Strict);
     let mode = if findings.iter().any(Diagnostic::is_error) { Mode::Lenient } else { Mode::Strict };
     let skill = Skill::load(folder, mode).ok();
-    Ours {
+    OwnResult {
         findings,
         properties: skill.as_ref().map(|skill| skill.properties().to_json()),
         prompt: skill.as_ref().map(|skill| available_skills_block([skill])),
@@ -340,8 +340,8 @@ fn write(fixtures: &[Fixture], root: &Path) -> Vec<PathBuf> {
     fixtures.iter().enumerate().map(write).collect()
 }
 
-/// What the reference says of all the folders.
-fn ask(python: &str, folders: &[PathBuf], root: &Path) -> Vec<Reference> {
+/// The reference's results for all directories.
+fn ask(python: &str, folders: &[PathBuf], root: &Path) -> Vec<ReferenceResult> {
     let (script, paths, answers) = (root.join("oracle.py"), root.join("paths"), root.join("answers"));
     fs::write(&script, ORACLE).unwrap();
     let lines: Vec<_> = folders.iter().map(|folder| serde_json::to_string(folder).unwrap()).collect();

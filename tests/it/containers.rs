@@ -1,4 +1,4 @@
-//! What the sessions of a host share of a container engine. Sandboxes that are containers are tested in `crates/sandbox`.
+//! The container engine that the sessions of a host share. The tests of sandboxes in containers are in `crates/sandbox`.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixListener;
@@ -42,8 +42,8 @@ fn engine_without_images(socket: &Path) -> Arc<AtomicU32> {
 /// Opens a session, which there is no image for.
 async fn open(config: &Config) {
     let opened = Workbench::open(Vec::<Skill>::new(), config, ContextOptions::default()).await;
-    let told = opened.unwrap_err().to_string();
-    assert!(told.contains("has no image"), "{told}");
+    let message = opened.unwrap_err().to_string();
+    assert!(message.contains("has no image"), "{message}");
 }
 
 #[tokio::test]

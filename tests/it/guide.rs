@@ -1,8 +1,9 @@
-//! The guide is true: its generated tables are those of the code, its commands are understood, its files are read, its links lead somewhere.
+//! The guide is correct: its generated tables match the code, its commands parse, its files are valid, and its links have
+//! targets.
 //!
-//! `UPDATE_GUIDE=1 cargo test --test it guide` writes the generated parts anew. Blocks of Rust are tests of the documentation.
+//! `UPDATE_GUIDE=1 cargo test --test it guide` writes the generated parts again. Blocks of Rust are tests of the documentation.
 
-#![expect(clippy::disallowed_methods, reason = "the command and a shell read what the guide says")]
+#![expect(clippy::disallowed_methods, reason = "the command and a shell parse the guide's examples")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -45,8 +46,8 @@ fn check_generated(page: &str, name: &str, expected: &str) {
     let path = root().join("docs/guide/src").join(page);
     let text = fs::read_to_string(&path).unwrap();
     let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
-    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{page} lacks `{begin}`"));
-    let (current, after) = rest.split_once(&end).unwrap_or_else(|| panic!("{page} lacks `{end}`"));
+    let (before, remainder) = text.split_once(&begin).unwrap_or_else(|| panic!("{page} lacks `{begin}`"));
+    let (current, after) = remainder.split_once(&end).unwrap_or_else(|| panic!("{page} lacks `{end}`"));
     if std::env::var_os("UPDATE_GUIDE").is_some() {
         fs::write(&path, format!("{before}{begin}{expected}{end}{after}")).unwrap();
     } else {
@@ -129,7 +130,7 @@ fn event_kinds() -> Vec<(String, String)> {
     let mut kinds = Vec::new();
     for line in source.lines() {
         if let Some(kind) =
-            line.strip_prefix("    #[serde(rename = \"").and_then(|rest| rest.split('"').next())
+            line.strip_prefix("    #[serde(rename = \"").and_then(|remainder| remainder.split('"').next())
         {
             if kind.contains('.') {
                 kinds.push((kind.to_owned(), std::mem::take(&mut meaning)));
@@ -237,11 +238,11 @@ fn commands_are_understood() {
     let mut count = 0;
     for (path, text) in pages() {
         for (line, block) in blocks(&text, "sh") {
-            let shown = format!("{}:{line}", path.display());
+            let location = format!("{}:{line}", path.display());
             let syntax = Command::new("bash").args(["-n", "-c", &block]).output().unwrap();
-            assert!(syntax.status.success(), "{shown}: {}", String::from_utf8_lossy(&syntax.stderr));
+            assert!(syntax.status.success(), "{location}: {}", String::from_utf8_lossy(&syntax.stderr));
             for command in block.lines() {
-                check_command(&shown, command);
+                check_command(&location, command);
                 count += 1;
             }
         }
@@ -250,21 +251,22 @@ fn commands_are_understood() {
 }
 
 /// Options of ours are understood by the command itself; names of examples and benchmarks are there.
-fn check_command(shown: &str, line: &str) {
+fn check_command(location: &str, line: &str) {
     let words = shell_words(line);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let ours = match words.as_slice() {
         ["conjure", rest @ ..] | ["cargo", "run", "--", rest @ ..] => rest,
-        ["nice", rest @ ..] => return check_command(shown, &rest.join(" ")),
-        ["cargo", rest @ ..] => return check_cargo(shown, rest),
+        ["nice", rest @ ..] => return check_command(location, &rest.join(" ")),
+        ["cargo", rest @ ..] => return check_cargo(location, rest),
         _ => return,
     };
     let output = Command::new(program()).args(ours).arg("--help").output().unwrap();
-    assert!(output.status.success(), "{shown}: `{line}`: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{location}: `{line}`: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn check_cargo(shown: &str, words: &[&str]) {
-    let value = |option: &str| words.iter().position(|word| *word == option).and_then(|at| words.get(at + 1));
+fn check_cargo(location: &str, text: &[&str]) {
+    let value =
+        |option: &str| text.iter().position(|word| *word == option).and_then(|offset| text.get(offset + 1));
     let package = value("-p").map_or(root().to_owned(), |package| {
         root().join("crates").join(package.strip_prefix("conjure-").unwrap_or(package))
     });
@@ -273,7 +275,7 @@ fn check_cargo(shown: &str, words: &[&str]) {
         let folder = package.join(folder);
         let is_there =
             folder.join(format!("{name}.rs")).exists() || folder.join(name).join("main.rs").exists();
-        assert!(is_there, "{shown}: there is no {option} {name}");
+        assert!(is_there, "{location}: there is no {option} {name}");
     }
 }
 
@@ -320,12 +322,12 @@ fn anchors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn links_lead_to_pages_and_headings_that_exist() {
+fn links_point_to_existing_pages_and_headings() {
     let guide = root().join("docs/guide/src").canonicalize().unwrap();
     let mut anchored = 0;
     for (path, text) in pages() {
         let links: Vec<&str> = prose(&text)
-            .flat_map(|line| line.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
+            .flat_map(|line| line.split("](").skip(1).filter_map(|remainder| remainder.split(')').next()))
             .filter(|target| !target.contains("://"))
             .collect();
         for target in links {
@@ -359,7 +361,7 @@ fn every_page_of_the_guide_is_in_its_summary() {
 }
 
 #[test]
-fn paths_of_the_code_are_there() {
+fn paths_of_the_code_exist() {
     for (path, text) in pages() {
         for name in text.split('`').skip(1).step_by(2) {
             let is_path = ["src/", "actors/", "crates/", "tests/", "docs/", "benches/", "examples/"]

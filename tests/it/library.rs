@@ -1,4 +1,4 @@
-//! The facade as a host uses it: with a client of its own, an executor of its own, and the configured sandbox.
+//! The facade as an embedding application uses it: with its own client, its own executor, and the configured sandbox.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn skills_are_loaded_and_read() {
 }
 
 #[test]
-fn a_context_is_private_and_allows_what_it_was_given() {
+fn a_context_is_private_and_allows_configured_tools_only() {
     let allowed = tempfile::tempdir().unwrap();
     let options =
         ContextOptions { allowed_paths: vec![allowed.path().to_owned()], ..ContextOptions::default() };
@@ -95,7 +95,7 @@ fn a_context_is_private_and_allows_what_it_was_given() {
 }
 
 #[test]
-fn a_session_has_one_skill_of_a_name() {
+fn a_session_has_one_skill_per_name() {
     let other = tempfile::tempdir().unwrap();
     let first = skills().remove(0);
     let folder = other.path().join(first.name().as_str());
@@ -115,8 +115,8 @@ fn a_session_has_one_skill_of_a_name() {
 fn secrets_do_not_show_in_debug_texts() {
     let environment = BTreeMap::from([("API_KEY".to_owned(), "hunter2".to_owned())]);
     let options = ContextOptions { environment, ..ContextOptions::default() };
-    let shown = format!("{options:?}");
-    assert!(shown.contains("API_KEY") && !shown.contains("hunter2"), "{shown}");
+    let debug_text = format!("{options:?}");
+    assert!(debug_text.contains("API_KEY") && !debug_text.contains("hunter2"), "{debug_text}");
     let none: [Skill; 0] = [];
     let context = create_context(&none, &local(), options).unwrap();
     assert!(!format!("{context:?}").contains("hunter2"));
@@ -126,8 +126,8 @@ fn secrets_do_not_show_in_debug_texts() {
 #[tokio::test]
 async fn one_call_runs_and_a_failure_is_a_result() {
     let workbench = workbench().await;
-    let good = execute(&bash("a", "echo $((6*7))"), &workbench).await;
-    assert!(!good.is_error && good.text().contains("42"), "{good:?}");
+    let valid = execute(&bash("a", "echo $((6*7))"), &workbench).await;
+    assert!(!valid.is_error && valid.text().contains("42"), "{valid:?}");
     let failed = execute(&bash("b", "echo gone; exit 3"), &workbench).await;
     assert!(failed.is_error && failed.text().contains("gone") && failed.text().contains('3'), "{failed:?}");
     let unknown = execute(&ToolCall::new("c", "nothing", &json!({})), &workbench).await;
@@ -152,7 +152,7 @@ async fn calls_of_one_answer_run_together_and_come_back_in_order() {
 }
 
 #[tokio::test]
-async fn an_answer_leads_to_results_to_an_end_or_to_neither() {
+async fn a_response_leads_to_results_an_end_or_neither() {
     let workbench = workbench().await;
     let wants = answer("tool_use", &calls(&["echo hello"]));
     assert!(!conversation_complete(&wants));
@@ -181,7 +181,7 @@ async fn an_answer_leads_to_results_to_an_end_or_to_neither() {
 }
 
 #[tokio::test]
-async fn a_loop_that_does_not_end_is_the_error_of_the_specification() {
+async fn an_endless_loop_returns_the_specified_error() {
     let workbench = workbench().await;
     let model = model_fn(|request: Request| async move {
         Ok(answer("tool_use", &calls(&[&format!("echo {}", request.call)])))
@@ -196,7 +196,7 @@ async fn a_loop_that_does_not_end_is_the_error_of_the_specification() {
 }
 
 #[tokio::test]
-async fn calls_are_counted_and_not_the_messages_that_hold_their_answers() {
+async fn calls_are_counted_and_result_messages_are_not() {
     let workbench = workbench().await;
     // A pause and what follows it are one message; the history holds an answer of a turn before.
     let model = model_fn(|request: Request| async move {
@@ -205,8 +205,8 @@ async fn calls_are_counted_and_not_the_messages_that_hold_their_answers() {
         Ok(answer(stop, &calls(&tools.iter().map(String::as_str).collect::<Vec<_>>())))
     });
     let history = || {
-        let said = |text| vec![Block::text(text)];
-        vec![Message::user(said("Hi")), Message::assistant(said("Hello")), Message::user(said("Go"))]
+        let content = |text| vec![Block::text(text)];
+        vec![Message::user(content("Hi")), Message::assistant(content("Hello")), Message::user(content("Go"))]
     };
     for (limit, times) in [(1, "1 time"), (4, "4 times")] {
         let config = local().with(Settings { max_iterations: Some(limit), ..Settings::default() }).unwrap();
@@ -218,7 +218,7 @@ async fn calls_are_counted_and_not_the_messages_that_hold_their_answers() {
 }
 
 #[tokio::test]
-async fn a_failing_client_is_an_api_error_and_says_whether_to_try_again() {
+async fn a_failing_client_is_an_api_error_with_retryability() {
     let workbench = workbench().await;
     let busy = conjure::model::ModelErrorKind::Api(conjure::model::ApiErrorKind::Overloaded);
     let model = model_fn(move |_| {
@@ -235,7 +235,7 @@ async fn a_failing_client_is_an_api_error_and_says_whether_to_try_again() {
 }
 
 #[tokio::test]
-async fn without_a_named_sandbox_it_is_a_jail() {
+async fn the_default_sandbox_is_a_jail() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -248,7 +248,7 @@ async fn without_a_named_sandbox_it_is_a_jail() {
 }
 
 #[tokio::test]
-async fn what_a_configuration_demands_and_the_sandbox_cannot_enforce_is_an_error() {
+async fn unenforceable_isolation_is_an_error() {
     let floor = Isolation { filesystem: Boundary::Enforced, ..Isolation::NONE };
     let demanding = local().with(Settings { floor: Some(floor), ..Settings::default() }).unwrap();
     let opened = Workbench::open(Vec::<Skill>::new(), &demanding, ContextOptions::default()).await;
@@ -259,18 +259,18 @@ async fn what_a_configuration_demands_and_the_sandbox_cannot_enforce_is_an_error
 
 /// An executor of the host's own (specification 17.4): it runs nothing and remembers what it was asked.
 #[derive(Debug)]
-struct Remembering {
+struct RecordingExecutor {
     layout: Layout,
-    asked: Mutex<Vec<String>>,
+    recorded_calls: Mutex<Vec<String>>,
 }
 
-impl Remembering {
+impl RecordingExecutor {
     fn remember(&self, what: String) {
-        self.asked.lock().unwrap().push(what);
+        self.recorded_calls.lock().unwrap().push(what);
     }
 }
 
-impl Executor for Remembering {
+impl Executor for RecordingExecutor {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -340,7 +340,7 @@ impl Executor for Remembering {
 }
 
 #[tokio::test]
-async fn an_executor_of_the_embedders_own_runs_the_tools() {
+async fn an_embedders_executor_runs_the_tools() {
     let skills = skills();
     let root = skills[0].root_dir().to_owned();
     let layout = Layout {
@@ -348,7 +348,7 @@ async fn an_executor_of_the_embedders_own_runs_the_tools() {
         read_only: vec![(root.clone(), "/mnt/skills/first".into())],
         artifacts: ArtifactDir::None,
     };
-    let executor = Arc::new(Remembering { layout, asked: Mutex::default() });
+    let executor = Arc::new(RecordingExecutor { layout, recorded_calls: Mutex::default() });
     let shared: Arc<dyn Executor> = executor.clone();
     let workbench =
         Workbench::with_executor(skills.into_iter().take(1), &Config::default(), shared, Toolbox::builder())
@@ -365,5 +365,5 @@ async fn an_executor_of_the_embedders_own_runs_the_tools() {
         Some(Path::new("/mnt/skills/first/SKILL.md"))
     );
     assert!(workbench.close().await.is_none());
-    assert_eq!(*executor.asked.lock().unwrap(), ["init", "bash -c hostname", "view /x", "cleanup"]);
+    assert_eq!(*executor.recorded_calls.lock().unwrap(), ["init", "bash -c hostname", "view /x", "cleanup"]);
 }

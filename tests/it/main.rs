@@ -6,12 +6,12 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
-#[path = "../../crates/sandbox/tests/support/again.rs"]
-#[expect(dead_code, reason = "others' tests need more of it")]
-mod again;
 #[path = "../../crates/sandbox/tests/support/processes.rs"]
 #[expect(dead_code, reason = "others' tests need more of it")]
 mod processes;
+#[path = "../../crates/sandbox/tests/support/rerun.rs"]
+#[expect(dead_code, reason = "others' tests need more of it")]
+mod rerun;
 mod support;
 
 mod architecture;

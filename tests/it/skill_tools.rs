@@ -1,4 +1,4 @@
-//! Skills as a protocol, over whole sessions: what each request says while skills are loaded, read, run, switched and unloaded.
+//! Skills over complete sessions: each request while skills are loaded, read, run, switched and unloaded.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,9 +19,9 @@ use crate::runtime::fixture::{Fixture, ask, follow, soon, spec, tenant};
 
 /// Everything that a model was sent.
 #[derive(Clone, Default)]
-struct Sent(Arc<Mutex<Vec<Request>>>);
+struct SentRequests(Arc<Mutex<Vec<Request>>>);
 
-impl Sent {
+impl SentRequests {
     /// A model that makes the calls of a JSON array that it is given, at once, and then says what came of them.
     fn model(&self) -> impl Model + use<> {
         let sent = self.clone();
@@ -32,7 +32,7 @@ impl Sent {
         })
     }
 
-    /// What was sent since the last time.
+    /// The requests since the last call.
     fn take(&self) -> Vec<Request> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -44,8 +44,8 @@ fn answer(request: &Request) -> Response {
     let results: Vec<String> = last.content.iter().filter_map(result).collect();
     let (content, stop_reason) = if results.is_empty() {
         let calls: Vec<Value> = serde_json::from_str(&last.text()).unwrap();
-        let call = |(place, call): (usize, Value)| {
-            let id = format!("toolu_{}_{place}", request.messages.len());
+        let call = |(location, call): (usize, Value)| {
+            let id = format!("toolu_{}_{location}", request.messages.len());
             let block = json!({"type": "tool_use", "id": id, "name": call["name"], "input": call["input"]});
             Block::from_json(block.to_string()).unwrap()
         };
@@ -86,7 +86,7 @@ async fn make(session: &Session, calls: &[Value]) -> String {
     ask(session, &Value::from(calls).to_string()).await
 }
 
-/// Whether each history begins with the one before, byte for byte.
+/// True if each history begins with the previous one, byte for byte.
 fn assert_append_only(requests: &[Request]) {
     let texts = |message: &Arc<Message>| -> Vec<String> {
         message.content.iter().map(|block| block.json().to_owned()).collect()
@@ -132,12 +132,12 @@ fn host(kind: ExecutorKind) -> Fixture {
     host
 }
 
-fn options(host: &Fixture, sent: &Sent) -> RuntimeOptions {
+fn options(host: &Fixture, sent: &SentRequests) -> RuntimeOptions {
     RuntimeOptions::from(host.config()).model("echo", sent.model())
 }
 
-async fn open(host: &Fixture, spec: SessionSpec) -> (Runtime, Session, Sent) {
-    let sent = Sent::default();
+async fn open(host: &Fixture, spec: SessionSpec) -> (Runtime, Session, SentRequests) {
+    let sent = SentRequests::default();
     let runtime = Runtime::spawn(options(host, &sent)).await.unwrap();
     let session = runtime.open(spec).await.unwrap();
     (runtime, session, sent)
@@ -174,7 +174,7 @@ async fn choose_activate_use() {
     assert!(stable.last().unwrap().contains("You MUST load a skill with the skills_load tool"), "{stable:?}");
     assert_eq!(active(&requests[0]), None);
     for request in &requests[1..] {
-        // What was told before stays in front, and the instructions are those of the first call after the load.
+        // The earlier prompt stays in front, followed by the instructions of the first call after the load.
         assert_eq!(request.instructions[..stable.len()], stable[..]);
         assert_eq!(request.instructions[stable.len()..], requests[1].instructions[stable.len()..]);
         assert!(active(request).unwrap().contains("\nInstructions of alpha.\n"));
@@ -215,8 +215,11 @@ async fn in_results_instructions_are_delivered_once_and_no_request_changes_what_
     assert!(
         make(&session, &[load(&["alpha"])]).await.contains("<skill_instructions>\nInstructions of alpha.\n")
     );
-    let again = make(&session, &[load(&["alpha"])]).await;
-    assert!(again.contains("already_active") && !again.contains("Instructions of alpha."), "{again}");
+    let reopened = make(&session, &[load(&["alpha"])]).await;
+    assert!(
+        reopened.contains("already_active") && !reopened.contains("Instructions of alpha."),
+        "{reopened}"
+    );
     make(&session, &[call("skills_unload", json!({"all": true}))]).await;
     let requests = sent.take();
     assert_append_only(&requests);
@@ -238,7 +241,7 @@ async fn skills_that_are_read_with_view_are_listed_as_before() {
     assert_eq!(names, ["view", "bash_tool", "create_file", "str_replace"]);
     assert!(requests.iter().all(|request| request.instructions == requests[0].instructions));
     assert!(requests[0].instructions[2].contains("first read its SKILL.md file using the view tool"));
-    // What is not offered is not there.
+    // Tools that are not offered do not exist.
     assert!(make(&session, &[load(&["alpha"])]).await.starts_with("there is no tool `skills_load`"));
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -255,7 +258,7 @@ async fn without_skills_there_is_no_block_and_no_tool() {
 }
 
 #[tokio::test]
-async fn bad_input_is_reported_and_changes_nothing() {
+async fn invalid_input_is_reported_and_changes_nothing() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -267,8 +270,8 @@ async fn bad_input_is_reported_and_changes_nothing() {
     let (runtime, session, _) = open(&host, spec()).await;
     let run = |input: Value| call("skills_run_script", input);
     let check = async |call: Value, expected: &str| {
-        let told = make(&session, &[call]).await;
-        assert!(told.contains(expected), "{told}");
+        let result = make(&session, &[call]).await;
+        assert!(result.contains(expected), "{result}");
     };
     check(load(&["alpah"]), "there is no skill `alpah`; did you mean `alpha`?").await;
     check(run(json!({"path": "scripts/run.sh"})), "no skill is loaded").await;
@@ -341,8 +344,8 @@ async fn skills_of_many_layouts_load_and_run() {
     let (runtime, session, _) = open(&host, spec()).await;
     let check = async |skill: &str, call: Value, expected: &str| {
         make(&session, &[load(&[skill])]).await;
-        let told = make(&session, &[call]).await;
-        assert!(told.contains(expected), "{skill}: {told}");
+        let result = make(&session, &[call]).await;
+        assert!(result.contains(expected), "{skill}: {result}");
     };
     let run = |path: &str| call("skills_run_script", json!({"path": path, "args": ["x"]}));
     let read = |path: &str| call("skills_read", json!({"path": path}));
@@ -360,7 +363,7 @@ async fn skills_of_many_layouts_load_and_run() {
 }
 
 #[tokio::test]
-async fn what_is_loaded_survives_a_restart_and_is_not_swapped_for_an_edited_skill() {
+async fn loaded_skills_survive_a_restart_and_are_not_replaced_by_edits() {
     let host = host(ExecutorKind::Jail);
     let (runtime, session, sent) = open(&host, spec()).await;
     let (id, _) = (session.id(), make(&session, &[load(&["beta", "alpha"])]).await);
@@ -374,14 +377,16 @@ async fn what_is_loaded_survives_a_restart_and_is_not_swapped_for_an_edited_skil
     let session = runtime.session(&tenant("acme"), id).await.unwrap();
     let note = make(&session, &[call("skills_read", json!({"path": "references/note.md"}))]).await;
     assert_eq!(note, "The note.\n");
-    let told = make(&session, &[call("skills_run_script", json!({"path": "scripts/run.py"}))]).await;
-    assert!(told.contains("alpha []"), "{told}");
+    let active_skills = make(&session, &[call("skills_run_script", json!({"path": "scripts/run.py"}))]).await;
+    assert!(active_skills.contains("alpha []"), "{active_skills}");
     let requests = sent.take();
     assert_append_only(&requests);
-    let told = active(requests.last().unwrap()).unwrap();
+    let active_skills = active(requests.last().unwrap()).unwrap();
     assert!(
-        told.contains("Instructions of alpha.") && !told.contains("beta") && !told.contains("another"),
-        "{told}"
+        active_skills.contains("Instructions of alpha.")
+            && !active_skills.contains("beta")
+            && !active_skills.contains("another"),
+        "{active_skills}"
     );
     // Loaded again, it is the one that the session was opened with.
     make(&session, &[load(&["beta", "alpha"])]).await;
@@ -390,9 +395,9 @@ async fn what_is_loaded_survives_a_restart_and_is_not_swapped_for_an_edited_skil
 }
 
 #[tokio::test]
-async fn what_a_person_grants_holds_for_the_session_and_for_nothing_else() {
+async fn an_approval_applies_to_its_session_only() {
     let host = host(ExecutorKind::Jail);
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let approver = approver_fn(|call: ToolCall| async move {
         match call.name.as_str() {
             "bash_tool" => Authorization::Ask { reason: "may it?".to_owned() },
@@ -417,7 +422,7 @@ async fn what_a_person_grants_holds_for_the_session_and_for_nothing_else() {
                     break actions[0].call_id.clone();
                 }
             }
-            TurnEvent::Ended { .. } => panic!("nobody was asked"),
+            TurnEvent::Ended { .. } => panic!("no request was sent"),
             _ => {}
         }
     };
@@ -426,21 +431,21 @@ async fn what_a_person_grants_holds_for_the_session_and_for_nothing_else() {
     assert_eq!(follow(&mut turn).await.1, "one\n");
     // The same words, without a question.
     assert_eq!(ask_once(&session, &bash("echo two")).await.as_deref(), Some("two\n"));
-    // What only looks like it is asked for.
+    // Similar commands need approval.
     for other in ["ls", "echo three; ls", "echo $(ls)"] {
         assert_eq!(ask_once(&session, &bash(other)).await, None, "{other}");
     }
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What came of a call; none where somebody must be asked, who denies it then.
-async fn ask_once(session: &Session, words: &str) -> Option<String> {
-    let mut turn = session.send(words).await.unwrap();
-    let mut said = String::new();
+/// The result of a call; `None` if it needed approval, which is then denied.
+async fn ask_once(session: &Session, message: &str) -> Option<String> {
+    let mut turn = session.send(message).await.unwrap();
+    let mut text = String::new();
     let mut was_asked = false;
     loop {
         match turn.next().await.unwrap().unwrap() {
-            TurnEvent::Ended { .. } => return (!was_asked).then_some(said),
+            TurnEvent::Ended { .. } => return (!was_asked).then_some(text),
             TurnEvent::Update(Update::Recorded(event)) => match event.kind {
                 SessionEventKind::SessionStatusIdle {
                     stop_reason: SessionStopReason::RequiresAction { event_ids, .. },
@@ -452,7 +457,7 @@ async fn ask_once(session: &Session, words: &str) -> Option<String> {
                         .await
                         .unwrap();
                 }
-                SessionEventKind::AgentMessage { content } => said = Message::assistant(content).text(),
+                SessionEventKind::AgentMessage { content } => text = Message::assistant(content).text(),
                 _ => {}
             },
             _ => {}

@@ -51,7 +51,7 @@ async fn the_mcp_servers_of_an_editor_are_those_of_its_sessions() {
 }
 
 #[tokio::test]
-async fn a_skill_of_an_mcp_server_is_used_once_the_user_of_the_editor_agrees() {
+async fn a_skill_of_an_mcp_server_needs_the_editor_users_approval() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
     let (client, program) = (folder().join("programs/acp_skills.py"), program());
@@ -88,7 +88,7 @@ async fn an_editor_drives_sessions_through_their_whole_life() {
 }
 
 #[tokio::test]
-async fn lines_that_are_no_messages_are_answered_and_end_nothing() {
+async fn invalid_lines_are_answered_and_end_nothing() {
     let home = tempfile::tempdir().unwrap();
     let script = folder().join("scripts/editor.yaml");
     #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]

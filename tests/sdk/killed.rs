@@ -12,12 +12,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::server::{Started, folder, python};
+use crate::server::{RunningServer, folder, python};
 
 /// How often the server is killed.
 const KILLS: u32 = 200;
 
-/// A point is so many requests after the start, and so long after the last of them.
+/// A point is this many requests after the start, and so long after the last of them.
 const MAX_REQUESTS: u64 = 6;
 const MAX_DELAY_MICROS: u64 = 60_000;
 
@@ -25,9 +25,9 @@ const MAX_DELAY_MICROS: u64 = 60_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Numbers that follow from a seed (SplitMix64).
-struct Numbers(u64);
+struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -39,8 +39,8 @@ impl Numbers {
 
 fn seed() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "the seed of a run that is repeated")]
-    let given = std::env::var("CONJURE_KILLED_SEED").ok();
-    given.map_or_else(|| SystemClock.timestamp().millis(), |text| text.parse().unwrap())
+    let seed_variable = std::env::var("CONJURE_KILLED_SEED").ok();
+    seed_variable.map_or_else(|| SystemClock.timestamp().millis(), |text| text.parse().unwrap())
 }
 
 #[tokio::test]
@@ -48,9 +48,9 @@ async fn a_killed_server_loses_nothing_and_ends_every_session() {
     let Some(python) = python().await else { return };
     let seed = seed();
     println!("CONJURE_KILLED_SEED={seed}");
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     let data = tempfile::tempdir().unwrap();
-    let mut server = Started::start(data.path(), Some("killed")).await;
+    let mut server = RunningServer::start(data.path(), Some("killed")).await;
     let address = server.url().trim_start_matches("http://").to_owned();
     let mut command = python.command();
     let mut client = command
@@ -75,15 +75,15 @@ async fn a_killed_server_loses_nothing_and_ends_every_session() {
     });
     for kill in 0..KILLS {
         let wanted = *requests.borrow() + numbers.below(MAX_REQUESTS);
-        let begun = timeout(PATIENCE, requests.wait_for(|count| *count >= wanted)).await;
-        assert!(begun.is_ok_and(|begun| begun.is_ok()), "the client goes on (kill {kill}, seed {seed})");
+        let result = timeout(PATIENCE, requests.wait_for(|count| *count >= wanted)).await;
+        assert!(result.is_ok_and(|result| result.is_ok()), "the client continues (kill {kill}, seed {seed})");
         sleep(Duration::from_micros(numbers.below(MAX_DELAY_MICROS))).await;
         server.kill().await;
-        server = Started::start_at(&address, data.path(), Some("killed")).await;
+        server = RunningServer::start_at(&address, data.path(), Some("killed")).await;
     }
     drop(client.stdin.take());
     let ended = timeout(PATIENCE, client.wait()).await.expect("the client ends").unwrap();
-    assert!(ended.success(), "the client found what it was told (seed {seed})");
+    assert!(ended.success(), "the client found the acknowledged data (seed {seed})");
     println!("{KILLS} kills: {}", reading.join_next().await.unwrap().unwrap());
     server.stop().await;
 }

@@ -9,7 +9,7 @@ use test_support::Python;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::server::{Started, folder, program, run_python};
+use crate::server::{RunningServer, folder, program, run_python};
 
 /// The interpreter with the SDK and the servers, if there is one.
 pub(crate) async fn python() -> Option<Python> {
@@ -40,7 +40,7 @@ pub(crate) async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str])
     run_in(home, calls, &arguments).await
 }
 
-/// The same with sessions that stay in the data folder.
+/// The same with sessions that stay in the data directory.
 async fn run_in(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<String> {
     let mut script = "version: 1\nturns:\n".to_owned();
     for (tool, input) in calls {
@@ -117,7 +117,7 @@ async fn the_reference_servers_work_in_jails() {
 
 /// A server of an older revision in a jail: its SDK asks by requests. That a person is asked is tested where a person can be.
 #[tokio::test]
-async fn an_older_server_learns_its_directories_and_asks_the_model_if_it_may() {
+async fn an_older_server_gets_its_roots_and_may_sample_the_model() {
     let Some(python) = former_python().await else { return };
     if !test_support::has_user_namespaces() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
@@ -139,8 +139,8 @@ async fn an_older_server_learns_its_directories_and_asks_the_model_if_it_may() {
     let calls = [("mcp__may__roots", "{}"), sample, sample, ("mcp__not__sample", "{}")];
     let results = run(&home, &calls, &["--sandbox", "jail"]).await;
     let [roots, sampled, refused] = results.as_slice() else { panic!("{results:#?}") };
-    let shown = format!("file:///workspace/\\nfile://{}/", project.display());
-    assert!(roots.contains(&shown), "{roots}");
+    let expected = format!("file:///workspace/\\nfile://{}/", project.display());
+    assert!(roots.contains(&expected), "{roots}");
     assert!(sampled.contains("endTurn: Working."), "{sampled}");
     assert!(refused.contains("`sampling` is not set"), "{refused}");
 }
@@ -148,7 +148,7 @@ async fn an_older_server_learns_its_directories_and_asks_the_model_if_it_may() {
 /// A server that fetches pages reaches what its configuration names. What is refused is told by its name: the server itself knows of a status
 /// at most.
 #[tokio::test]
-async fn a_server_that_is_refused_a_host_is_told_which() {
+async fn a_blocked_host_is_named_to_the_server() {
     let Some(python) = python().await else { return };
     if !test_support::has_user_namespaces() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
@@ -180,7 +180,7 @@ async fn a_server_that_is_refused_a_host_is_told_which() {
 }
 
 #[tokio::test]
-async fn a_server_of_the_former_era_writes_into_the_workspace_and_nowhere_else() {
+async fn a_server_of_the_previous_revision_writes_only_into_the_workspace() {
     let Some(python) = former_python().await else { return };
     if !test_support::has_user_namespaces() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
@@ -233,7 +233,7 @@ async fn a_server_of_the_official_sdk_speaks_the_newest_revision() {
 }
 
 #[tokio::test]
-async fn a_resumed_session_has_the_servers_that_the_command_names_again() {
+async fn a_resumed_session_has_the_servers_named_again_by_the_command() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
@@ -261,9 +261,9 @@ async fn a_resumed_session_has_the_servers_that_the_command_names_again() {
     let events = String::from_utf8(resumed.stdout).unwrap();
     assert!(events.contains(r#""content":"42""#), "{events}");
     let other = resume(&server.replace("tools=", "other=")).await;
-    let told = String::from_utf8(other.stderr).unwrap();
-    assert_eq!(other.status.code(), Some(2), "{told}");
-    assert!(told.contains("without an MCP server `other`") && told.contains("`tools`"), "{told}");
+    let stderr = String::from_utf8(other.stderr).unwrap();
+    assert_eq!(other.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("without an MCP server `other`") && stderr.contains("`tools`"), "{stderr}");
 }
 
 pub(crate) fn free_port() -> u16 {
@@ -327,8 +327,8 @@ async fn the_official_sdk_is_a_client_of_skills_a_sandbox_and_an_agent() {
         "--data",
         home.path().to_str().unwrap(),
     ];
-    let said = python.run(&arguments, "").await;
-    assert!(said.contains("auto") && said.contains("legacy"), "{said}");
+    let output = python.run(&arguments, "").await;
+    assert!(output.contains("auto") && output.contains("legacy"), "{output}");
 }
 
 #[tokio::test]
@@ -349,7 +349,7 @@ async fn agents_of_the_api_use_servers_with_credentials_of_vaults() {
         script.display().to_string(),
     ]);
     let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-    let server = Started::of_command_with(arguments.collect(), data.path(), &environment).await;
+    let server = RunningServer::of_command_with(arguments.collect(), data.path(), &environment).await;
     let urls = [format!("http://127.0.0.1:{guarded}/mcp"), format!("http://127.0.0.1:{rotating}")];
     run_python(&sdk, "mcp_agent.py", &[server.url(), &urls[0], &urls[1]]).await;
     server.stop().await;
@@ -361,7 +361,7 @@ async fn agents_of_the_api_use_servers_with_credentials_of_vaults() {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_a_person_waits_over_a_restart_for_the_client_of_the_api() {
+async fn an_elicitation_survives_a_restart_until_the_api_client_answers() {
     let (Some(python), Some(sdk)) = (python().await, crate::server::python().await) else { return };
     let data = tempfile::tempdir().unwrap();
     std::fs::write(data.path().join("config.toml"), "[serve]\nprivate_mcp_servers = true\n").unwrap();
@@ -375,11 +375,11 @@ async fn what_a_server_asks_a_person_waits_over_a_restart_for_the_client_of_the_
     let arguments: Vec<String> =
         arguments.into_iter().map(str::to_owned).chain(std::iter::once(script)).collect();
     let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-    let server = Started::of_command_with(arguments.clone(), data.path(), &environment).await;
+    let server = RunningServer::of_command_with(arguments.clone(), data.path(), &environment).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
     let sessions = run_python(&sdk, "elicitation_asked.py", &[server.url(), &url]).await;
     server.kill().await;
-    let server = Started::of_command_with(arguments, data.path(), &environment).await;
+    let server = RunningServer::of_command_with(arguments, data.path(), &environment).await;
     let ids: Vec<&str> = sessions.split_whitespace().collect();
     let arguments = [&[server.url()], ids.as_slice()].concat();
     run_python(&sdk, "elicitation_answered.py", &arguments).await;
@@ -404,7 +404,7 @@ async fn a_person_signs_in_and_sessions_use_it() {
 
     let config = home.path().join("config.toml");
     let (mut login, address) = begin_login(&data, &config, &[]).await;
-    // What a browser does: the authorization server sends it back to the command. A visit of somebody else changes nothing.
+    // Acts as the browser: the authorization server redirects it to the command. Other requests change nothing.
     let visit = "import sys, urllib.parse, urllib.request as r\n\
                  query = urllib.parse.parse_qs(urllib.parse.urlparse(sys.argv[1]).query)\n\
                  back = query['redirect_uri'][0]\n\
@@ -424,7 +424,7 @@ async fn a_person_signs_in_and_sessions_use_it() {
         let after = run_in(home.path(), &calls, &arguments).await;
         assert!(after[0].contains(r#""content":"5""#), "{after:?}");
     }
-    // What is asked for later comes to what was granted before, also after these renewals.
+    // Later requests use the earlier grant, also after these renewals.
     let (mut login, address) = begin_login(&data, &config, &["--scope", "write"]).await;
     assert!(address.contains("scope=use+write"), "{address}");
     python.run(&["-c", visit, &address], "").await;

@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::mcp::{former_python, python};
-use crate::server::{Started, folder, program, run_python};
+use crate::server::{RunningServer, folder, program, run_python};
 
 /// A server with the skills of the fixtures and these keys: name, tenant and scope of each.
-async fn start(data: &Path, sandbox: &str, keys: &[(&str, &str)]) -> (Started, Vec<String>) {
+async fn start(data: &Path, sandbox: &str, keys: &[(&str, &str)]) -> (RunningServer, Vec<String>) {
     let mut texts = Vec::new();
     for (tenant, scope) in keys {
         #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
@@ -30,7 +30,7 @@ async fn start(data: &Path, sandbox: &str, keys: &[(&str, &str)]) -> (Started, V
     ]);
     let skills = folder().join("../../fixtures/skills");
     let environment = [("CONJURE_SKILL_PATHS", skills.to_str().unwrap())];
-    (Started::of_command_with(arguments.collect(), data, &environment).await, texts)
+    (RunningServer::of_command_with(arguments.collect(), data, &environment).await, texts)
 }
 
 /// Checks that clients of two tenants work in such sandboxes.
@@ -42,12 +42,13 @@ async fn check_eras(sandbox: &str) {
     run_python(&python, "mcp_http.py", &[server.url(), &keys[0], &keys[1], &keys[2]]).await;
     server.stop().await;
     for tenant in ["acme", "other"] {
-        let left = data.path().join("tenants").join(tenant).join("workspaces");
-        let left: Vec<_> =
-            std::fs::read_dir(&left).into_iter().flatten().map(|entry| entry.unwrap()).collect();
+        let workspaces = data.path().join("tenants").join(tenant).join("workspaces");
+        let workspaces: Vec<_> =
+            std::fs::read_dir(&workspaces).into_iter().flatten().map(|entry| entry.unwrap()).collect();
         // The sessions of `run_agent` keep theirs.
-        let of_sessions = left.iter().filter(|entry| entry.file_name().to_str().unwrap().starts_with("ses_"));
-        assert_eq!(of_sessions.count(), left.len(), "{left:?}");
+        let of_sessions =
+            workspaces.iter().filter(|entry| entry.file_name().to_str().unwrap().starts_with("ses_"));
+        assert_eq!(of_sessions.count(), workspaces.len(), "{workspaces:?}");
     }
 }
 
@@ -57,7 +58,7 @@ async fn clients_of_both_eras_have_skills_a_sandbox_and_an_agent() {
 }
 
 #[tokio::test]
-async fn clients_have_jails_of_their_own() {
+async fn each_client_has_its_own_jail() {
     if !test_support::has_user_namespaces() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
     }
@@ -89,14 +90,14 @@ async fn an_agent_loads_a_skill_of_its_mcp_server_once_the_client_has_confirmed(
         script_file.display().to_string(),
     ]);
     let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-    let server = Started::of_command_with(arguments.collect(), data.path(), &environment).await;
+    let server = RunningServer::of_command_with(arguments.collect(), data.path(), &environment).await;
     run_python(&sdk, "mcp_skill.py", &[server.url(), &format!("{}/mcp", shelf.url())]).await;
     server.stop().await;
     shelf.stop().await;
 }
 
 #[tokio::test]
-async fn the_sdk_of_the_former_era_has_sessions() {
+async fn the_previous_sdk_has_sessions() {
     let Some(python) = former_python().await else { return };
     let data = tempfile::tempdir().unwrap();
     let (server, keys) = start(data.path(), "local", &[("acme", "run")]).await;
@@ -150,17 +151,17 @@ async fn answer(mut stream: TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn without_keys_no_page_of_another_machine_is_answered() {
+async fn without_keys_foreign_origins_are_rejected() {
     let data = tempfile::tempdir().unwrap();
     let (server, _) = start(data.path(), "local", &[]).await;
     let address = server.url().trim_start_matches("http://").to_owned();
-    let asked = async |host: &str, further: &str| {
+    let request = async |host: &str, further: &str| {
         let further = format!("{further}connection: close\r\n");
         answer(send(&address, &request(&address, host, "tools/list", "", &further)).await).await
     };
-    for good in [("", ""), ("localhost", ""), ("", "origin: http://localhost:3000\r\n")] {
-        let told = asked(good.0, good.1).await;
-        assert!(told.starts_with("HTTP/1.1 200") && told.contains("bash_tool"), "{good:?}: {told}");
+    for valid in [("", ""), ("localhost", ""), ("", "origin: http://localhost:3000\r\n")] {
+        let told = request(valid.0, valid.1).await;
+        assert!(told.starts_with("HTTP/1.1 200") && told.contains("bash_tool"), "{valid:?}: {told}");
     }
     for (host, further) in [
         ("rebound.example.com", ""),
@@ -169,7 +170,7 @@ async fn without_keys_no_page_of_another_machine_is_answered() {
         ("", "origin: null\r\n"),
         ("rebound.example.com", "authorization: Bearer any\r\n"),
     ] {
-        let told = asked(host, further).await;
+        let told = request(host, further).await;
         assert!(told.starts_with("HTTP/1.1 403"), "{host} {further}: {told}");
     }
     server.stop().await;
@@ -183,7 +184,7 @@ async fn processes(marker: &str) -> usize {
     String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
 }
 
-/// Waits until so many processes run this command.
+/// Waits until this many processes run this command.
 async fn until(marker: &str, count: usize) {
     for _ in 0..600 {
         if processes(marker).await == count {
@@ -195,34 +196,34 @@ async fn until(marker: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_ends_its_call_and_keeps_its_sandbox() {
+async fn a_disconnected_client_ends_its_call_and_keeps_its_sandbox() {
     let data = tempfile::tempdir().unwrap();
     let (server, _) = start(data.path(), "local", &[]).await;
     let address = server.url().trim_start_matches("http://").to_owned();
-    let told = answer(send(&address, &bash(&address, "echo kept > a.txt")).await).await;
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let reply = answer(send(&address, &bash(&address, "echo kept > a.txt")).await).await;
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
     let going = send(&address, &bash(&address, "sleep 23.4567")).await;
     until("^sleep 23.4567", 1).await;
     drop(going);
     until("^sleep 23.4567", 0).await;
-    let told = answer(send(&address, &bash(&address, "cat a.txt")).await).await;
-    assert!(told.contains("kept"), "{told}");
+    let reply = answer(send(&address, &bash(&address, "cat a.txt")).await).await;
+    assert!(reply.contains("kept"), "{reply}");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_call_that_runs_is_answered_before_the_server_ends() {
+async fn a_running_call_is_answered_before_the_server_ends() {
     let data = tempfile::tempdir().unwrap();
     let (server, _) = start(data.path(), "local", &[]).await;
     let address = server.url().trim_start_matches("http://").to_owned();
     let asked = send(&address, &bash(&address, "sleep 2.3456; echo answered")).await;
     until("^sleep 2.3456", 1).await;
-    let ((), told) = tokio::join!(server.stop(), answer(asked));
-    assert!(told.contains("answered"), "{told}");
+    let ((), reply) = tokio::join!(server.stop(), answer(asked));
+    assert!(reply.contains("answered"), "{reply}");
 }
 
 #[tokio::test]
-async fn a_call_that_runs_for_long_ends_with_the_server() {
+async fn a_long_call_ends_with_the_server() {
     let data = tempfile::tempdir().unwrap();
     let (server, _) = start(data.path(), "local", &[]).await;
     let address = server.url().trim_start_matches("http://").to_owned();
@@ -243,8 +244,8 @@ async fn session_stream(address: &str, key: &str) -> TcpStream {
         )
     };
     let begin = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}"#;
-    let begun = answer(send(address, &ask("POST", "", begin)).await).await;
-    let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect(&begun);
+    let reply = answer(send(address, &ask("POST", "", begin)).await).await;
+    let session = reply.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect(&reply);
     let mut stream = send(address, &ask("GET", &format!("mcp-session-id: {session}\r\n"), "")).await;
     let mut head = [0; 12];
     stream.read_exact(&mut head).await.unwrap();
@@ -253,11 +254,11 @@ async fn session_stream(address: &str, key: &str) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_key_and_with_the_server() {
+async fn a_stream_ends_when_its_key_is_revoked_or_the_server_ends() {
     let data = tempfile::tempdir().unwrap();
     let (server, keys) = start(data.path(), "local", &[("acme", "run"), ("acme", "run")]).await;
     let address = server.url().trim_start_matches("http://").to_owned();
-    let (revoked, kept) =
+    let (revoked, retained) =
         (session_stream(&address, &keys[0]).await, session_stream(&address, &keys[1]).await);
     let id = format!("key_{}", &keys[0]["sk-conjure-".len()..][..32]);
     #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
@@ -266,5 +267,5 @@ async fn a_stream_ends_with_its_key_and_with_the_server() {
     assert!(status.success());
     answer(revoked).await;
     server.stop().await;
-    answer(kept).await;
+    answer(retained).await;
 }

@@ -7,7 +7,7 @@ use conjure_anthropic::fake::FakeMessages;
 use conjure_conversation::scripted::Script;
 use conjure_openai::fake::FakeOpenAi;
 
-use crate::server::{Started, folder, python, run_python};
+use crate::server::{RunningServer, folder, python, run_python};
 
 fn script() -> Script {
     Script::from_file(folder().join("scripts/messages.yaml")).unwrap()
@@ -24,7 +24,7 @@ async fn check(home: &Path, config: &str, model: &str, kind: &str) {
         arguments.extend([option.to_owned(), path.display().to_string()]);
     }
     let key = [("SERVICE_KEY", "sk-service")];
-    let server = Started::of_command_with(arguments, home, &key).await;
+    let server = RunningServer::of_command_with(arguments, home, &key).await;
     run_python(&python, "messages.py", &[server.url(), model, kind]).await;
     server.stop().await;
 }
@@ -33,7 +33,7 @@ async fn check(home: &Path, config: &str, model: &str, kind: &str) {
 async fn a_script_answers_messages() {
     let Some(python) = python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = Started::start(data.path(), Some("messages")).await;
+    let server = RunningServer::start(data.path(), Some("messages")).await;
     run_python(&python, "messages.py", &[server.url(), "any-model", "script"]).await;
     server.stop().await;
 }
@@ -63,7 +63,7 @@ async fn messages_are_translated_for_chat_completions() {
         service.base_url()
     );
     check(home.path(), &config, "ours", "chat").await;
-    let told = service.requests().iter().any(|request| {
+    let has_forwarded = service.requests().iter().any(|request| {
         let body = String::from_utf8_lossy(request.body()).into_owned();
         let parts = [
             r#""temperature":0.5"#,
@@ -74,5 +74,5 @@ async fn messages_are_translated_for_chat_completions() {
         ];
         parts.iter().all(|part| body.contains(part))
     });
-    assert!(told, "the service is told how to answer");
+    assert!(has_forwarded, "the service is told how to answer");
 }

@@ -1,12 +1,12 @@
-//! README's block on the server: it is run as it stands there, on a free port.
+//! The server example of the README: it runs unchanged, on a free port.
 
-use crate::server::{Started, folder, python};
+use crate::server::{RunningServer, folder, python};
 
 /// The fenced blocks of this language, in order.
 fn blocks<'t>(text: &'t str, language: &str) -> Vec<&'t str> {
     let opening = format!("```{language}\n");
-    let rest = text.split(opening.as_str()).skip(1);
-    rest.map(|block| block.split("```").next().unwrap_or_default()).collect()
+    let remainder = text.split(opening.as_str()).skip(1);
+    remainder.map(|block| block.split("```").next().unwrap_or_default()).collect()
 }
 
 #[tokio::test]
@@ -22,11 +22,11 @@ async fn the_readme_starts_a_server_and_gets_an_answer() {
     // The block takes the usual port and folder; the test takes free ones.
     arguments.extend(["--listen", "127.0.0.1:0", "--data"].map(str::to_owned));
     arguments.push(home.path().display().to_string());
-    let server = Started::of_command(arguments, home.path()).await;
+    let server = RunningServer::of_command(arguments, home.path()).await;
     let program = blocks(&readme, "python").into_iter().next().expect("README has a client");
     assert!(program.contains("http://127.0.0.1:8400"), "{program}");
     let program = program.replace("http://127.0.0.1:8400", server.url());
-    let said = python.run(&["-c", &program], "").await;
-    assert_eq!(said.trim(), "You said: Hello");
+    let output = python.run(&["-c", &program], "").await;
+    assert_eq!(output.trim(), "You said: Hello");
     server.stop().await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::UnixDatagram;
 use tokio::process::Command;
 
-use crate::server::{Started, program, python, run_python};
+use crate::server::{RunningServer, program, python, run_python};
 use crate::tls::{Authority, arguments};
 
 /// How long the server may take to tell of its state.
@@ -20,14 +20,14 @@ struct Manager(UnixDatagram);
 impl Manager {
     /// The next state that it is told of must be this.
     async fn expect(&self, state: &str) {
-        let mut told = [0; 256];
-        let length = tokio::time::timeout(PATIENCE, self.0.recv(&mut told)).await.expect(state).unwrap();
-        assert_eq!(std::str::from_utf8(&told[..length]).unwrap(), state);
+        let mut buffer = [0; 256];
+        let length = tokio::time::timeout(PATIENCE, self.0.recv(&mut buffer)).await.expect(state).unwrap();
+        assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), state);
     }
 }
 
 #[tokio::test]
-async fn a_signal_reloads_what_can_be_exchanged_and_mistakes_change_nothing() {
+async fn a_signal_reloads_changeable_settings_and_errors_change_nothing() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name);
@@ -46,7 +46,7 @@ async fn a_signal_reloads_what_can_be_exchanged_and_mistakes_change_nothing() {
         ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &data, "--config", &config_path];
     let environment = [("NOTIFY_SOCKET", socket.to_str().unwrap())];
     let arguments = arguments.map(str::to_owned).to_vec();
-    let server = Started::of_command_with(arguments, home.path(), &environment).await;
+    let server = RunningServer::of_command_with(arguments, home.path(), &environment).await;
     manager.expect("READY=1").await;
     let check = async |name: &str, there: &str, not_there: &str, skill: &str| {
         let root = root.to_str().unwrap();
@@ -63,8 +63,8 @@ async fn a_signal_reloads_what_can_be_exchanged_and_mistakes_change_nothing() {
     fs::create_dir(path("greeter")).unwrap();
     fs::write(path("greeter/SKILL.md"), "---\nname: greeter\ndescription: Greets\n---\nSay hello.\n")
         .unwrap();
-    let good = "[serve.models]\ntwo = \"ollama:two\"\n[serve.skills]\ngreeter = \"greeter\"\n";
-    configure(good);
+    let valid = "[serve.models]\ntwo = \"ollama:two\"\n[serve.skills]\ngreeter = \"greeter\"\n";
+    configure(valid);
     reload().await;
     check("second", "two", "one", "skill").await;
 
@@ -80,7 +80,7 @@ async fn a_signal_reloads_what_can_be_exchanged_and_mistakes_change_nothing() {
     }
     fs::write(&config, "[serve.models]\none = \"ollama:one\"\n").unwrap();
     reload().await;
-    configure(&good.replace("two", "one"));
+    configure(&valid.replace("two", "one"));
     fs::write(path("cert.pem"), "no certificate").unwrap();
     reload().await;
     check("second", "two", "one", "skill").await;
@@ -93,7 +93,7 @@ async fn a_signal_reloads_what_can_be_exchanged_and_mistakes_change_nothing() {
 }
 
 #[tokio::test]
-async fn the_socket_may_come_from_the_manager() {
+async fn the_socket_may_come_from_systemd() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -106,11 +106,11 @@ async fn the_socket_may_come_from_the_manager() {
         command.args(&arguments).env("HOME", home.path()).stdin(input);
         command
     };
-    let server = Started::spawn(command(OwnedFd::from(socket).into())).await;
+    let server = RunningServer::spawn(command(OwnedFd::from(socket).into())).await;
     assert_eq!(server.url(), format!("http://{address}"));
     run_python(&python, "quickstart.py", &[server.url()]).await;
     server.stop().await;
     let output = command(Stdio::null()).output().await.unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && told.contains("is no socket that listens"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && stderr.contains("is no socket that listens"), "{stderr}");
 }

@@ -18,13 +18,13 @@ mod server;
 mod tiny_model;
 mod tls;
 
-use server::{Started, run_python};
+use server::{RunningServer, run_python};
 
 /// Runs a program against a server with this script.
 async fn check(script: &str, program: &str) {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = Started::start(data.path(), Some(script)).await;
+    let server = RunningServer::start(data.path(), Some(script)).await;
     run_python(&python, program, &[server.url()]).await;
     server.stop().await;
 }
@@ -35,12 +35,12 @@ async fn the_quickstart_streams_an_answer() {
 }
 
 #[tokio::test]
-async fn a_stream_opened_first_tells_all_and_previews_are_a_prefix() {
+async fn a_stream_opened_first_has_all_events_and_previews_are_a_prefix() {
     check("echo", "stream_first.py").await;
 }
 
 #[tokio::test]
-async fn a_custom_tool_goes_round() {
+async fn a_custom_tool_round_trips() {
     check("custom_tool", "custom_tool.py").await;
 }
 
@@ -50,7 +50,7 @@ async fn the_tool_runner_of_the_sdk_answers_custom_tools() {
 }
 
 #[tokio::test]
-async fn a_call_that_needs_a_person_waits_and_goes_on() {
+async fn a_call_that_needs_approval_waits_and_continues() {
     check("confirm", "confirm.py").await;
 }
 
@@ -75,7 +75,7 @@ async fn sessions_are_changed_archived_and_deleted() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_as_the_api_does() {
+async fn invalid_requests_are_rejected_like_the_api() {
     check("echo", "refusals.py").await;
 }
 
@@ -95,7 +95,7 @@ async fn agents_have_versions() {
 }
 
 #[tokio::test]
-async fn environments_have_names_of_their_own() {
+async fn environments_have_unique_names() {
     check("echo", "environments.py").await;
 }
 
@@ -110,7 +110,7 @@ async fn the_openapi_document_says_what_the_sdk_expects_and_the_server_does() {
 }
 
 #[tokio::test]
-async fn hostile_requests_are_refused_and_the_server_goes_on() {
+async fn hostile_requests_are_rejected_and_the_server_continues() {
     check("echo", "hostile.py").await;
 }
 
@@ -125,7 +125,7 @@ async fn skills_are_uploaded_as_folders_and_archives() {
 }
 
 #[tokio::test]
-async fn a_key_has_its_rate_and_the_metrics_tell_of_it() {
+async fn a_key_has_a_rate_limit_that_metrics_report() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
     let folder = data.path().join("data").display().to_string();
@@ -141,7 +141,7 @@ async fn a_key_has_its_rate_and_the_metrics_tell_of_it() {
     let (admin, reader) = (key("admin").await, key("run").await);
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &folder, "--config"];
     let arguments = arguments.map(str::to_owned).into_iter().chain([config.display().to_string()]);
-    let server = Started::of_command(arguments.collect(), data.path()).await;
+    let server = RunningServer::of_command(arguments.collect(), data.path()).await;
     run_python(&python, "rate.py", &[server.url(), &admin, &reader]).await;
     server.stop().await;
 }
@@ -150,7 +150,7 @@ async fn a_key_has_its_rate_and_the_metrics_tell_of_it() {
 async fn keys_belong_to_tenants_and_have_scopes() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = Started::start(data.path(), Some("echo")).await;
+    let server = RunningServer::start(data.path(), Some("echo")).await;
     let program = server::program();
     run_python(&python, "keys.py", &[server.url(), program.to_str().unwrap(), data.path().to_str().unwrap()])
         .await;
@@ -158,14 +158,14 @@ async fn keys_belong_to_tenants_and_have_scopes() {
 }
 
 #[tokio::test]
-async fn a_creation_with_a_key_happens_once_also_over_a_kill() {
+async fn a_creation_with_an_idempotency_key_happens_once_across_a_kill() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = Started::start(data.path(), Some("echo")).await;
-    let made = run_python(&python, "idempotency.py", &[server.url(), "first"]).await;
+    let server = RunningServer::start(data.path(), Some("echo")).await;
+    let created = run_python(&python, "idempotency.py", &[server.url(), "first"]).await;
     server.kill().await;
-    let server = Started::start(data.path(), Some("echo")).await;
-    run_python(&python, "idempotency.py", &[server.url(), "again", made.trim()]).await;
+    let server = RunningServer::start(data.path(), Some("echo")).await;
+    run_python(&python, "idempotency.py", &[server.url(), "again", created.trim()]).await;
     server.stop().await;
 }
 
@@ -183,14 +183,14 @@ async fn a_budget_ends_turns_and_can_be_raised() {
 async fn a_csv_is_uploaded_and_a_chart_comes_from_the_outputs() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = Started::start(data.path(), Some("chart")).await;
+    let server = RunningServer::start(data.path(), Some("chart")).await;
     // A sandbox without a file system of its own has the workspace alone.
     run_python(&python, "resources.py", &[server.url(), ".session/uploads", ".session/outputs"]).await;
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_jail_has_uploads_and_outputs_where_the_api_says() {
+async fn a_jail_has_uploads_and_outputs_at_the_api_paths() {
     let Some(python) = server::python().await else { return };
     if !test_support::has_user_namespaces() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
@@ -199,7 +199,7 @@ async fn a_jail_has_uploads_and_outputs_where_the_api_says() {
     let script = server::folder().join("scripts/chart.yaml").display().to_string();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "jail", "--script", &script, "--data"];
     let arguments = arguments.map(str::to_owned).into_iter().chain([data.path().display().to_string()]);
-    let server = Started::of_command(arguments.collect(), data.path()).await;
+    let server = RunningServer::of_command(arguments.collect(), data.path()).await;
     let arguments = [server.url(), "/mnt/session/uploads", "/mnt/session/outputs"];
     run_python(&python, "resources.py", &arguments).await;
     server.stop().await;

@@ -1,4 +1,4 @@
-//! A server under test: the built command, its address, its end.
+//! A server under test: the built command, its address, and its end.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -38,13 +38,13 @@ pub(crate) fn program() -> PathBuf {
 }
 
 /// A server that answers.
-pub(crate) struct Started {
+pub(crate) struct RunningServer {
     child: Child,
     url: String,
 }
 
-impl Started {
-    /// Starts a server on a free port with this data folder, and with one of our scripts.
+impl RunningServer {
+    /// Starts a server on a free port with this data directory, and with one of our scripts.
     pub(crate) async fn start(data: &Path, script: Option<&str>) -> Self {
         Self::start_at("127.0.0.1:0", data, script).await
     }
@@ -106,8 +106,8 @@ impl Started {
     pub(crate) async fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
         #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-        let told = Command::new("kill").args([name, &id]).status().await.unwrap();
-        assert!(told.success());
+        let status = Command::new("kill").args([name, &id]).status().await.unwrap();
+        assert!(status.success());
     }
 
     /// Ends it in order, which must succeed.

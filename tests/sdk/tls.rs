@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::server::{Started, folder, python, run_python};
+use crate::server::{RunningServer, folder, python, run_python};
 
 /// An authority of certificates.
 pub(crate) struct Authority {
@@ -42,7 +42,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
 }
 
-/// The arguments of a server with this data folder and script.
+/// The arguments of a server with this data directory and script.
 pub(crate) fn arguments(data: &Path, more: &[&str]) -> Vec<String> {
     let (data, script) = (data.join("data"), folder().join("scripts/echo.yaml"));
     let (data, script) = (data.display().to_string(), script.display().to_string());
@@ -60,14 +60,14 @@ async fn the_server_speaks_tls_with_a_configured_certificate() {
     let config = home.path().join("config.toml");
     fs::write(&config, "[serve]\ncertificate = \"cert.pem\"\nprivate_key = \"key.pem\"\n").unwrap();
     let more = ["--config", config.to_str().unwrap()];
-    let server = Started::of_command(arguments(home.path(), &more), home.path()).await;
+    let server = RunningServer::of_command(arguments(home.path(), &more), home.path()).await;
     assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
     run_python(&python, "tls.py", &[server.url(), root.to_str().unwrap()]).await;
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_certificate_that_cannot_be_used_is_told_before_the_start() {
+async fn an_unusable_certificate_is_reported_before_the_start() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name).display().to_string();
     let authority = Authority::new(&home.path().join("root.pem"));
@@ -83,8 +83,8 @@ async fn a_certificate_that_cannot_be_used_is_told_before_the_start() {
         let mut command = tokio::process::Command::new(crate::server::program());
         command.args(arguments(home.path(), &more)).env("HOME", home.path());
         let output = command.output().await.unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{output:?}");
-        assert!(told.contains(part) && told.contains("--private-key FILE"), "{part}: {told}");
+        assert!(stderr.contains(part) && stderr.contains("--private-key FILE"), "{part}: {stderr}");
     }
 }

@@ -39,9 +39,9 @@ fn the_packages_build_with_their_guest_and_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     // Kept between runs: what does not change is not built again.
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let place = temporary.join("packaged");
-    fs::create_dir_all(&place).unwrap();
-    let packed = place.join("packed");
+    let path = temporary.join("packaged");
+    fs::create_dir_all(&path).unwrap();
+    let packed = path.join("packed");
     let mut pack = cargo(root);
     pack.args(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet", "--target-dir"])
         .arg(&packed);
@@ -50,15 +50,15 @@ fn the_packages_build_with_their_guest_and_run() {
     }
     succeed(&mut pack);
 
-    let consumer = place.join("consumer");
-    let unpacked = place.join("unpacked");
-    // Unpacked beside first: cargo builds anew what has a new time, so only files that differ are replaced.
-    let fresh = tempfile::tempdir_in(&place).unwrap();
+    let consumer = path.join("consumer");
+    let unpacked = path.join("unpacked");
+    // Unpacked beside first: cargo builds again what has a new time, so only files that differ are replaced.
+    let fresh = tempfile::tempdir_in(&path).unwrap();
     let mut patches = String::new();
     for package in PACKAGES {
         let version = env!("CARGO_PKG_VERSION");
         let archive = packed.join("package").join(format!("{package}-{version}.crate"));
-        // With the time of unpacking: those in the archive never change, and cargo would not build anew.
+        // With the time of unpacking: those in the archive never change, and cargo would not build again.
         succeed(Command::new("tar").arg("-xmzf").arg(archive).arg("-C").arg(fresh.path()));
         let folder = unpacked.join(format!("{package}-{version}"));
         patches += &format!("{package} = {{ path = {folder:?} }}\n");
@@ -93,8 +93,8 @@ fn mirror(from: &Path, to: &Path) {
     let names = |folder: &Path| -> BTreeSet<OsString> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
-    for gone in names(to).difference(&names(from)).map(|name| to.join(name)) {
-        if gone.is_dir() { fs::remove_dir_all(gone) } else { fs::remove_file(gone) }.unwrap();
+    for deleted in names(to).difference(&names(from)).map(|name| to.join(name)) {
+        if deleted.is_dir() { fs::remove_dir_all(deleted) } else { fs::remove_file(deleted) }.unwrap();
     }
     for (source, target) in names(from).iter().map(|name| (from.join(name), to.join(name))) {
         if source.is_dir() {
@@ -115,7 +115,7 @@ fn replace(path: &Path, content: &[u8]) {
 fn cargo(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(folder);
-    // What the outer cargo tells its tests is not for this one.
+    // Variables of the outer cargo must not reach this one.
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_") && name != "CARGO_HOME") {
             command.env_remove(OsStr::new(&name));

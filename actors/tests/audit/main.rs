@@ -1,6 +1,6 @@
 //! The audit log of a session: each call that ran or was denied is told of once, whatever ended it, and without secrets.
 
-#![expect(clippy::unwrap_used, reason = "it is a test, which fails by panic")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panic")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,10 @@ use tracing::{Event, Metadata, Subscriber};
 #[cfg(test)]
 mod support;
 
-#[path = "../sessions/world.rs"]
+#[path = "../sessions/scenario.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
 #[cfg(test)]
-mod world;
+mod scenario;
 
 /// The fields of each event of the audit log.
 #[derive(Clone, Default)]
@@ -58,7 +58,7 @@ impl Subscriber for Log {
 }
 
 impl Log {
-    /// What came since: the turn, the tool, and how it ended.
+    /// Fields recorded later: the turn, the tool, and the outcome.
     fn take(&self) -> Vec<String> {
         let mut lines: Vec<String> = std::mem::take(&mut *self.0.lock().unwrap())
             .into_iter()
@@ -73,16 +73,17 @@ impl Log {
 }
 
 #[tokio::test]
-async fn every_call_that_ran_or_was_denied_is_told_of_once() {
+async fn every_executed_or_denied_call_is_audited_once() {
     let log = Log::default();
     tracing::subscriber::set_global_default(log.clone()).unwrap();
-    let disk = support::Disk::new();
-    let host = world::Host::over(disk.sqlite(), world::Stage::default(), world::options("host")).await;
+    let disk = support::TempDisk::new();
+    let host =
+        scenario::Host::over(disk.sqlite(), scenario::Scenario::default(), scenario::options("host")).await;
     let session = host.open().await;
 
     // Well, by a panic, and under a name that the model must not tell.
     let turn = session.send("call note panic s3cr3t-value").await.unwrap();
-    assert_eq!(turn.end().await, Ok(world::answered()));
+    assert_eq!(turn.end().await, Ok(scenario::answered()));
     let first = log.0.lock().unwrap()[0].0.clone();
     let expected =
         ["tenant", "session", "turn", "call_id", "tool", "input", "sandbox", "began", "duration_ms"];
@@ -90,13 +91,13 @@ async fn every_call_that_ran_or_was_denied_is_told_of_once() {
         assert!(first.contains_key(field), "{field} is missing: {first:?}");
     }
     let id = session.id().to_string();
-    let said = ["tenant", "session", "input", "sandbox", "output_bytes"].map(|field| first[field].as_str());
-    assert_eq!(said, ["acme", &id, "{}", "none", "9"], "{first:?}");
-    let whole = format!("{:?}", log.0.lock().unwrap().iter().map(|fields| &fields.0).collect::<Vec<_>>());
-    assert!(!whole.contains("s3cr3t") && whole.contains("[REDACTED:KEY]-0-2"), "{whole}");
+    let values = ["tenant", "session", "input", "sandbox", "output_bytes"].map(|field| first[field].as_str());
+    assert_eq!(values, ["acme", &id, "{}", "none", "9"], "{first:?}");
+    let log_text = format!("{:?}", log.0.lock().unwrap().iter().map(|fields| &fields.0).collect::<Vec<_>>());
+    assert!(!log_text.contains("s3cr3t") && log_text.contains("[REDACTED:KEY]-0-2"), "{log_text}");
     assert_eq!(log.take(), ["1 [REDACTED:KEY] ok", "1 note ok", "1 panic crashed"]);
 
-    // Denied by a person: it never ran, and is told of all the same.
+    // Denied by a user: it never ran, and is audited all the same.
     session.send("call ask").await.unwrap();
     let approvals = loop {
         let approvals = session.snapshot().await.unwrap().approvals;
@@ -109,10 +110,10 @@ async fn every_call_that_ran_or_was_denied_is_told_of_once() {
     let deny = Decision::Deny { reason: "no".to_owned() };
     let (call, turn) = (approvals[0].call.id.clone(), session.send("and then").await.unwrap());
     session.decide(call, deny).await.unwrap();
-    assert_eq!(turn.end().await, Ok(world::answered()));
+    assert_eq!(turn.end().await, Ok(scenario::answered()));
     assert_eq!(log.take(), ["2 ask denied"]);
 
-    // Allowed for longer than one call: the grant is told of when it is given, and then the call.
+    // Approved for more than one call: the grant is audited first, and then the call.
     let turn = session.send("call ask").await.unwrap();
     let call = loop {
         match session.snapshot().await.unwrap().approvals.first() {
@@ -122,41 +123,41 @@ async fn every_call_that_ran_or_was_denied_is_told_of_once() {
     };
     let grant = Grant { rule: "ask(s3cr3t-value:*)".to_owned(), scope: GrantScope::Session };
     session.decide(call, Decision::Grant { grant }).await.unwrap();
-    assert_eq!(turn.end().await, Ok(world::answered()));
+    assert_eq!(turn.end().await, Ok(scenario::answered()));
     assert_eq!(log.take(), ["4 ask ok", "4 ask([REDACTED:KEY]:*) granted"]);
     assert_eq!(session.snapshot().await.unwrap().grants[0].rule, "ask([REDACTED:KEY]:*)");
 
     // Interrupted.
     let turn = session.send("call door").await.unwrap();
-    host.stage.reached(1).await;
+    host.scenario.reached(1).await;
     session.interrupt().await.unwrap();
     assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
     assert_eq!(log.take(), ["5 door cancelled"]);
 
     // Else the model takes what comes next for the words of that call.
-    assert_eq!(session.send("hm").await.unwrap().end().await, Ok(world::answered()));
+    assert_eq!(session.send("hm").await.unwrap().end().await, Ok(scenario::answered()));
 
-    // The actor is killed while it runs: told of by the next incarnation, once.
+    // The actor is killed while the call runs: the next incarnation audits it, once.
     let turn = session.send("call door note").await.unwrap();
-    host.stage.reached(2).await;
+    host.scenario.reached(2).await;
     session.kill();
-    assert_eq!(turn.end().await, Ok(world::answered()));
+    assert_eq!(turn.end().await, Ok(scenario::answered()));
     let lines = log.take();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(lines[0], "7 door unknown");
 
     // The host is gone without an orderly end: told of by the next, with what must not leave left out.
     let turn = session.send("call door").await.unwrap();
-    host.stage.reached(3).await;
-    let (stage, key) = (host.stage.clone(), world::key(&session));
+    host.scenario.reached(3).await;
+    let (scenario, key) = (host.scenario.clone(), scenario::key(&session));
     let _ = host.root.shutdown(support::now()).await;
     drop((turn, session, host));
     assert_eq!(log.take(), [""; 0]);
-    stage.open();
-    let host = world::Host::over(disk.sqlite(), stage, world::options("host")).await;
+    scenario.open();
+    let host = scenario::Host::over(disk.sqlite(), scenario, scenario::options("host")).await;
     let session = host.session(&key);
     session.attach().await.unwrap();
-    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(world::answered()));
+    assert_eq!(session.send("fine").await.unwrap().end().await, Ok(scenario::answered()));
     assert_eq!(log.take(), ["8 door unknown"]);
     host.shutdown().await;
     assert_eq!(log.take(), [""; 0]);

@@ -3,21 +3,21 @@
 #[cfg(test)]
 mod admitted;
 #[cfg(test)]
-mod bed;
+mod content;
 #[cfg(test)]
-mod deaths;
+mod crashes;
+#[cfg(test)]
+mod fixture;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
-mod notes;
+mod pause_failures;
 #[cfg(test)]
 mod pauses;
 #[cfg(test)]
 #[path = "../../../crates/sandbox/tests/support/processes.rs"]
-#[expect(dead_code, reason = "it has what the tests of sandboxes need, too")]
+#[expect(dead_code, reason = "the tests of sandboxes use the rest of the module")]
 mod processes;
-#[cfg(test)]
-mod rests;
 #[cfg(test)]
 mod sessions;
 #[cfg(test)]

@@ -3,76 +3,76 @@
 use conjure_sandbox::{Executor, SandboxErrorKind};
 use futures_util::future;
 
-use crate::bed::{Bed, Kind};
+use crate::fixture::{Fixture, Kind};
 use crate::for_kinds;
 use crate::processes::bearing;
 
 for_kinds! {
-    a_death_in_one_session_disturbs_no_other_and_nothing_crosses,
+    a_crash_in_one_session_affects_no_other,
     a_shutdown_in_the_midst_of_calls_leaves_nothing,
-    a_cleanup_ends_it_for_good,
+    a_cleanup_ends_the_sandbox_permanently,
     nothing_is_made_before_it_is_needed,
 }
 
-async fn a_death_in_one_session_disturbs_no_other_and_nothing_crosses(kind: Kind) {
-    let (mine, other) = (Bed::of(kind).await, Bed::of(kind).await);
-    mine.sh("echo mine > file").await;
+async fn a_crash_in_one_session_affects_no_other(kind: Kind) {
+    let (first, other) = (Fixture::of(kind).await, Fixture::of(kind).await);
+    first.sh("echo mine > file").await;
     other.sh("echo other > file; mkfifo gate").await;
-    mine.leave_a_sleeper().await;
+    first.start_background_sleeper().await;
     // A call of the other one, under way over the death and the replacement of mine.
     let under_way = other.run("read line < gate; echo $line; cat file");
     let meanwhile = async {
-        mine.kill_guest();
-        mine.source.until_asked(2).await;
-        assert_eq!(mine.sh("cat file").await, "mine\n");
+        first.kill_guest();
+        first.source.until_calls(2).await;
+        assert_eq!(first.sh("cat file").await, "mine\n");
         other.sh("echo on > gate").await;
     };
     let (outcome, ()) = future::join(under_way, meanwhile).await;
     assert_eq!(outcome.unwrap().stdout.head, b"on\nother\n");
     assert_eq!(*other.source.calls.borrow(), 1);
     assert_eq!(other.executor.take_model_notice(), None);
-    assert!(mine.executor.take_model_notice().is_some());
-    mine.end().await;
+    assert!(first.executor.take_model_notice().is_some());
+    first.end().await;
     other.end().await;
 }
 
 async fn a_shutdown_in_the_midst_of_calls_leaves_nothing(kind: Kind) {
-    let bed = Bed::of(kind).await;
-    let script = bed.sleeper();
-    let executor = bed.executor.clone();
+    let fixture = Fixture::of(kind).await;
+    let script = fixture.sleeper();
+    let executor = fixture.executor.clone();
     let stopping = async {
-        bed.until_sleeping(1).await;
-        bed.root.shutdown(crate::bed::soon()).await.unwrap();
-        // Awaited, so it is true at once.
-        assert_eq!(bearing(bed.mark()), []);
+        fixture.until_sleeping(1).await;
+        fixture.root.shutdown(crate::fixture::soon()).await.unwrap();
+        // The call is awaited, so this holds at once.
+        assert_eq!(bearing(fixture.mark()), []);
     };
-    let (lost, ()) = future::join(bed.run(&script), stopping).await;
+    let (lost, ()) = future::join(fixture.run(&script), stopping).await;
     assert_eq!(lost.unwrap_err().kind(), SandboxErrorKind::Lost);
-    let refused = bed.run("true").await.unwrap_err();
+    let refused = fixture.run("true").await.unwrap_err();
     assert_eq!(refused.kind(), SandboxErrorKind::Unavailable, "{refused}");
     drop(executor);
-    bed.end().await;
+    fixture.end().await;
 }
 
-async fn a_cleanup_ends_it_for_good(kind: Kind) {
-    let bed = Bed::of(kind).await;
-    bed.leave_a_sleeper().await;
-    bed.executor.cleanup().await;
-    assert_eq!(bearing(bed.mark()), []);
-    assert_eq!(bed.run("true").await.unwrap_err().kind(), SandboxErrorKind::Unavailable);
-    bed.executor.cleanup().await;
-    assert_eq!(bed.executor.wait_ended().await.kind(), SandboxErrorKind::Unavailable);
-    assert_eq!(*bed.source.calls.borrow(), 1);
-    bed.end().await;
+async fn a_cleanup_ends_the_sandbox_permanently(kind: Kind) {
+    let fixture = Fixture::of(kind).await;
+    fixture.start_background_sleeper().await;
+    fixture.executor.cleanup().await;
+    assert_eq!(bearing(fixture.mark()), []);
+    assert_eq!(fixture.run("true").await.unwrap_err().kind(), SandboxErrorKind::Unavailable);
+    fixture.executor.cleanup().await;
+    assert_eq!(fixture.executor.wait_ended().await.kind(), SandboxErrorKind::Unavailable);
+    assert_eq!(*fixture.source.calls.borrow(), 1);
+    fixture.end().await;
 }
 
 async fn nothing_is_made_before_it_is_needed(kind: Kind) {
-    let bed = Bed::of(kind).await;
-    bed.executor.init().await.unwrap();
-    assert_eq!(*bed.source.calls.borrow(), 0);
-    let layout = bed.executor.layout().clone();
-    bed.executor.warm(crate::bed::soon()).await.unwrap();
-    assert_eq!(*bed.source.calls.borrow(), 1);
-    assert_eq!(bed.sh("pwd").await.trim_end(), layout.workspace.to_str().unwrap());
-    bed.end().await;
+    let fixture = Fixture::of(kind).await;
+    fixture.executor.init().await.unwrap();
+    assert_eq!(*fixture.source.calls.borrow(), 0);
+    let layout = fixture.executor.layout().clone();
+    fixture.executor.warm(crate::fixture::soon()).await.unwrap();
+    assert_eq!(*fixture.source.calls.borrow(), 1);
+    assert_eq!(fixture.sh("pwd").await.trim_end(), layout.workspace.to_str().unwrap());
+    fixture.end().await;
 }

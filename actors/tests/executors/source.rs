@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::processes::bearing;
 
-/// What is done when a sandbox is asked for.
+/// The result of the next open.
 pub(crate) enum Plan {
     Fail,
     Hang,
@@ -22,12 +22,12 @@ pub(crate) enum Plan {
 #[derive(Debug)]
 pub(crate) struct Source {
     inner: ConnectorSource,
-    /// What the processes of its sandboxes bear.
+    /// The marker in the arguments of its sandboxes' processes.
     mark: String,
     plans: Mutex<VecDeque<Plan>>,
-    /// How often a sandbox was asked for.
+    /// The number of opens.
     pub(crate) calls: watch::Sender<usize>,
-    /// Processes of the sandbox before that ran when the next one was asked for.
+    /// Processes of the previous sandbox that still ran at the next open.
     pub(crate) overlaps: Mutex<Vec<String>>,
 }
 
@@ -56,8 +56,8 @@ impl Source {
         self.plans.lock().unwrap().extend(plan);
     }
 
-    /// Waits until a sandbox was asked for so often.
-    pub(crate) async fn until_asked(&self, times: usize) {
+    /// Waits until this many opens.
+    pub(crate) async fn until_calls(&self, times: usize) {
         self.calls.subscribe().wait_for(|calls| *calls >= times).await.unwrap();
     }
 }

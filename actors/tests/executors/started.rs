@@ -6,27 +6,27 @@ use conjure_actors::executors::ExecutorOptions;
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{Command, Executor, Process, RunEvent, SandboxErrorKind};
 
-use crate::bed::{Bed, Kind, options, until};
+use crate::fixture::{Fixture, Kind, options, until};
 use crate::for_kinds;
 use crate::processes::bearing;
 
 for_kinds! {
-    one_is_paused_between_its_calls_and_never_within_one,
+    a_sandbox_is_paused_between_calls_and_never_within_one,
     one_is_gone_with_a_sandbox_that_is_put_away,
-    one_is_gone_with_a_sandbox_that_dies,
+    content_is_lost_with_a_crashed_sandbox,
 }
 
-async fn treated(kind: Kind, pause_after: Option<Duration>, unused_after: Option<Duration>) -> Bed {
-    let mut treated = ExecutorOptions::default();
-    treated.pause_after = pause_after;
-    treated.unused_after = unused_after;
-    Bed::with(kind, treated).await
+async fn fixture_with(kind: Kind, pause_after: Option<Duration>, unused_after: Option<Duration>) -> Fixture {
+    let mut options = ExecutorOptions::default();
+    options.pause_after = pause_after;
+    options.unused_after = unused_after;
+    Fixture::with(kind, options).await
 }
 
-/// A program that bears the mark and answers each line of its input.
-async fn echo(bed: &Bed) -> Box<dyn Process> {
+/// A marked program that answers each line of its input.
+async fn echo(fixture: &Fixture) -> Box<dyn Process> {
     let script = "while read -r line; do echo \"got $line\"; done";
-    bed.executor.start(Command::new(["bash", "-c", script, bed.mark()]), options()).await.unwrap()
+    fixture.executor.start(Command::new(["bash", "-c", script, fixture.mark()]), options()).await.unwrap()
 }
 
 async fn ask(process: &dyn Process) {
@@ -35,29 +35,29 @@ async fn ask(process: &dyn Process) {
     assert_eq!(process.next_event().await.unwrap(), RunEvent::Stdout("got a\n".into()));
 }
 
-fn stands_still(bed: &Bed) -> bool {
-    let processes = bearing(bed.mark());
+fn is_paused(fixture: &Fixture) -> bool {
+    let processes = bearing(fixture.mark());
     !processes.is_empty() && processes.iter().all(|process| process.state == 'T')
 }
 
-async fn one_is_paused_between_its_calls_and_never_within_one(kind: Kind) {
-    let bed = treated(kind, Some(Duration::from_millis(10)), None).await;
-    let process = echo(&bed).await;
+async fn a_sandbox_is_paused_between_calls_and_never_within_one(kind: Kind) {
+    let fixture = fixture_with(kind, Some(Duration::from_millis(10)), None).await;
+    let process = echo(&fixture).await;
     for _ in 0..5 {
         ask(&*process).await;
-        until("it is paused", || stands_still(&bed)).await;
+        until("it is paused", || is_paused(&fixture)).await;
     }
     let call = process.begin_call(options()).await.unwrap();
     for _ in 0..20 {
-        assert!(!stands_still(&bed), "a call uses it");
+        assert!(!is_paused(&fixture), "a call uses it");
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
     }
     drop(call);
-    until("it is paused again", || stands_still(&bed)).await;
+    until("it is paused again", || is_paused(&fixture)).await;
     drop(process);
-    until("it is gone", || bearing(bed.mark()).is_empty()).await;
-    assert_eq!(*bed.source.calls.borrow(), 1, "it was the same sandbox");
-    bed.end().await;
+    until("it is gone", || bearing(fixture.mark()).is_empty()).await;
+    assert_eq!(*fixture.source.calls.borrow(), 1, "it was the same sandbox");
+    fixture.end().await;
 }
 
 #[track_caller]
@@ -65,36 +65,36 @@ fn assert_lost<T: std::fmt::Debug>(result: Result<T, conjure_sandbox::SandboxErr
     assert_eq!(result.unwrap_err().kind(), SandboxErrorKind::Lost);
 }
 
-/// The program is gone, and another one runs in another sandbox.
-async fn assert_replaced(bed: &Bed, process: Box<dyn Process>) {
+/// The program has ended, and another one runs in another sandbox.
+async fn assert_replaced(fixture: &Fixture, process: Box<dyn Process>) {
     assert_lost(process.next_event().await);
     assert_lost(process.begin_call(options()).await);
     process.write(b"a\n".to_vec()).await;
     drop(process);
     loop {
-        let next = echo(bed).await;
-        // On a machine that is busy, that sandbox may be put away before the call begins.
+        let next = echo(fixture).await;
+        // On a machine that is busy, that sandbox may be passivated before the call begins.
         let Ok(_call) = next.begin_call(options()).await else { continue };
         next.write(b"a\n".to_vec()).await;
         assert_eq!(next.next_event().await.unwrap(), RunEvent::Stdout("got a\n".into()));
         break;
     }
-    assert!(*bed.source.calls.borrow() >= 2);
+    assert!(*fixture.source.calls.borrow() >= 2);
 }
 
 async fn one_is_gone_with_a_sandbox_that_is_put_away(kind: Kind) {
-    let bed = treated(kind, None, Some(Duration::from_millis(200))).await;
-    let process = echo(&bed).await;
-    until("it is gone", || bearing(bed.mark()).is_empty()).await;
-    assert_replaced(&bed, process).await;
-    bed.end().await;
+    let fixture = fixture_with(kind, None, Some(Duration::from_millis(200))).await;
+    let process = echo(&fixture).await;
+    until("it is gone", || bearing(fixture.mark()).is_empty()).await;
+    assert_replaced(&fixture, process).await;
+    fixture.end().await;
 }
 
-async fn one_is_gone_with_a_sandbox_that_dies(kind: Kind) {
-    let bed = treated(kind, None, None).await;
-    let process = echo(&bed).await;
+async fn content_is_lost_with_a_crashed_sandbox(kind: Kind) {
+    let fixture = fixture_with(kind, None, None).await;
+    let process = echo(&fixture).await;
     ask(&*process).await;
-    bed.kill_guest();
-    assert_replaced(&bed, process).await;
-    bed.end().await;
+    fixture.kill_guest();
+    assert_replaced(&fixture, process).await;
+    fixture.end().await;
 }

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::bed::{Bed, Kind, id, options, soon, until};
+use crate::fixture::{Fixture, Kind, id, options, soon, until};
 use crate::for_kinds;
 use crate::source::Plan;
 
@@ -21,82 +21,82 @@ for_kinds! {
     a_start_that_fails_is_the_error_of_the_call_and_the_next_call_tries_again,
     a_replacement_that_fails_again_and_again_is_left_to_the_next_call,
     a_start_that_hangs_ends_at_its_deadline,
-    a_call_does_not_wait_longer_than_it_may,
-    a_call_that_is_dropped_while_the_replacement_is_made_does_no_harm,
+    a_call_does_not_wait_beyond_its_deadline,
+    a_call_dropped_during_the_replacement_does_no_harm,
     calls_at_once_share_the_first_sandbox,
 }
 
 async fn a_start_that_fails_is_the_error_of_the_call_and_the_next_call_tries_again(kind: Kind) {
-    let bed = Bed::of(kind).await;
-    bed.source.plan([Plan::Fail, Plan::Fail]);
+    let fixture = Fixture::of(kind).await;
+    fixture.source.plan([Plan::Fail, Plan::Fail]);
     for times in 1..=2 {
-        let error = bed.run("true").await.unwrap_err();
+        let error = fixture.run("true").await.unwrap_err();
         assert_eq!(error.kind(), SandboxErrorKind::Exhausted);
         assert_eq!(error.to_string(), "the sandbox could not be started: there is no room on this machine");
-        assert_eq!(*bed.source.calls.borrow(), times, "nobody tries by himself what never worked");
+        assert_eq!(*fixture.source.calls.borrow(), times, "a permanent failure is not retried");
     }
-    assert_eq!(bed.sh("echo well").await, "well\n");
-    assert_eq!(bed.executor.take_model_notice(), None, "nothing is gone");
-    bed.end().await;
+    assert_eq!(fixture.sh("echo well").await, "well\n");
+    assert_eq!(fixture.executor.take_model_notice(), None, "nothing was removed");
+    fixture.end().await;
 }
 
 async fn a_replacement_that_fails_again_and_again_is_left_to_the_next_call(kind: Kind) {
-    let bed = Bed::of(kind).await;
-    bed.leave_a_sleeper().await;
-    bed.source.plan([Plan::Fail, Plan::Fail, Plan::Fail, Plan::Fail]);
-    bed.kill_guest();
+    let fixture = Fixture::of(kind).await;
+    fixture.start_background_sleeper().await;
+    fixture.source.plan([Plan::Fail, Plan::Fail, Plan::Fail, Plan::Fail]);
+    fixture.kill_guest();
     // Three attempts, after which it is left alone.
-    let supervisor = bed.executor.supervisor();
-    let left = supervisor.wait_settled(&id("executor"), soon()).await.unwrap().unwrap();
-    assert_eq!(left.status, Status::Quarantined);
-    assert_eq!(*bed.source.calls.borrow(), 4);
-    let error = bed.run("true").await.unwrap_err();
+    let supervisor = fixture.executor.supervisor();
+    let failure = supervisor.wait_settled(&id("executor"), soon()).await.unwrap().unwrap();
+    assert_eq!(failure.status, Status::Quarantined);
+    assert_eq!(*fixture.source.calls.borrow(), 4);
+    let error = fixture.run("true").await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Exhausted, "{error}");
-    assert_eq!(*bed.source.calls.borrow(), 5, "one more for the call");
-    assert_eq!(bed.executor.take_model_notice(), None, "there is no sandbox of which it would be true");
-    assert_eq!(bed.sh("echo well").await, "well\n");
-    assert!(bed.executor.take_model_notice().is_some());
-    bed.end().await;
+    assert_eq!(*fixture.source.calls.borrow(), 5, "one more for the call");
+    assert_eq!(fixture.executor.take_model_notice(), None, "no sandbox would match");
+    assert_eq!(fixture.sh("echo well").await, "well\n");
+    assert!(fixture.executor.take_model_notice().is_some());
+    fixture.end().await;
 }
 
 async fn a_start_that_hangs_ends_at_its_deadline(kind: Kind) {
     let mut short = ExecutorOptions::default();
     short.start_timeout = Duration::from_millis(100);
-    let bed = Bed::with(kind, short).await;
-    bed.source.plan([Plan::Hang]);
-    let error = bed.run("true").await.unwrap_err();
+    let fixture = Fixture::with(kind, short).await;
+    fixture.source.plan([Plan::Hang]);
+    let error = fixture.run("true").await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
     assert!(error.to_string().contains("it took longer than 100ms"), "{error}");
-    bed.end().await;
+    fixture.end().await;
 }
 
-async fn a_call_does_not_wait_longer_than_it_may(kind: Kind) {
-    let bed = Bed::of(kind).await;
+async fn a_call_does_not_wait_beyond_its_deadline(kind: Kind) {
+    let fixture = Fixture::of(kind).await;
     let gate = Arc::new(Semaphore::new(0));
-    bed.source.plan([Plan::Wait(Arc::clone(&gate))]);
+    fixture.source.plan([Plan::Wait(Arc::clone(&gate))]);
     let short = CallOptions::until(SystemClock.deadline(Duration::from_millis(50)));
-    let late = bed.executor.run(Command::bash("true"), short).await.unwrap_err();
-    assert_eq!(late.kind(), SandboxErrorKind::TimedOut, "{late}");
+    let error = fixture.executor.run(Command::bash("true"), short).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::TimedOut, "{error}");
     let cancelled = options();
     cancelled.cancel.cancel();
-    let cancelled = bed.executor.run(Command::bash("true"), cancelled).await.unwrap_err();
+    let cancelled = fixture.executor.run(Command::bash("true"), cancelled).await.unwrap_err();
     assert_eq!(cancelled.kind(), SandboxErrorKind::Cancelled, "{cancelled}");
-    // Its start goes on, and serves the next call.
+    // Its start continues, and serves the next call.
     gate.add_permits(1);
-    assert_eq!(bed.sh("echo well").await, "well\n");
-    assert_eq!(*bed.source.calls.borrow(), 1);
-    bed.end().await;
+    assert_eq!(fixture.sh("echo well").await, "well\n");
+    assert_eq!(*fixture.source.calls.borrow(), 1);
+    fixture.end().await;
 }
 
-async fn a_call_that_is_dropped_while_the_replacement_is_made_does_no_harm(kind: Kind) {
-    let bed = Bed::of(kind).await;
-    bed.leave_a_sleeper().await;
+async fn a_call_dropped_during_the_replacement_does_no_harm(kind: Kind) {
+    let fixture = Fixture::of(kind).await;
+    fixture.start_background_sleeper().await;
     let gate = Arc::new(Semaphore::new(0));
-    bed.source.plan([Plan::Wait(Arc::clone(&gate))]);
-    bed.kill_guest();
-    bed.source.until_asked(2).await;
+    fixture.source.plan([Plan::Wait(Arc::clone(&gate))]);
+    fixture.kill_guest();
+    fixture.source.until_calls(2).await;
     for _ in 0..3 {
-        let mut call = bed.executor.run(Command::bash("echo dropped > file"), options());
+        let mut call = fixture.executor.run(Command::bash("echo dropped > file"), options());
         for _ in 0..100 {
             assert!(call.as_mut().now_or_never().is_none());
             tokio::task::yield_now().await;
@@ -104,40 +104,40 @@ async fn a_call_that_is_dropped_while_the_replacement_is_made_does_no_harm(kind:
         drop(call);
     }
     gate.add_permits(1);
-    assert_eq!(bed.sh("test -e file || echo absent").await, "absent\n");
-    assert_eq!(*bed.source.calls.borrow(), 2);
-    bed.end().await;
+    assert_eq!(fixture.sh("test -e file || echo absent").await, "absent\n");
+    assert_eq!(*fixture.source.calls.borrow(), 2);
+    fixture.end().await;
 }
 
 async fn calls_at_once_share_the_first_sandbox(kind: Kind) {
-    let bed = Bed::of(kind).await;
-    let calls = (0..8).map(|_| bed.sh("echo well"));
-    let said = futures_util::future::join_all(calls).await;
-    assert_eq!(said, ["well\n"; 8]);
-    assert_eq!(*bed.source.calls.borrow(), 1);
-    bed.end().await;
+    let fixture = Fixture::of(kind).await;
+    let calls = (0..8).map(|_| fixture.sh("echo well"));
+    let outcomes = futures_util::future::join_all(calls).await;
+    assert_eq!(outcomes, ["well\n"; 8]);
+    assert_eq!(*fixture.source.calls.borrow(), 1);
+    fixture.end().await;
 }
 
-/// Gives away what ends by itself after a second, or what says so only in its calls.
+/// A source of sandboxes that end after a second, or that report their end only in calls.
 #[derive(Debug)]
-struct Dying {
+struct ShortLivedSource {
     layout: Layout,
     calls: watch::Sender<usize>,
-    /// Those after so many live on, and end by a call.
+    /// Later sandboxes keep running, and end during a call.
     mortal: usize,
     left: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
-struct Mortal {
+struct ShortLivedSandbox {
     fake: FakeExecutor,
     /// When it ends by itself.
     ends: Deadline,
-    /// What it leaves is gone when there are so many permits.
+    /// Its leftovers are removed when this many permits are available.
     left: Arc<Semaphore>,
 }
 
-impl Executor for Mortal {
+impl Executor for ShortLivedSandbox {
     fn layout(&self) -> &Layout {
         self.fake.layout()
     }
@@ -197,10 +197,10 @@ impl Executor for Mortal {
 }
 
 fn lost() -> SandboxError {
-    SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost: it was made so")
+    SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost: by request of the test")
 }
 
-impl ExecutorSource for Dying {
+impl ExecutorSource for ShortLivedSource {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -209,20 +209,23 @@ impl ExecutorSource for Dying {
         let calls = *self.calls.borrow() + 1;
         self.calls.send_replace(calls);
         let fake = FakeExecutor::new().with_command("die", FakeCommand::FailsToStart(lost()));
-        let made: Box<dyn Executor> = if calls <= self.mortal {
+        let executor: Box<dyn Executor> = if calls <= self.mortal {
             let ends = SystemClock.deadline(Duration::from_secs(1));
-            Box::new(Mortal { fake, ends, left: Arc::clone(&self.left) })
+            Box::new(ShortLivedSandbox { fake, ends, left: Arc::clone(&self.left) })
         } else {
             Box::new(fake)
         };
-        Box::pin(async { Ok(made) })
+        Box::pin(async { Ok(executor) })
     }
 }
 
-async fn dying(mortal: usize, left: usize) -> (Root, SupervisedExecutor, Arc<Dying>) {
+async fn short_lived_source(
+    mortal: usize,
+    remaining: usize,
+) -> (Root, SupervisedExecutor, Arc<ShortLivedSource>) {
     let layout = FakeExecutor::new().layout().clone();
-    let left = Arc::new(Semaphore::new(left));
-    let source = Arc::new(Dying { layout, calls: watch::Sender::new(0), mortal, left });
+    let remaining = Arc::new(Semaphore::new(remaining));
+    let source = Arc::new(ShortLivedSource { layout, calls: watch::Sender::new(0), mortal, left: remaining });
     let (options, prior) = (ExecutorOptions::default(), PriorSandbox::None);
     let (child, executor) =
         SupervisedExecutor::detached(id("executors"), Arc::clone(&source) as _, options, prior).unwrap();
@@ -231,40 +234,40 @@ async fn dying(mortal: usize, left: usize) -> (Root, SupervisedExecutor, Arc<Dyi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_that_dies_again_and_again_is_left_to_the_next_call() {
-    let (root, executor, source) = dying(1_000, Semaphore::MAX_PERMITS).await;
+async fn a_sandbox_that_keeps_crashing_is_replaced_by_the_next_call() {
+    let (root, executor, source) = short_lived_source(1_000, Semaphore::MAX_PERMITS).await;
     let hour = || SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(3600)));
     for calls in 1..=2 {
         executor.run(Command::bash("true"), options()).await.unwrap();
         hour().await;
-        // It was replaced five times, and then nobody went on by himself.
+        // It was replaced five times, and then the replacement stopped.
         assert_eq!(*source.calls.borrow(), 6 * calls);
-        let left = executor.supervisor().child(&id("executor")).unwrap();
-        assert_eq!(left.status, Status::Quarantined);
+        let child = executor.supervisor().child(&id("executor")).unwrap();
+        assert_eq!(child.status, Status::Quarantined);
     }
     root.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_executor_that_cannot_tell_its_end_is_found_out_by_its_calls() {
-    let (root, executor, source) = dying(0, 0).await;
+async fn a_crash_that_is_not_reported_is_detected_by_calls() {
+    let (root, executor, source) = short_lived_source(0, 0).await;
     let error = executor.run(Command::bash("die"), options()).await.unwrap_err();
     assert_eq!(error, lost());
     until("it is replaced", || *source.calls.borrow() == 2).await;
     executor.create_file("file", b"x", options()).await.unwrap();
-    assert!(executor.take_model_notice().unwrap().contains("it was made so"));
+    assert!(executor.take_model_notice().unwrap().contains("by request of the test"));
     root.shutdown(soon()).await.unwrap();
 }
 
-/// Whoever needs the next one does not wait for the removal of what nobody needs; whoever ends does.
+/// The next call does not wait for the removal of leftovers; a shutdown does.
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_sandbox_is_removed_behind_the_next_one() {
-    let (root, executor, source) = dying(1, 0).await;
+async fn leftovers_of_a_sandbox_are_removed_in_the_background() {
+    let (root, executor, source) = short_lived_source(1, 0).await;
     executor.run(Command::bash("true"), options()).await.unwrap();
     SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(2))).await;
     executor.run(Command::bash("true"), options()).await.unwrap();
     assert_eq!(*source.calls.borrow(), 2);
-    assert!(executor.take_model_notice().unwrap().contains("it was made so"));
+    assert!(executor.take_model_notice().unwrap().contains("by request of the test"));
     let mut cleanup = executor.cleanup();
     assert!(timeout(Duration::from_secs(1), &mut cleanup).await.is_err());
     source.left.add_permits(1);

@@ -1,7 +1,7 @@
 //! What `ractor` does, of that which supervision is built around. Where one of these fails after an update, the fact has
 //! changed: look at what was built for it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "it is a test, which fails by panic")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic")]
 
 use std::future::pending;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ mod support;
 
 use support::{Log, SECOND, settle};
 
-/// Writes down what it is told of its children, and lives on.
+/// Records the events of its children, and continues.
 struct Parent(Log);
 
 impl Actor for Parent {
@@ -125,7 +125,7 @@ impl Family {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fact_a_kill_is_told_as_terminated_and_the_state_goes_to_the_supervisor() {
+async fn fact_a_kill_is_reported_as_terminated_and_the_state_goes_to_the_supervisor() {
     let family = Family::new().await;
     let child = family.child(None, Way::Well).await.unwrap();
     child.send_message(Order::Hang).unwrap();
@@ -140,7 +140,7 @@ async fn fact_a_kill_is_told_as_terminated_and_the_state_goes_to_the_supervisor(
 }
 
 #[tokio::test(start_paused = true)]
-async fn fact_a_failure_and_a_panic_look_alike_and_are_told_before_the_state_is_dropped() {
+async fn fact_a_failure_and_a_panic_look_alike_and_are_reported_before_the_state_is_dropped() {
     for order in [Order::Fail, Order::Panic] {
         let family = Family::new().await;
         let child = family.child(None, Way::Well).await.unwrap();
@@ -161,7 +161,7 @@ async fn fact_a_failed_pre_start_raises_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fact_a_second_stop_does_not_wait_and_a_name_is_free_before_the_last_words_are_over() {
+async fn fact_a_second_stop_does_not_wait_and_a_name_is_free_before_post_stop_ends() {
     let family = Family::new().await;
     let child = family.child(Some("facts-name"), Way::Well).await.unwrap();
     child.stop(None);
@@ -173,7 +173,7 @@ async fn fact_a_second_stop_does_not_wait_and_a_name_is_free_before_the_last_wor
 }
 
 #[tokio::test(start_paused = true)]
-async fn fact_a_parents_end_kills_children_without_last_words_but_passes_over_those_that_stop() {
+async fn fact_a_parents_end_kills_children_without_post_stop_except_those_already_stopping() {
     let family = Family::new().await;
     let stopping = family.child(None, Way::Well).await.unwrap();
     let running = family.child(None, Way::Well).await.unwrap();
@@ -182,7 +182,7 @@ async fn fact_a_parents_end_kills_children_without_last_words_but_passes_over_th
     family.parent.stop_and_wait(None, Some(SECOND)).await.unwrap();
     running.wait(Some(SECOND)).await.unwrap();
     assert_eq!(family.log.count("last words"), 1, "of the one that was stopped before");
-    assert!(stopping.wait(Some(SECOND)).await.is_err(), "nobody ends it any more");
+    assert!(stopping.wait(Some(SECOND)).await.is_err(), "no owner ends it any more");
     family.gate.add_permits(1);
     stopping.wait(Some(SECOND)).await.unwrap();
 }

@@ -22,7 +22,7 @@ fn ask(gate: &AdmissionGate, tenant: &TenantId) -> Option<Result<Permit, Overloa
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_is_admitted_when_a_place_is_given_back() {
+async fn a_waiting_request_is_admitted_when_a_permit_is_released() {
     let gate = AdmissionGate::new("the sandboxes", 1, Share::default());
     let tenant = tenant("acme");
     let first = gate.admit(&tenant, Deadline::NEVER).await.unwrap();
@@ -35,7 +35,7 @@ async fn whoever_waits_is_admitted_when_a_place_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_too_much_is_told_when_to_come_back() {
+async fn a_rejected_request_gets_a_retry_time() {
     let gate = AdmissionGate::new("the sandboxes", 1, Share { waiting: 1, ..Share::default() });
     let tenant = tenant("acme");
     let permit = gate.admit(&tenant, Deadline::NEVER).await.unwrap();
@@ -45,7 +45,7 @@ async fn who_asks_too_much_is_told_when_to_come_back() {
     let waiting = gate.admit(&tenant, SystemClock.deadline(Duration::from_secs(9)));
     let (timed_out, refused) = tokio::join!(waiting, gate.admit(&tenant, Deadline::NEVER));
     let refused = refused.unwrap_err();
-    assert_eq!(refused.retry_after, Some(Duration::from_secs(4)), "two rounds of what the last one took");
+    assert_eq!(refused.retry_after, Some(Duration::from_secs(4)), "two rounds of the last duration");
     assert_eq!(
         refused.to_string(),
         "the sandboxes of the tenant `acme` are 1, and 1 more wait: try again in 4000 ms"
@@ -54,16 +54,16 @@ async fn who_asks_too_much_is_told_when_to_come_back() {
     assert_eq!(gate.load().waiting, 0, "who was there too long does not wait any more");
 
     gate.set_share(&tenant, Some(Share { admitted: 0, ..Share::default() }));
-    let never = gate.admit(&tenant, Deadline::NEVER).await.unwrap_err();
-    assert_eq!(never.retry_after, None);
-    assert!(never.to_string().ends_with("the tenant's limit is zero"), "{never}");
+    let error = gate.admit(&tenant, Deadline::NEVER).await.unwrap_err();
+    assert_eq!(error.retry_after, None);
+    assert!(error.to_string().ends_with("the tenant's limit is zero"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn shares_and_capacity_change_at_work() {
     let gate = AdmissionGate::new("the sandboxes", 2, Share { admitted: 1, ..Share::default() });
     let (one, two) = (tenant("one"), tenant("two"));
-    let held = ask(&gate, &one).unwrap().unwrap();
+    let permit = ask(&gate, &one).unwrap().unwrap();
     let mut more = Box::pin(gate.admit(&one, Deadline::NEVER));
     assert!((&mut more).now_or_never().is_none(), "its share is one");
     gate.set_share(&one, Some(Share { weight: NonZeroU32::MIN, admitted: 5, waiting: 5 }));
@@ -73,26 +73,26 @@ async fn shares_and_capacity_change_at_work() {
     gate.set_capacity(3);
     let other = other.await.unwrap();
     gate.set_capacity(0);
-    drop((held, more, other));
+    drop((permit, more, other));
     assert!(ask(&gate, &two).is_none());
     assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
 }
 
-/// Places are asked for, waited for, given up and given back by many at once; in the end all places are free.
+/// Many tasks request, await, abandon and release permits concurrently; in the end all permits are free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_place_is_lost_when_those_who_wait_go() {
+async fn no_permit_is_lost_when_waiting_requests_are_dropped() {
     let gate = AdmissionGate::new("the sandboxes", 3, Share::default());
-    let most = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let max = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0_u32..200 {
-        let (gate, most) = (gate.clone(), Arc::clone(&most));
+        let (gate, max) = (gate.clone(), Arc::clone(&max));
         tasks.spawn(async move {
             let tenant = tenant(["one", "two", "three"][number as usize % 3]);
             for round in 0..20 {
                 let deadline =
                     SystemClock.deadline(Duration::from_micros(u64::from((number * 7 + round * 13) % 300)));
                 if let Ok(permit) = gate.admit(&tenant, deadline).await {
-                    most.fetch_max(gate.load().admitted, std::sync::atomic::Ordering::Relaxed);
+                    max.fetch_max(gate.load().admitted, std::sync::atomic::Ordering::Relaxed);
                     tokio::task::yield_now().await;
                     drop(permit);
                 }
@@ -103,13 +103,13 @@ async fn no_place_is_lost_when_those_who_wait_go() {
     }
     tasks.join_all().await;
     assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
-    assert!((1..=3).contains(&most.load(std::sync::atomic::Ordering::Relaxed)));
+    assert!((1..=3).contains(&max.load(std::sync::atomic::Ordering::Relaxed)));
 }
 
 #[test]
-fn a_model_behind_a_gate_says_of_its_calls_what_it_says_without_one() {
-    struct Acting;
-    impl Model for Acting {
+fn an_admitted_model_reports_the_properties_of_its_model() {
+    struct ModelWithSideEffects;
+    impl Model for ModelWithSideEffects {
         fn stream(&self, _: Request) -> ModelStream {
             futures_util::stream::empty().boxed()
         }
@@ -123,7 +123,7 @@ fn a_model_behind_a_gate_says_of_its_calls_what_it_says_without_one() {
         }
     }
     let gate = AdmissionGate::new("the model calls", 1, Share::default());
-    let model = AdmittedModel::new(Arc::new(Acting), gate, tenant("acme"), Duration::ZERO);
+    let model = AdmittedModel::new(Arc::new(ModelWithSideEffects), gate, tenant("acme"), Duration::ZERO);
     assert_eq!(
         (model.side_effects(&request()), model.hosted_support()),
         (SideEffects::Possible, HostedSupport::Skills)
@@ -143,14 +143,14 @@ fn request() -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_of_a_model_has_its_place_until_its_stream_is_over() {
+async fn a_model_call_holds_its_permit_until_its_stream_ends() {
     let gate = AdmissionGate::new("the model calls", 1, Share::default());
     let script = "version: 1\nturns:\n- content: one\n- content: two\n- content: three\n";
     let model = Arc::new(ScriptedModel::new(Script::from_text(script, ScriptFormat::Yaml, "here").unwrap()));
     let patience = Duration::from_secs(5);
     let model = AdmittedModel::new(model, gate.clone(), tenant("acme"), patience);
     let mut first = model.stream(request());
-    assert_eq!(gate.load().admitted, 0, "nothing happens before it is polled");
+    assert_eq!(gate.load().admitted, 0, "nothing happens before the first poll");
     first.next().await.unwrap().unwrap();
     let mut second = model.stream(request());
     let refused = second.next().await.unwrap().unwrap_err();

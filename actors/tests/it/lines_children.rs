@@ -14,8 +14,11 @@ fn line_01_illegal_specs_cannot_be_built() {
     let log = Log::new();
     let significant = || probe("a", &log).restart(Restart::Transient(Significance::Significant)).build().0;
     // Permanent and significant: there is no such value. A killed supervisor: its spec has no shutdown time.
-    let never = SupervisorSpec::ordered(id("s"), Strategy::OneForOne);
-    assert_eq!(never.child(significant()).unwrap_err(), SpecError::NeedsAutoShutdown { id: id("a") });
+    let never_starting = SupervisorSpec::ordered(id("s"), Strategy::OneForOne);
+    assert_eq!(
+        never_starting.child(significant()).unwrap_err(),
+        SpecError::NeedsAutoShutdown { id: id("a") }
+    );
     let any = SupervisorSpec::with_auto_shutdown(id("s"), Strategy::OneForOne, AutoShutdown::AnySignificant);
     let any = any.child(significant()).unwrap();
     assert_eq!(any.child(probe("a", &log).build().0).unwrap_err(), SpecError::DuplicateId { id: id("a") });
@@ -105,23 +108,23 @@ async fn line_03_children_stop_in_reverse_each_with_its_whole_subtree() {
 #[tokio::test(start_paused = true)]
 async fn line_03_a_child_that_does_not_stop_in_time_is_killed_and_waited_for() {
     let log = Log::new();
-    let stubborn = |text: &str| probe_stopping(text, &log, |_| pending());
+    let non_stopping = |text: &str| probe_stopping(text, &log, |_| pending());
     let patient = probe_stopping("c", &log, |_| async {
         tokio::time::sleep(SECOND * 1000).await;
         Ok(())
     });
     let workers = vec![
-        stubborn("a").shutdown(Shutdown::After(SECOND * 7)),
-        stubborn("b").shutdown(Shutdown::Kill),
+        non_stopping("a").shutdown(Shutdown::After(SECOND * 7)),
+        non_stopping("b").shutdown(Shutdown::Kill),
         patient.shutdown(Shutdown::Unlimited),
     ];
     let (root, _, addresses) = root(Strategy::OneForOne, workers).await;
     log.take();
-    let begun = now();
+    let start = now();
     root.shutdown(soon()).await.unwrap();
     // `b` is not asked.
     assert_eq!(log.all(), ["stop c#1", "drop c#1", "drop b#1", "stop a#1", "drop a#1"]);
-    assert_eq!(begun.elapsed().as_secs(), 1007);
+    assert_eq!(start.elapsed().as_secs(), 1007);
     for (address, class) in addresses.iter().zip([ExitClass::Killed, ExitClass::Killed, ExitClass::Shutdown])
     {
         assert_eq!(end_of(address).await.class(), class, "{address:?}");
@@ -139,9 +142,9 @@ async fn line_03_dynamic_supervisors_stop_their_children_in_parallel() {
         });
         supervisor.start_child(slow.build().0, soon()).await.unwrap();
     }
-    let begun = now();
+    let start = now();
     root.shutdown(soon()).await.unwrap();
-    assert_eq!(begun.elapsed().as_secs(), 4);
+    assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(log.all().len(), 9);
 }
 
@@ -149,7 +152,7 @@ async fn line_03_dynamic_supervisors_stop_their_children_in_parallel() {
 async fn line_04_every_way_to_end_has_its_class() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
-    let cases: [(&str, Option<Say>, ExitClass, &str); 6] = [
+    let cases: [(&str, Option<ProbeMessage>, ExitClass, &str); 6] = [
         ("finish", Some(finish()), ExitClass::Normal, "normal"),
         ("fail", Some(fail()), ExitClass::Failed, "failed: told to fail"),
         ("panic", Some(panic()), ExitClass::Panicked, "panicked: told to panic"),
@@ -195,10 +198,10 @@ async fn line_04_every_way_to_end_has_its_class() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_04_killed_is_abnormal_unless_we_asked() {
+async fn line_04_a_kill_is_abnormal_unless_requested() {
     let log = Log::new();
-    let stubborn = probe_stopping("a", &log, |_| pending()).restart(Restart::TRANSIENT);
-    let (_root, supervisor, addresses) = root(Strategy::OneForOne, vec![stubborn]).await;
+    let non_stopping = probe_stopping("a", &log, |_| pending()).restart(Restart::TRANSIENT);
+    let (_root, supervisor, addresses) = root(Strategy::OneForOne, vec![non_stopping]).await;
     addresses[0].kill();
     log.until("start a#2").await;
     // Asked, it is killed after five seconds, and that is no reason to start it again.

@@ -19,11 +19,11 @@ async fn line_16_panics_are_contained() {
     addresses[0].send(panic()).unwrap();
     log.until("start a#2").await;
     // In work beside it, too; that is not the actor's end.
-    let theirs = log.clone();
+    let child_log = log.clone();
     let work = run(move |context| async move {
         context.spawn(async { panic!("in the work") }).wait().await;
         context.spawn_blocking(|| panic!("in blocking work")).wait().await;
-        theirs.push("goes on");
+        child_log.push("goes on");
         Ok(Flow::Continue)
     });
     addresses[0].send(work).unwrap();
@@ -34,7 +34,7 @@ async fn line_16_panics_are_contained() {
     supervisor.start_child(spec, soon()).await.unwrap();
     supervisor.terminate_child(&id("c"), soon()).await.unwrap();
     assert_eq!(end_of(&address).await.class(), ExitClass::Panicked);
-    assert_eq!(addresses[1].call(soon(), Say::Ping).await, Ok(1));
+    assert_eq!(addresses[1].call(soon(), ProbeMessage::Ping).await, Ok(1));
 }
 
 #[test]
@@ -50,13 +50,13 @@ fn line_16_a_build_that_aborts_on_panic_is_refused() {
             .unwrap()
     };
     let refused = compile("panic=abort");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let output = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        !refused.status.success() && said.contains("conjure-actors contains panics by unwinding"),
-        "{said}"
+        !refused.status.success() && output.contains("conjure-actors contains panics by unwinding"),
+        "{output}"
     );
-    let taken = compile("panic=unwind");
-    assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    let compiled = compile("panic=unwind");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,8 +72,8 @@ async fn line_17_dynamic_supervisors_are_partitioned() {
     let ids: Vec<String> = (0..64).map(|number| format!("child-{number}")).collect();
     for text in &ids {
         partitions.start_child(probe(text, &log).build().0, soon()).await.unwrap();
-        let again = partitions.start_child(probe(text, &log).build().0, soon()).await;
-        assert!(matches!(again, Err(StartError::AlreadyStarted(_))), "one id is in one partition");
+        let second = partitions.start_child(probe(text, &log).build().0, soon()).await;
+        assert!(matches!(second, Err(StartError::AlreadyStarted(_))), "one id is in one partition");
     }
     assert_eq!((partitions.count().all, supervisor.count().all), (64, 4));
     let sizes: Vec<usize> = partitions.all().iter().map(|partition| partition.count().all).collect();
@@ -132,7 +132,7 @@ async fn line_17_each_tenant_is_a_meltdown_domain_of_its_own() {
     assert!(matches!(refused, Err(StartError::Request(RequestError::NotRunning(_)))), "{refused:?}");
     let globex = tenants.child(&id("globex")).unwrap();
     assert_eq!((globex.status, globex.restarts), (Status::Running, 0));
-    assert_eq!(sessions[1].1.call(soon(), Say::Ping).await, Ok(1));
+    assert_eq!(sessions[1].1.call(soon(), ProbeMessage::Ping).await, Ok(1));
     tenants.restart_child(acme.id(), soon()).await.unwrap();
     acme.start_child(probe("acme-session", &log).build().0, soon()).await.unwrap();
 }
@@ -148,29 +148,29 @@ async fn line_18_shutdown_is_idempotent() {
     // At the same time: all of them wait for the one end.
     let (first, second) = tokio::join!(root.shutdown(soon()), async {
         settle().await;
-        let begun = now();
+        let start = now();
         let ended = root.shutdown(soon()).await;
-        assert_eq!(begun.elapsed().as_secs(), 4);
+        assert_eq!(start.elapsed().as_secs(), 4);
         ended
     });
     first.unwrap();
     second.unwrap();
     root.shutdown(within(Duration::ZERO)).await.unwrap();
     assert_eq!(log.all(), ["start a#1", "stop a#1", "drop a#1"]);
-    assert_eq!(addresses[0].call(soon(), Say::Ping).await, Err(CallError::NotRunning));
+    assert_eq!(addresses[0].call(soon(), ProbeMessage::Ping).await, Err(CallError::NotRunning));
     let refused = supervisor.start_child(probe("b", &log).build().0, soon()).await;
     assert!(matches!(refused, Err(StartError::Request(RequestError::NotRunning(_)))), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_18_what_has_not_stopped_at_the_deadline_is_killed() {
+async fn line_18_a_child_running_at_the_deadline_is_killed() {
     let log = Log::new();
-    let stubborn =
+    let non_stopping =
         probe_stopping("b", &log, |_| pending()).shutdown(conjure_actors::supervision::Shutdown::Unlimited);
-    let (root, _, _) = root(Strategy::OneForOne, vec![probe("a", &log), stubborn]).await;
-    let begun = now();
+    let (root, _, _) = root(Strategy::OneForOne, vec![probe("a", &log), non_stopping]).await;
+    let start = now();
     let error = root.shutdown(within(SECOND * 7)).await.unwrap_err();
-    assert_eq!(begun.elapsed().as_secs(), 7);
+    assert_eq!(start.elapsed().as_secs(), 7);
     let ShutdownError::Killed { still } = &error else { panic!("{error}") };
     assert_eq!(still.find(&["b"]).unwrap().actor.status, Status::Stopping);
     assert_eq!(still.actor.waiting_for.as_deref(), Some("the end of `b`"));
@@ -191,12 +191,12 @@ async fn line_18_dropping_the_root_is_a_graceful_stop_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_18_a_spawn_that_is_given_up_leaves_nothing() {
+async fn line_18_an_abandoned_spawn_leaves_nothing() {
     let log = Log::new();
-    let never = probe_with("b", &log, |_| pending()).start_timeout(SECOND * 1_000_000);
+    let never_starting = probe_with("b", &log, |_| pending()).start_timeout(SECOND * 1_000_000);
     let spec =
         SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(probe("a", &log).build().0).unwrap();
-    let (spec, _) = spec.child(never.build().0).unwrap().build();
+    let (spec, _) = spec.child(never_starting.build().0).unwrap().build();
     let error = Root::spawn(spec, within(SECOND * 30)).await.unwrap_err();
     assert!(matches!(error, StartError::Request(RequestError::DeadlinePassed(_))), "{error}");
     log.until("drop a#1").await;
@@ -219,7 +219,7 @@ async fn line_19_an_idle_child_is_passivated_and_the_next_message_revives_it() {
     // Messages keep it.
     for _ in 0..5 {
         tokio::time::sleep(SECOND * 59).await;
-        assert_eq!(address.call(soon(), Say::Ping).await, Ok(1));
+        assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Ok(1));
     }
     // So does work beside it.
     let work = run(|context| async move {
@@ -233,13 +233,13 @@ async fn line_19_an_idle_child_is_passivated_and_the_next_message_revives_it() {
     assert_eq!(end_of(&address).await.class(), ExitClass::Normal, "not a failure");
     assert!(idle.elapsed() >= SECOND * 60, "{:?}", idle.elapsed());
     settle().await;
-    assert_eq!(supervisor.count().all, 0, "nothing but what it flushed is left");
+    assert_eq!(supervisor.count().all, 0, "only flushed data is left");
     assert_eq!(log.all(), ["start a#1", "stop a#1", "drop a#1"]);
-    // The next message: nobody is there, so it is started anew.
-    assert_eq!(address.call(soon(), Say::Ping).await, Err(CallError::NotRunning));
+    // The next message starts the ended actor again.
+    assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Err(CallError::NotRunning));
     let (spec, address) = session().build();
     supervisor.start_child(spec, soon()).await.unwrap();
-    assert_eq!(address.call(soon(), Say::Ping).await, Ok(1));
+    assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Ok(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,14 +257,14 @@ async fn line_19_a_message_in_the_moment_of_passivation_is_either_handled_or_ref
         let (child, address) = spec(slow);
         supervisor.start_child(child, soon()).await.unwrap();
         tokio::time::sleep(SECOND * 60 - Duration::from_millis(1) + Duration::from_nanos(nanos)).await;
-        match address.call(soon(), Say::Ping).await {
+        match address.call(soon(), ProbeMessage::Ping).await {
             Ok(incarnation) => assert_eq!(incarnation, 1),
             Err(error) => {
                 assert_eq!(error, CallError::NotRunning, "it is never lost");
                 // Revived while the last one still flushes: it waits for that.
                 let (child, address) = spec(probe("a", &log));
                 supervisor.start_child(child, soon()).await.unwrap();
-                assert_eq!(address.call(soon(), Say::Ping).await, Ok(1));
+                assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Ok(1));
             }
         }
         supervisor.terminate_child(&id("a"), soon()).await.unwrap();

@@ -14,11 +14,11 @@ use tokio::sync::Semaphore;
 use crate::support::*;
 
 /// A probe whose start waits for a permit.
-fn gated(text: &str, log: &Log) -> (conjure_actors::supervision::WorkerSpec<Probe>, Arc<Semaphore>) {
+fn gated_probe(text: &str, log: &Log) -> (conjure_actors::supervision::WorkerSpec<Probe>, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
-    let theirs = Arc::clone(&gate);
+    let child_gate = Arc::clone(&gate);
     let spec = probe_with(text, log, move |_| {
-        let gate = Arc::clone(&theirs);
+        let gate = Arc::clone(&child_gate);
         async move {
             gate.acquire().await?.forget();
             Ok(())
@@ -31,7 +31,7 @@ fn gated(text: &str, log: &Log) -> (conjure_actors::supervision::WorkerSpec<Prob
 async fn line_10_start_child_is_ok_only_after_its_start() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
-    let (spec, gate) = gated("a", &log);
+    let (spec, gate) = gated_probe("a", &log);
     let starting = supervisor.start_child(spec.build().0, soon());
     tokio::pin!(starting);
     tokio::select! {
@@ -43,15 +43,15 @@ async fn line_10_start_child_is_ok_only_after_its_start() {
     gate.add_permits(1);
     let child = starting.await.unwrap();
     assert_eq!(log.all(), ["start a#1"]);
-    assert_eq!(child.address::<Say>().unwrap().call(soon(), Say::Ping).await, Ok(1));
+    assert_eq!(child.address::<ProbeMessage>().unwrap().call(soon(), ProbeMessage::Ping).await, Ok(1));
     assert!(child.address::<String>().is_none() && child.supervisor().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_10_the_same_id_gives_the_child_that_is_there() {
+async fn line_10_the_same_id_returns_the_existing_child() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
-    let (spec, gate) = gated("a", &log);
+    let (spec, gate) = gated_probe("a", &log);
     // Two at once: one of them starts it, and both wait for its start.
     let (first, second) = (spec.build().0, probe("a", &log).build().0);
     let (first, second, ()) =
@@ -61,7 +61,7 @@ async fn line_10_the_same_id_gives_the_child_that_is_there() {
         });
     assert_eq!(first.unwrap().id(), &id("a"));
     let Err(StartError::AlreadyStarted(child)) = second else { panic!("{second:?}") };
-    assert_eq!(child.address::<Say>().unwrap().call(soon(), Say::Ping).await, Ok(1));
+    assert_eq!(child.address::<ProbeMessage>().unwrap().call(soon(), ProbeMessage::Ping).await, Ok(1));
     assert_eq!(log.all(), ["start a#1"]);
     let third = supervisor.start_child(probe("a", &log).build().0, soon()).await;
     assert!(matches!(third, Err(StartError::AlreadyStarted(_))), "{third:?}");
@@ -82,12 +82,14 @@ async fn line_10_full_is_a_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_10_a_caller_that_went_away_does_no_harm() {
+async fn line_10_a_dropped_caller_does_no_harm() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
-    let (spec, gate) = gated("a", &log);
-    let gone = supervisor.start_child(spec.build().0, within(SECOND)).await;
-    let Err(StartError::Request(RequestError::DeadlinePassed(_))) = gone else { panic!("{gone:?}") };
+    let (spec, gate) = gated_probe("a", &log);
+    let timed_out = supervisor.start_child(spec.build().0, within(SECOND)).await;
+    let Err(StartError::Request(RequestError::DeadlinePassed(_))) = timed_out else {
+        panic!("{timed_out:?}")
+    };
     drop(supervisor.start_child(probe("never-polled", &log).build().0, soon()));
     gate.add_permits(1);
     log.until("start a#1").await;
@@ -126,7 +128,7 @@ async fn line_10_an_id_that_is_about_to_be_free_is_waited_for() {
 async fn line_11_a_slow_start_runs_in_the_child_and_does_not_hold_its_supervisor() {
     let log = Log::new();
     let (root, supervisor) = dynamic_root().await;
-    let (spec, _gate) = gated("image", &log);
+    let (spec, _gate) = gated_probe("image", &log);
     let starting = supervisor.start_child(spec.build().0, soon());
     tokio::pin!(starting);
     tokio::select! {
@@ -134,11 +136,11 @@ async fn line_11_a_slow_start_runs_in_the_child_and_does_not_hold_its_supervisor
         started = &mut starting => panic!("{started:?}"),
         () = settle() => {}
     }
-    // It is linked already: a supervisor that is stopped stops it too, at once and in the midst of its start.
+    // It is linked already: a supervisor that is stopped stops it too, at once and in the middle of its start.
     supervisor.start_child(probe("b", &log).build().0, soon()).await.unwrap();
-    let begun = now();
+    let start = now();
     root.shutdown(soon()).await.unwrap();
-    assert!(begun.elapsed() < SECOND);
+    assert!(start.elapsed() < SECOND);
     assert!(starting.await.is_err());
     assert_eq!(log.all(), ["start b#1", "stop b#1", "drop b#1"]);
 }
@@ -147,11 +149,11 @@ async fn line_11_a_slow_start_runs_in_the_child_and_does_not_hold_its_supervisor
 async fn line_11_a_start_that_is_too_slow_fails() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
-    let (spec, _gate) = gated("a", &log);
-    let begun = now();
+    let (spec, _gate) = gated_probe("a", &log);
+    let start = now();
     let failed = supervisor.start_child(spec.start_timeout(SECOND * 40).build().0, soon()).await;
     let Err(StartError::Failed(Exit::StartFailed(_))) = failed else { panic!("{failed:?}") };
-    assert_eq!(begun.elapsed().as_secs(), 40);
+    assert_eq!(start.elapsed().as_secs(), 40);
     assert_eq!(supervisor.count().all, 0);
 }
 
@@ -180,8 +182,8 @@ async fn line_12_a_departed_child_leaves_no_state() {
     // Counted, not timed: they come and go, and nobody knows any of them in the end. The machine is asked after many more
     // (`a_hundred_thousand_short_children_leave_nothing`); here each is an actor.
     const CHILDREN: u32 = 2_000;
-    struct Short;
-    impl conjure_actors::supervision::Worker for Short {
+    struct ShortLivedWorker;
+    impl conjure_actors::supervision::Worker for ShortLivedWorker {
         type Message = ();
 
         async fn handle(
@@ -195,10 +197,10 @@ async fn line_12_a_departed_child_leaves_no_state() {
     let (root, supervisor) = dynamic_root().await;
     let ended = Arc::new(AtomicU32::new(0));
     for number in 0..CHILDREN {
-        let spec =
-            conjure_actors::supervision::WorkerSpec::<Short>::new(id(&number.to_string()), |_| async {
-                Ok(Short)
-            });
+        let spec = conjure_actors::supervision::WorkerSpec::<ShortLivedWorker>::new(
+            id(&number.to_string()),
+            |_| async { Ok(ShortLivedWorker) },
+        );
         let (spec, address) = spec.restart(Restart::TRANSIENT).build();
         let child = supervisor.start_child(spec, soon()).await.unwrap();
         address.send(()).unwrap();
@@ -210,7 +212,7 @@ async fn line_12_a_departed_child_leaves_no_state() {
     }
     assert_eq!(ended.load(Ordering::Relaxed), CHILDREN);
     assert_eq!(root.tree().size(), 1);
-    // What ractor itself keeps: nothing is linked, nothing is registered.
+    // ractor's own state: no links and no registrations.
     assert!(ractor::registry::registered().is_empty());
 }
 
@@ -247,21 +249,21 @@ async fn line_13_children_can_be_listed_counted_and_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_13_the_tree_says_what_everybody_waits_for() {
+async fn line_13_the_tree_shows_what_each_child_waits_for() {
     let log = Log::new();
     let (root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).build();
     supervisor.start_child(spec, soon()).await.unwrap();
-    let theirs = log.clone();
+    let child_log = log.clone();
     let work = run(move |context| async move {
         let _waiting = context.waiting_for("the model");
-        theirs.push("waits");
+        child_log.push("waits");
         pending().await
     });
     address.send(work).unwrap();
     log.until("waits").await;
     assert_eq!(root.tree().find(&["a"]).unwrap().actor.waiting_for.as_deref(), Some("the model"));
-    let (spec, _gate) = gated("b", &log);
+    let (spec, _gate) = gated_probe("b", &log);
     let starting = supervisor.start_child(spec.build().0, soon());
     tokio::pin!(starting);
     tokio::select! {
@@ -291,7 +293,7 @@ async fn line_14_a_monitor_gets_exactly_one_down() {
         assert_eq!((down.id, down.incarnation, down.exit.class()), (id("a"), 1, ExitClass::Failed));
     }
     log.until("start a#2").await;
-    // Of the incarnation that runs now, not of the one that is gone.
+    // The monitor belongs to the current incarnation, not to the previous one.
     let next = address.monitor().unwrap();
     address.kill();
     assert_eq!(next.await.incarnation, 2);
@@ -312,8 +314,8 @@ async fn line_14_a_monitor_of_the_dead_gets_its_down_too() {
     assert_eq!(child.monitor().unwrap().await.exit.class(), ExitClass::Panicked);
 }
 
-/// Answers when the gate opens, unless nobody waits any more.
-fn answer_when_open(gate: &Arc<Semaphore>, log: &Log, reply: Reply<&'static str>) -> Say {
+/// Replies when the gate opens, unless the caller has stopped waiting.
+fn answer_when_open(gate: &Arc<Semaphore>, log: &Log, reply: Reply<&'static str>) -> ProbeMessage {
     let (gate, log) = (Arc::clone(gate), log.clone());
     run(move |_| async move {
         gate.acquire().await?.forget();
@@ -328,12 +330,12 @@ async fn line_15_a_call_ends_at_its_deadline_and_a_late_reply_is_dropped() {
     let log = Log::new();
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![probe("a", &log)]).await;
     let (address, gate) = (&addresses[0], Arc::new(Semaphore::new(0)));
-    let begun = now();
+    let start = now();
     let late = address.call(within(SECOND * 3), |reply| answer_when_open(&gate, &log, reply)).await;
-    assert_eq!((late, begun.elapsed().as_secs()), (Err(CallError::DeadlinePassed), 3));
+    assert_eq!((late, start.elapsed().as_secs()), (Err(CallError::DeadlinePassed), 3));
     gate.add_permits(1);
     // The next call gets its own answer, and the work for the first could be skipped.
-    assert_eq!(address.call(soon(), Say::Ping).await, Ok(1));
+    assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Ok(1));
     assert_eq!(log.all(), ["start a#1", "skipped"]);
     gate.add_permits(1);
     assert_eq!(address.call(soon(), |reply| answer_when_open(&gate, &log, reply)).await, Ok("answer"));
@@ -345,25 +347,25 @@ async fn line_15_a_call_to_an_actor_that_ends_is_lost_at_once() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).restart(Restart::TEMPORARY).build();
-    assert_eq!(address.call(soon(), Say::Ping).await, Err(CallError::NotRunning));
+    assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Err(CallError::NotRunning));
     supervisor.start_child(spec, soon()).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
-    let begun = now();
+    let start = now();
     let (under_way, queued, ()) = tokio::join!(
         biased;
         address.call(soon(), |reply| answer_when_open(&gate, &log, reply)),
-        address.call(soon(), Say::Ping),
+        address.call(soon(), ProbeMessage::Ping),
         async {
             settle().await;
             address.kill();
         }
     );
     assert_eq!((under_way, queued), (Err(CallError::Lost), Err(CallError::Lost)));
-    assert_eq!(begun.elapsed(), Duration::ZERO);
-    assert_eq!(address.call(soon(), Say::Ping).await, Err(CallError::NotRunning));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Err(CallError::NotRunning));
     assert!(CallError::NotRunning.is_retryable() && !CallError::Lost.is_retryable());
     assert!(
-        matches!(address.send(finish()), Err(SendError::NotRunning(Say::Run(_)))),
+        matches!(address.send(finish()), Err(SendError::NotRunning(ProbeMessage::Run(_)))),
         "the message comes back"
     );
 }

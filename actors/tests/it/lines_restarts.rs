@@ -67,7 +67,7 @@ async fn line_05_siblings_stop_at_the_time_of_failure_before_any_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_05_dynamic_children_are_restarted_each_for_itself_and_those_that_are_done_are_forgotten() {
+async fn line_05_dynamic_children_restart_independently_and_finished_ones_are_removed() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let restarts = [Restart::Permanent, Restart::TRANSIENT, Restart::TEMPORARY];
@@ -136,7 +136,7 @@ async fn line_06_the_intensity_slides_with_tokio_time() {
     let spec = spec.child(probe("b", &log).build().0).unwrap().intensity(Intensity::new(2, SECOND * 10));
     let root = Root::spawn(spec.build().0, soon()).await.unwrap();
     let mut incarnation = 1;
-    // Six seconds apart there are never three within ten: this could go on for ever.
+    // Six seconds apart there are never three within ten: this could continue for ever.
     for _ in 0..20 {
         address.send(fail()).unwrap();
         incarnation += 1;
@@ -172,7 +172,7 @@ async fn line_06_when_it_is_exceeded_the_parent_decides() {
         assert_eq!(inner.last_exit.map(|exit| exit.class()), Some(ExitClass::Shutdown));
         assert_eq!((inner.restarts, inner.status == Status::Running), (u64::from(comes_back), comes_back));
         // The address is good over the supervisor's restart too, and the incarnations count on.
-        assert_eq!(address.call(soon(), Say::Ping).await.ok(), comes_back.then_some(2));
+        assert_eq!(address.call(soon(), ProbeMessage::Ping).await.ok(), comes_back.then_some(2));
     }
 }
 
@@ -215,7 +215,7 @@ async fn line_07_a_restart_never_overlaps_the_old_incarnation() {
             _ => addresses[0].kill(),
         }
         log.until(&format!("start a#{round}")).await;
-        assert_eq!(addresses[0].call(soon(), Say::Ping).await, Ok(round));
+        assert_eq!(addresses[0].call(soon(), ProbeMessage::Ping).await, Ok(round));
     }
     root.shutdown(soon()).await.unwrap();
     assert_eq!(running.load(Ordering::SeqCst), 0);
@@ -368,12 +368,12 @@ async fn line_20_a_session_that_fails_to_start_is_quarantined() {
     assert_eq!(supervisor.child(&id("a")).unwrap().status, Status::Quarantined);
     broken.store(false, Ordering::SeqCst);
     supervisor.restart_child(&id("a"), soon()).await.unwrap();
-    assert!(address.call(soon(), Say::Ping).await.is_ok());
+    assert!(address.call(soon(), ProbeMessage::Ping).await.is_ok());
     assert_eq!(log.count("drop b#1"), 0, "its sibling never noticed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_6_one_that_is_given_up_alone_is_forgotten_where_the_supervisor_keeps_none() {
+async fn line_06_a_failed_child_is_removed_when_the_supervisor_keeps_none() {
     let log = Log::new();
     let spec = SupervisorSpec::dynamic(id("root")).intensity(Intensity::new(2, SECOND * 1000));
     let (spec, supervisor) = spec.intensity_scope(IntensityScope::PerChild).on_limit(OnLimit::Remove).build();
@@ -392,7 +392,7 @@ async fn line_6_one_that_is_given_up_alone_is_forgotten_where_the_supervisor_kee
     assert!(supervisor.child(&id("a")).is_none(), "{:?}", supervisor.children());
     assert_eq!(log.count("start a#4"), 0, "two restarts, and no more");
     assert_eq!(log.count("drop b#1"), 0, "its sibling never noticed");
-    // Whoever wants it brings its spec anew, and it begins without failures.
+    // The next request brings a new spec, and the child starts without failures.
     let (spec, address) = transient("a");
     supervisor.start_child(spec, soon()).await.unwrap();
     let down = address.monitor().unwrap();

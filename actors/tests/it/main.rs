@@ -4,9 +4,9 @@
 #[cfg(test)]
 mod admission;
 #[cfg(test)]
-mod ground;
+mod child_scope;
 #[cfg(test)]
-mod lasting;
+mod lasting_work;
 #[cfg(test)]
 mod lines_children;
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(crate) fn now() -> tokio::time::Instant {
     within(Duration::ZERO).instant().unwrap()
 }
 
-/// What happened, in order.
+/// The events, in order.
 #[derive(Clone)]
 pub(crate) struct Log(Arc<watch::Sender<Vec<String>>>);
 
@@ -56,7 +56,7 @@ impl Log {
         self.0.borrow().iter().filter(|event| *event == what).count()
     }
 
-    /// What happened since the last call.
+    /// The events since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         let mut taken = Vec::new();
         self.0.send_modify(|events| taken = std::mem::take(events));
@@ -72,34 +72,34 @@ impl Log {
     }
 }
 
-pub(crate) enum Say {
+pub(crate) enum ProbeMessage {
     /// Answers with the incarnation.
     Ping(Reply<u64>),
-    Run(Box<dyn FnOnce(Context<Say>) -> Outcome + Send>),
+    Run(Box<dyn FnOnce(Context<ProbeMessage>) -> Outcome + Send>),
 }
 
-pub(crate) fn run<F, Fut>(work: F) -> Say
+pub(crate) fn run<F, Fut>(work: F) -> ProbeMessage
 where
-    F: FnOnce(Context<Say>) -> Fut + Send + 'static,
+    F: FnOnce(Context<ProbeMessage>) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Flow, Failure>> + Send + 'static,
 {
-    Say::Run(Box::new(|context| Box::pin(work(context))))
+    ProbeMessage::Run(Box::new(|context| Box::pin(work(context))))
 }
 
-pub(crate) fn fail() -> Say {
+pub(crate) fn fail() -> ProbeMessage {
     run(|_| async { Err("told to fail".into()) })
 }
 
-pub(crate) fn panic() -> Say {
+pub(crate) fn panic() -> ProbeMessage {
     run(|_| async { panic!("told to panic") })
 }
 
-pub(crate) fn finish() -> Say {
+pub(crate) fn finish() -> ProbeMessage {
     run(|_| async { Ok(Flow::Stop) })
 }
 
 /// Hangs until it is killed; says when it does.
-pub(crate) fn hang(log: &Log) -> Say {
+pub(crate) fn hang(log: &Log) -> ProbeMessage {
     let log = log.clone();
     run(|context| async move {
         log.push(format!("hang {}", name(&context)));
@@ -108,11 +108,11 @@ pub(crate) fn hang(log: &Log) -> Say {
 }
 
 /// `ID#INCARNATION`.
-pub(crate) fn name(context: &Context<Say>) -> String {
+pub(crate) fn name(context: &Context<ProbeMessage>) -> String {
     format!("{}#{}", context.id(), context.incarnation())
 }
 
-type StopFn = Arc<dyn Fn(Context<Say>) -> Ended + Send + Sync>;
+type StopFn = Arc<dyn Fn(Context<ProbeMessage>) -> Ended + Send + Sync>;
 
 /// Logs `start`, `stop` and `drop`, each with its name.
 pub(crate) struct Probe {
@@ -122,19 +122,23 @@ pub(crate) struct Probe {
 }
 
 impl Worker for Probe {
-    type Message = Say;
+    type Message = ProbeMessage;
 
-    async fn handle(&mut self, message: Say, context: &Context<Say>) -> Result<Flow, Failure> {
+    async fn handle(
+        &mut self,
+        message: ProbeMessage,
+        context: &Context<ProbeMessage>,
+    ) -> Result<Flow, Failure> {
         match message {
-            Say::Ping(reply) => {
+            ProbeMessage::Ping(reply) => {
                 reply.send(context.incarnation());
                 Ok(Flow::Continue)
             }
-            Say::Run(work) => work(context.clone()).await,
+            ProbeMessage::Run(work) => work(context.clone()).await,
         }
     }
 
-    async fn stop(&mut self, context: &Context<Say>) -> Result<(), Failure> {
+    async fn stop(&mut self, context: &Context<ProbeMessage>) -> Result<(), Failure> {
         self.log.push(format!("stop {}", self.name));
         match &self.stop {
             Some(stop) => stop(context.clone()).await,
@@ -154,10 +158,10 @@ pub(crate) fn probe(text: &str, log: &Log) -> WorkerSpec<Probe> {
     probe_with(text, log, |_| async { Ok(()) })
 }
 
-/// A probe whose start does this first.
+/// A probe that runs `start` at its start.
 pub(crate) fn probe_with<F, Fut>(text: &str, log: &Log, start: F) -> WorkerSpec<Probe>
 where
-    F: Fn(Context<Say>) -> Fut + Send + Sync + 'static,
+    F: Fn(Context<ProbeMessage>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     build(text, log, start, None)
@@ -166,7 +170,7 @@ where
 /// A probe that does this when it stops.
 pub(crate) fn probe_stopping<F, Fut>(text: &str, log: &Log, stop: F) -> WorkerSpec<Probe>
 where
-    F: Fn(Context<Say>) -> Fut + Send + Sync + 'static,
+    F: Fn(Context<ProbeMessage>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     let stop: StopFn = Arc::new(move |context| Box::pin(stop(context)));
@@ -175,11 +179,11 @@ where
 
 fn build<F, Fut>(text: &str, log: &Log, start: F, stop: Option<StopFn>) -> WorkerSpec<Probe>
 where
-    F: Fn(Context<Say>) -> Fut + Send + Sync + 'static,
+    F: Fn(Context<ProbeMessage>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     let log = log.clone();
-    let start = move |context: Context<Say>| {
+    let start = move |context: Context<ProbeMessage>| {
         let (started, log, stop) = (start(context.clone()), log.clone(), stop.clone());
         async move {
             started.await?;
@@ -197,7 +201,7 @@ pub(crate) const PATIENT: Intensity = Intensity::new(1_000_000, SECOND);
 pub(crate) async fn root(
     strategy: Strategy,
     workers: Vec<WorkerSpec<Probe>>,
-) -> (Root, Supervisor, Vec<Address<Say>>) {
+) -> (Root, Supervisor, Vec<Address<ProbeMessage>>) {
     let mut spec = SupervisorSpec::ordered(id("root"), strategy).intensity(PATIENT);
     let mut addresses = Vec::new();
     for worker in workers {
@@ -223,6 +227,6 @@ pub(crate) async fn settle() {
 }
 
 /// The text of how an incarnation ended.
-pub(crate) async fn end_of(address: &Address<Say>) -> Exit {
+pub(crate) async fn end_of(address: &Address<ProbeMessage>) -> Exit {
     address.monitor().unwrap().await.exit
 }

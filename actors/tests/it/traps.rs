@@ -63,13 +63,13 @@ async fn trap_children_stop_in_order_before_their_parent_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_kill_reaches_children_in_the_midst_of_their_last_words() {
+async fn trap_a_kill_reaches_children_during_post_stop() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (inner, handle) = SupervisorSpec::dynamic(id("inner")).restart(Restart::TEMPORARY).build();
     let child = supervisor.start_child(inner, soon()).await.unwrap();
-    let stubborn = probe_stopping("a", &log, |_| pending()).shutdown(Shutdown::Unlimited);
-    handle.start_child(stubborn.build().0, soon()).await.unwrap();
+    let non_stopping = probe_stopping("a", &log, |_| pending()).shutdown(Shutdown::Unlimited);
+    handle.start_child(non_stopping.build().0, soon()).await.unwrap();
     let a = id("a");
     let (ended, ()) = tokio::join!(
         biased;
@@ -105,7 +105,7 @@ async fn trap_a_restart_waits_for_grandchildren_that_still_live() {
         Ok(Flow::Continue)
     });
     address.send(work).unwrap();
-    assert_eq!(address.call(soon(), Say::Ping).await, Ok(1));
+    assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Ok(1));
     handle.kill();
     log.until("drop grandchild#1").await;
     settle().await;
@@ -120,12 +120,12 @@ async fn trap_blocking_work_survives_a_kill_and_holds_back_the_restart() {
     let log = Log::new();
     let (_root, supervisor, addresses) = root(Strategy::OneForOne, vec![probe("a", &log)]).await;
     let (release, released) = mpsc::channel::<()>();
-    let theirs = log.clone();
+    let child_log = log.clone();
     let work = run(move |context| async move {
         let job = context.spawn_blocking(move || {
-            theirs.push("blocking work");
+            child_log.push("blocking work");
             released.recv().unwrap();
-            theirs.push("blocking work is over");
+            child_log.push("blocking work is over");
         });
         job.wait().await;
         Ok(Flow::Continue)
@@ -141,25 +141,29 @@ async fn trap_blocking_work_survives_a_kill_and_holds_back_the_restart() {
     assert_eq!(log.all()[2..], ["drop a#1", "blocking work is over", "start a#2"]);
 }
 
-/// Its drop says on which task it is, and then waits.
-struct Heavy {
+/// Its drop reports the task on which it runs, and then waits.
+struct SlowDrop {
     started_on: Option<tokio::task::Id>,
     dropped: mpsc::Sender<bool>,
     go_on: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
-impl Worker for Heavy {
-    type Message = Say;
+impl Worker for SlowDrop {
+    type Message = ProbeMessage;
 
-    async fn handle(&mut self, message: Say, context: &Context<Say>) -> Result<Flow, Failure> {
+    async fn handle(
+        &mut self,
+        message: ProbeMessage,
+        context: &Context<ProbeMessage>,
+    ) -> Result<Flow, Failure> {
         match message {
-            Say::Run(work) => work(context.clone()).await,
-            Say::Ping(_) => Ok(Flow::Continue),
+            ProbeMessage::Run(work) => work(context.clone()).await,
+            ProbeMessage::Ping(_) => Ok(Flow::Continue),
         }
     }
 }
 
-impl Drop for Heavy {
+impl Drop for SlowDrop {
     fn drop(&mut self) {
         let is_own_task = self.started_on.is_some() && tokio::task::try_id() == self.started_on;
         self.dropped.send(is_own_task).unwrap();
@@ -175,9 +179,9 @@ async fn trap_a_heavy_drop_is_on_the_childs_own_task_and_blocks_nobody() {
         let (tell, dropped) = mpsc::channel();
         let (release, go_on) = mpsc::channel();
         let go_on = Arc::new(Mutex::new(go_on));
-        let heavy = WorkerSpec::<Heavy>::new(id("heavy"), move |_| {
+        let heavy = WorkerSpec::<SlowDrop>::new(id("heavy"), move |_| {
             let (dropped, go_on) = (tell.clone(), Arc::clone(&go_on));
-            async move { Ok(Heavy { started_on: tokio::task::try_id(), dropped, go_on }) }
+            async move { Ok(SlowDrop { started_on: tokio::task::try_id(), dropped, go_on }) }
         });
         let (spec, address) = heavy.restart(Restart::TEMPORARY).shutdown(Shutdown::Unlimited).build();
         supervisor.start_child(spec, soon()).await.unwrap();
@@ -197,7 +201,7 @@ async fn trap_a_heavy_drop_is_on_the_childs_own_task_and_blocks_nobody() {
         if how != "kill" {
             let (spec, other) = probe("other", &log).build();
             supervisor.start_child(spec, soon()).await.unwrap();
-            assert_eq!(other.call(soon(), Say::Ping).await, Ok(1), "{how}");
+            assert_eq!(other.call(soon(), ProbeMessage::Ping).await, Ok(1), "{how}");
             supervisor.terminate_child(&id("other"), soon()).await.unwrap();
             let status = supervisor.child(&id("heavy")).map(|child| child.status);
             assert_eq!(
@@ -214,7 +218,7 @@ async fn trap_a_heavy_drop_is_on_the_childs_own_task_and_blocks_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_name_is_no_lock_so_an_id_is_free_only_when_its_child_is_gone() {
+async fn trap_an_id_is_free_only_when_its_child_has_ended() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let slow = probe_stopping("a", &log, |_| async {
@@ -239,12 +243,12 @@ async fn trap_a_second_stop_waits_like_the_first() {
         Ok(())
     });
     supervisor.start_child(slow.build().0, soon()).await.unwrap();
-    let begun = now();
+    let start = now();
     let (a, deadline) = (id("a"), soon());
     let (first, second) =
         tokio::join!(supervisor.terminate_child(&a, deadline), supervisor.terminate_child(&a, deadline));
     assert_eq!((first, second), (Ok(()), Ok(())));
-    assert_eq!(begun.elapsed().as_secs(), 4);
+    assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(log.all(), ["start a#1", "stop a#1", "drop a#1"]);
 }
 
@@ -252,12 +256,12 @@ async fn trap_a_second_stop_waits_like_the_first() {
 async fn trap_work_for_a_call_that_timed_out_can_be_ended() {
     let log = Log::new();
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![probe("a", &log)]).await;
-    let theirs = log.clone();
+    let child_log = log.clone();
     let call = addresses[0].call::<()>(within(SECOND), |mut reply| {
         run(move |_| async move {
             assert!(reply.is_caller_waiting());
             reply.abandoned().await;
-            theirs.push("abandoned");
+            child_log.push("abandoned");
             Ok(Flow::Continue)
         })
     });
@@ -266,12 +270,12 @@ async fn trap_work_for_a_call_that_timed_out_can_be_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_failed_start_is_told_though_ractor_raises_no_event() {
+async fn trap_a_failed_start_is_reported_though_ractor_raises_no_event() {
     let log = Log::new();
     let starts = Arc::new(Semaphore::new(1));
-    let theirs = Arc::clone(&starts);
+    let start_count = Arc::clone(&starts);
     let flaky = probe_with("a", &log, move |_| {
-        let starts = Arc::clone(&theirs);
+        let starts = Arc::clone(&start_count);
         async move { starts.try_acquire().map(tokio::sync::SemaphorePermit::forget).map_err(Failure::from) }
     });
     let (_root, _, addresses) =
@@ -282,7 +286,7 @@ async fn trap_a_failed_start_is_told_though_ractor_raises_no_event() {
     }
     assert_eq!(end_of(&addresses[0]).await.class(), ExitClass::StartFailed);
     starts.add_permits(1);
-    while addresses[0].call(soon(), Say::Ping).await.is_err() {
+    while addresses[0].call(soon(), ProbeMessage::Ping).await.is_err() {
         tokio::time::sleep(SECOND / 100).await;
     }
 }
@@ -293,14 +297,14 @@ async fn trap_mailboxes_are_bounded_before_them() {
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![probe("a", &log).queue(2)]).await;
     let address = &addresses[0];
     let gate = Arc::new(Semaphore::new(0));
-    let theirs = Arc::clone(&gate);
+    let child_gate = Arc::clone(&gate);
     let wait = run(move |_| async move {
-        theirs.acquire().await?.forget();
+        child_gate.acquire().await?.forget();
         Ok(Flow::Continue)
     });
     address.send(wait).unwrap();
     settle().await;
-    assert_eq!(address.queue(), 0, "what is handled waits no more");
+    assert_eq!(address.queue(), 0, "a handled message is not waiting any more");
     let push = |text: &'static str| {
         let log = log.clone();
         run(move |_| async move {
@@ -312,7 +316,7 @@ async fn trap_mailboxes_are_bounded_before_them() {
     address.send(push("2")).unwrap();
     assert_eq!(address.queue(), 2);
     assert!(matches!(address.send(push("3")), Err(SendError::Full(_))));
-    assert_eq!(address.call(soon(), Say::Ping).await, Err(CallError::Full));
+    assert_eq!(address.call(soon(), ProbeMessage::Ping).await, Err(CallError::Full));
     let late = address.send_with_deadline(push("never"), within(SECOND)).await;
     assert!(matches!(late, Err(SendError::DeadlinePassed(_))), "{late:?}");
     // Those that wait for room are served in order.
@@ -337,33 +341,33 @@ async fn trap_mailboxes_are_bounded_before_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_handler_that_awaits_hears_a_stop_by_its_token_or_is_killed() {
+async fn trap_an_awaiting_handler_is_stopped_by_its_token_or_killed() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("polite", &log).build();
     supervisor.start_child(spec, soon()).await.unwrap();
-    let theirs = log.clone();
+    let child_log = log.clone();
     let work = run(move |context| async move {
-        theirs.push("waits");
+        child_log.push("waits");
         context.stopping().cancelled().await;
         Ok(Flow::Continue)
     });
     address.send(work).unwrap();
     log.until("waits").await;
-    let begun = now();
+    let start = now();
     supervisor.terminate_child(&id("polite"), soon()).await.unwrap();
-    assert_eq!((begun.elapsed().as_secs(), end_of(&address).await.class()), (0, ExitClass::Shutdown));
+    assert_eq!((start.elapsed().as_secs(), end_of(&address).await.class()), (0, ExitClass::Shutdown));
 
     let (spec, address) = probe("deaf", &log).build();
     supervisor.start_child(spec, soon()).await.unwrap();
     address.send(hang(&log)).unwrap();
     log.until("hang deaf#1").await;
     supervisor.terminate_child(&id("deaf"), soon()).await.unwrap();
-    assert_eq!((begun.elapsed().as_secs(), end_of(&address).await.class()), (5, ExitClass::Killed));
+    assert_eq!((start.elapsed().as_secs(), end_of(&address).await.class()), (5, ExitClass::Killed));
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_stop_overtakes_the_messages_that_wait() {
+async fn trap_a_stop_overtakes_queued_messages() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).build();
@@ -376,14 +380,14 @@ async fn trap_a_stop_overtakes_the_messages_that_wait() {
     let a = id("a");
     let (call, ended) = tokio::join!(
         biased;
-        address.call(soon(), Say::Ping),
+        address.call(soon(), ProbeMessage::Ping),
         supervisor.terminate_child(&a, soon())
     );
     assert_eq!((call, ended), (Err(CallError::Lost), Ok(())), "its caller hears that at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_killed_supervisor_is_restarted_when_all_below_it_is_gone() {
+async fn trap_a_killed_supervisor_restarts_after_all_its_descendants_ended() {
     let log = Log::new();
     let leaf = |text: &str| -> ChildSpec { probe(text, &log).build().0 };
     let inner = SupervisorSpec::ordered(id("inner"), Strategy::OneForOne).backoff(Backoff::NONE);
@@ -411,10 +415,10 @@ async fn trap_a_killed_supervisor_is_restarted_when_all_below_it_is_gone() {
 async fn trap_an_actor_that_hangs_at_its_start_is_ended_with_its_supervisor() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
-    let never = probe_with("never", &log, |_| pending());
+    let never_starting = probe_with("never", &log, |_| pending());
     let (inner, handle) = SupervisorSpec::dynamic(id("inner")).restart(Restart::TEMPORARY).build();
     supervisor.start_child(inner, soon()).await.unwrap();
-    let (spec, address) = never.build();
+    let (spec, address) = never_starting.build();
     let (started, ()) = tokio::join!(
         biased;
         handle.start_child(spec, soon()),

@@ -1,8 +1,8 @@
-//! Pools of spares in a tree, with time that does not pass by itself: what is made, when, and that nothing is left.
+//! Pools in a supervision tree with a paused clock: which items are created, when, and that none is left.
 
-#[cfg(test)]
-mod bed;
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
-mod life;
+mod fixture;
+#[cfg(test)]
+mod lifecycle;

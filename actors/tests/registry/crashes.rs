@@ -1,16 +1,16 @@
-//! A registry that is killed, under load and again and again: lookups go on, and it goes on with what it knew.
+//! A registry that is killed repeatedly under load: lookups continue, and it restarts with its last snapshot.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use conjure_actors::catalogs::RegistryError;
 
-use crate::bed::{Bed, key, soon, write};
+use crate::fixture::{Fixture, key, soon, write};
 
 /// Reloads until the actor that is there answers.
-async fn reload(bed: &Bed) -> conjure_skill::Reload {
+async fn reload(fixture: &Fixture) -> conjure_skill::Reload {
     loop {
-        match bed.registry.reload(key("main"), soon()).await {
+        match fixture.registry.reload(key("main"), soon()).await {
             Ok(reload) => return reload,
             Err(RegistryError::Call(_)) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
@@ -19,51 +19,51 @@ async fn reload(bed: &Bed) -> conjure_skill::Reload {
 }
 
 #[tokio::test]
-async fn a_crash_takes_no_snapshot_away_and_its_successor_notices_changes() {
-    let bed = Bed::new().await;
-    bed.write("pdf", "good");
-    bed.write("csv", "good");
-    bed.register().await;
-    let snapshot = bed.registry.catalog(&key("main")).unwrap();
-    fs::write(bed.scope().join("pdf/SKILL.md"), "broken").unwrap();
-    bed.registry.kill();
-    assert_eq!(bed.descriptions(), ["good", "good"]);
+async fn a_crash_keeps_the_snapshot_and_the_restart_notices_changes() {
+    let fixture = Fixture::new().await;
+    fixture.write("pdf", "good");
+    fixture.write("csv", "good");
+    fixture.register().await;
+    let snapshot = fixture.registry.catalog(&key("main")).unwrap();
+    fs::write(fixture.scope().join("pdf/SKILL.md"), "broken").unwrap();
+    fixture.registry.kill();
+    assert_eq!(fixture.descriptions(), ["good", "good"]);
     // It loads again by itself, and still has the last good version.
-    let again = reload(&bed).await;
-    assert_eq!(again.broken.len(), 1);
-    assert_eq!(bed.descriptions(), ["good", "good"]);
-    bed.write("csv", "edited");
-    bed.until_described(&["edited", "good"]).await;
+    let reopened = reload(&fixture).await;
+    assert_eq!(reopened.broken.len(), 1);
+    assert_eq!(fixture.descriptions(), ["good", "good"]);
+    fixture.write("csv", "edited");
+    fixture.until_described(&["edited", "good"]).await;
     assert_eq!(snapshot.get("csv").unwrap().description(), "good");
-    bed.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn what_changed_while_it_was_down_is_noticed_without_anybody_asking() {
-    let bed = Bed::new().await;
-    bed.write("pdf", "first");
-    bed.register().await;
-    bed.registry.kill();
-    bed.write("pdf", "second");
-    bed.until_described(&["second"]).await;
-    bed.end().await;
+async fn changes_during_downtime_are_noticed_without_a_request() {
+    let fixture = Fixture::new().await;
+    fixture.write("pdf", "first");
+    fixture.register().await;
+    fixture.registry.kill();
+    fixture.write("pdf", "second");
+    fixture.until_described(&["second"]).await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lookups_go_on_while_it_is_killed_under_load() {
+async fn lookups_continue_while_the_registry_is_killed_under_load() {
     const SKILLS: usize = 100;
     const ROUNDS: u32 = 8;
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     for number in 0..SKILLS {
-        write(&bed.scope(), &format!("s{number}"), "first");
+        write(&fixture.scope(), &format!("s{number}"), "first");
     }
-    bed.register().await;
+    fixture.register().await;
     let is_over = AtomicBool::new(false);
     let looking = async {
         let mut lookups = 0_u64;
         while !is_over.load(Ordering::Acquire) {
-            assert_eq!(bed.registry.list(&key("main")).len(), SKILLS);
-            assert!(bed.registry.get(&key("main"), "s42").is_some());
+            assert_eq!(fixture.registry.list(&key("main")).len(), SKILLS);
+            assert!(fixture.registry.get(&key("main"), "s42").is_some());
             lookups += 1;
             tokio::task::yield_now().await;
         }
@@ -71,20 +71,20 @@ async fn lookups_go_on_while_it_is_killed_under_load() {
     };
     let killing = async {
         for round in 1..=ROUNDS {
-            write(&bed.scope(), "s42", &format!("round {round}"));
+            write(&fixture.scope(), "s42", &format!("round {round}"));
             // Some die in a load, some before it.
             if round % 2 == 0 {
-                reload(&bed).await;
+                reload(&fixture).await;
             }
-            bed.registry.kill();
+            fixture.registry.kill();
             tokio::task::yield_now().await;
         }
-        let last = reload(&bed).await;
+        let last = reload(&fixture).await;
         is_over.store(true, Ordering::Release);
         last
     };
     let (lookups, last) = tokio::join!(looking, killing);
     assert!(lookups > 0);
     assert_eq!(last.catalog.get("s42").unwrap().description(), format!("round {ROUNDS}"));
-    bed.end().await;
+    fixture.end().await;
 }

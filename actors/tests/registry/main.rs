@@ -1,10 +1,10 @@
-//! The registry, over real folders that are really edited.
+//! The registry, over real directories with real edits.
 
-#[cfg(test)]
-mod bed;
 #[cfg(test)]
 mod catalogs;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod events;
+#[cfg(test)]
+mod fixture;

@@ -7,8 +7,8 @@ mod journal;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod scenario;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod turns;
-#[cfg(test)]
-mod world;

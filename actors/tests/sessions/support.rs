@@ -33,15 +33,15 @@ pub(crate) fn patient() -> SqliteOptions {
     SqliteOptions { busy_timeout: PATIENCE, ..SqliteOptions::default() }
 }
 
-/// A folder that is removed with it, for the journals that need one.
-pub(crate) struct Disk(tempfile::TempDir);
+/// A temporary directory for the journals that need one.
+pub(crate) struct TempDisk(tempfile::TempDir);
 
-impl Disk {
+impl TempDisk {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Opens the journal that lies here, as often as it is asked.
+    /// Opens the journal in this directory, any number of times.
     pub(crate) fn sqlite(&self) -> Arc<OpenJournal> {
         let folder = self.0.path().to_owned();
         Arc::new(move || {
@@ -83,43 +83,43 @@ pub(crate) async fn session(access: &JournalHandle) -> Arc<SessionKey> {
     Arc::new(key)
 }
 
-/// A journal in memory that fails as it is told.
+/// A journal in memory that fails on request.
 #[derive(Debug, Clone)]
-pub(crate) struct Faulty {
+pub(crate) struct FailingJournal {
     inner: MemoryJournal,
     fault: Arc<Mutex<Fault>>,
 }
 
 #[derive(Debug, Default)]
 struct Fault {
-    /// After so many further appends its writer is lost.
+    /// After this many further appends its writer is lost.
     lost_after: Option<u64>,
     losses: u64,
-    /// What is lost is recorded even so.
+    /// The append is recorded although its acknowledgement is lost.
     records_what_it_loses: bool,
     /// So many appends are refused as too many at once.
     busy: u64,
     /// So many charges are refused as too many at once.
     charges_refused: u64,
-    /// Nothing is recorded or read, as of a database that was moved away.
+    /// No append or read succeeds, as with a moved database.
     is_away: bool,
     /// How often events were to be read while it was away.
     missed: u64,
     /// Leases are not renewed.
     renewals_fail: bool,
     /// Appends wait here, where there is one.
-    door: Option<Door>,
+    door: Option<AppendGate>,
 }
 
-/// Appends wait before it until it is opened.
+/// Appends wait until the gate is opened.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Door {
+pub(crate) struct AppendGate {
     reached: Arc<watch::Sender<u64>>,
     is_open: Arc<watch::Sender<bool>>,
 }
 
-impl Door {
-    /// Until so many have come to it.
+impl AppendGate {
+    /// Waits until this many appends have reached it.
     pub(crate) async fn reached(&self, count: u64) {
         self.reached.subscribe().wait_for(|reached| *reached >= count).await.unwrap();
     }
@@ -134,12 +134,12 @@ impl Door {
     }
 }
 
-impl Faulty {
+impl FailingJournal {
     pub(crate) fn new(inner: MemoryJournal) -> Self {
         Self { inner, fault: Arc::default() }
     }
 
-    /// This journal, which fails no more once it is opened anew.
+    /// This journal, which fails no more once it is opened again.
     pub(crate) fn mended_when_opened(&self) -> Arc<OpenJournal> {
         let opened = self.clone();
         Arc::new(move || {
@@ -153,7 +153,7 @@ impl Faulty {
         self.fault.lock().unwrap().lost_after = Some(appends);
     }
 
-    /// The same, but the append is recorded: only nobody is told.
+    /// The same, but the append is recorded without an acknowledgement.
     pub(crate) fn lose_the_answer_after(&self, appends: u64) {
         self.fault.lock().unwrap().records_what_it_loses = true;
         self.lose_after(appends);
@@ -185,8 +185,8 @@ impl Faulty {
     }
 
     /// From now on appends wait before this door.
-    pub(crate) fn shut(&self) -> Door {
-        self.fault.lock().unwrap().door.insert(Door::default()).clone()
+    pub(crate) fn shut(&self) -> AppendGate {
+        self.fault.lock().unwrap().door.insert(AppendGate::default()).clone()
     }
 
     pub(crate) fn mend(&self) {
@@ -198,7 +198,7 @@ fn away() -> JournalError {
     JournalError::DatabaseMoved { path: "journal.sqlite".into(), found: FoundInstead::Nothing }
 }
 
-impl Journal for Faulty {
+impl Journal for FailingJournal {
     fn append_batch(
         &self,
         key: &SessionKey,
@@ -214,8 +214,8 @@ impl Journal for Faulty {
             fault.busy -= 1;
             return Box::pin(async { Err(JournalError::Overloaded { tenant: None, waiting: 9, bytes: 9 }) });
         }
-        if let Some(left) = &mut fault.lost_after {
-            if *left == 0 {
+        if let Some(remaining) = &mut fault.lost_after {
+            if *remaining == 0 {
                 fault.losses += 1;
                 let lost = JournalError::Lost { part: "writer", reason: "the test ended it".to_owned() };
                 let recorded = fault
@@ -228,7 +228,7 @@ impl Journal for Faulty {
                     Err(lost)
                 });
             }
-            *left -= 1;
+            *remaining -= 1;
         }
         if let Some(door) = fault.door.clone() {
             let (inner, key) = (self.inner.clone(), key.clone());

@@ -1,6 +1,6 @@
 //! Telemetry of a session: the spans of its turns stand in one that says whose they are.
 
-#![expect(clippy::unwrap_used, reason = "it is a test, which fails by panic")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panic")]
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -14,23 +14,23 @@ use tracing::{Event, Metadata, Subscriber};
 #[cfg(test)]
 mod support;
 
-#[path = "../sessions/world.rs"]
+#[path = "../sessions/scenario.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
 #[cfg(test)]
-mod world;
+mod scenario;
 
 /// Each span by name with its parent's, and every field of the outermost.
 #[derive(Default)]
-struct Seen {
+struct RecordedSpans {
     spans: Vec<(&'static str, Option<&'static str>)>,
     fields: String,
     current: Vec<u64>,
 }
 
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Seen>>);
+struct Collector(Arc<Mutex<RecordedSpans>>);
 
-impl Visit for Seen {
+impl Visit for RecordedSpans {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let _ = writeln!(self.fields, "{}={value:?}", field.name());
     }
@@ -43,13 +43,13 @@ impl Subscriber for Collector {
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut seen = self.0.lock().unwrap();
-        let parent = seen.current.last().map(|id| seen.spans[usize::try_from(*id).unwrap() - 1].0);
-        seen.spans.push((span.metadata().name(), parent));
+        let mut recorded = self.0.lock().unwrap();
+        let parent = recorded.current.last().map(|id| recorded.spans[usize::try_from(*id).unwrap() - 1].0);
+        recorded.spans.push((span.metadata().name(), parent));
         if parent.is_none() {
-            span.record(&mut *seen);
+            span.record(&mut *recorded);
         }
-        Id::from_u64(seen.spans.len() as u64)
+        Id::from_u64(recorded.spans.len() as u64)
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
@@ -68,16 +68,16 @@ impl Subscriber for Collector {
 }
 
 #[tokio::test]
-async fn the_spans_of_a_turn_say_whose_it_is() {
+async fn the_spans_of_a_turn_name_tenant_and_session() {
     let collector = Collector::default();
     let guard = tracing::subscriber::set_default(collector.clone());
-    let host = world::Host::new().await;
+    let host = scenario::Host::new().await;
     let session = host.open().await;
-    assert_eq!(session.send("call note").await.unwrap().end().await, Ok(world::answered()));
+    assert_eq!(session.send("call note").await.unwrap().end().await, Ok(scenario::answered()));
     let id = session.id();
     host.shutdown().await;
     drop(guard);
-    let seen = collector.0.lock().unwrap();
+    let recorded = collector.0.lock().unwrap();
     let agent = Some("invoke_agent");
     let expected = [
         ("session", None),
@@ -86,9 +86,9 @@ async fn the_spans_of_a_turn_say_whose_it_is() {
         ("execute_tool", agent),
         ("chat", agent),
     ];
-    assert_eq!(seen.spans, expected);
+    assert_eq!(recorded.spans, expected);
     let fields = format!(
         "gen_ai.conversation.id={id}\nconjure.tenant=acme\nconjure.session={id}\nconjure.incarnation=1\n"
     );
-    assert_eq!(seen.fields, fields);
+    assert_eq!(recorded.fields, fields);
 }

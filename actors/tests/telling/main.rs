@@ -1,6 +1,6 @@
 //! Line 13, second half: every transition is a `tracing` event with tenant, session and incarnation.
 
-#![expect(clippy::unwrap_used, reason = "it is a test, which fails by panic")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panic")]
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ use support::*;
 type Fields = BTreeMap<String, String>;
 
 /// Keeps the fields of supervision's events.
-struct Keeper(Arc<Mutex<Vec<Fields>>>);
+struct FieldCollector(Arc<Mutex<Vec<Fields>>>);
 
 struct Visitor(Fields);
 
@@ -32,7 +32,7 @@ impl Visit for Visitor {
     }
 }
 
-impl Subscriber for Keeper {
+impl Subscriber for FieldCollector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("conjure_actors")
     }
@@ -61,7 +61,7 @@ fn line_13_every_transition_is_an_event_with_tenant_session_and_incarnation() {
     let events = Arc::new(Mutex::new(Vec::new()));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    tracing::subscriber::with_default(Keeper(Arc::clone(&events)), || {
+    tracing::subscriber::with_default(FieldCollector(Arc::clone(&events)), || {
         runtime.block_on(async {
             let log = Log::new();
             let backoff = Backoff::new(SECOND, SECOND, SECOND);

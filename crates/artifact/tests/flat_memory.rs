@@ -1,5 +1,5 @@
-//! A large artifact: memory stays flat while it is registered, resolved and read. A program of
-//! its own, since it looks at its own memory.
+//! A large artifact: memory stays constant while it is registered, resolved and read. The test is a program of its own, because
+//! it measures its own memory.
 
 use std::fs::{self, File};
 use std::sync::Arc;

@@ -8,7 +8,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "it is a test, without a harness"
+    reason = "this is a test without a harness"
 )]
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ fn main() {
     match arguments[..] {
         ["child-write", folder] => runtime.block_on(write_for_ever(Path::new(folder))),
         ["child-records", folder] => runtime.block_on(write_records_for_ever(Path::new(folder))),
-        ["child-hold", folder] => hold(Path::new(folder)),
+        ["child-hold", folder] => hold_lock(Path::new(folder)),
         ["child-full", folder] => runtime.block_on(full_disk(Path::new(folder))),
         ["child-read-only", folder] => read_only(Path::new(folder)),
         _ => {
@@ -46,37 +46,37 @@ fn main() {
 type Test = fn(&tokio::runtime::Runtime);
 
 const TESTS: [(&str, Test); 5] = [
-    ("what_was_acknowledged_outlives_a_killed_process", what_was_acknowledged_outlives_a_killed_process),
+    ("acknowledged_events_outlive_a_killed_process", acknowledged_events_outlive_a_killed_process),
     ("records_outlive_a_killed_process_and_are_never_half_written", records_outlive_a_killed_process),
     ("a_journal_that_another_process_locks_is_an_error", a_journal_that_another_process_locks_is_an_error),
     ("a_full_disk_is_an_error_and_keeps_the_data", a_full_disk_is_an_error_and_keeps_the_data),
     ("a_read_only_journal_is_an_error", a_read_only_journal_is_an_error),
 ];
 
-#[expect(clippy::disallowed_methods, reason = "children are what this is about")]
+#[expect(clippy::disallowed_methods, reason = "the test needs child processes")]
 fn command(program: &str) -> Command {
     Command::new(program)
 }
 
-fn own_path() -> String {
+fn test_path() -> String {
     std::env::current_exe().unwrap().to_str().unwrap().to_owned()
 }
 
 /// Kills the child when the test fails in between.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn child(arguments: &[&str]) -> (Killed, BufReader<std::process::ChildStdout>) {
-    let mut command = command(&own_path());
+fn child(arguments: &[&str]) -> (KillOnDrop, BufReader<std::process::ChildStdout>) {
+    let mut command = command(&test_path());
     let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
-    (Killed(child), stdout)
+    (KillOnDrop(child), stdout)
 }
 
 fn options() -> SqliteOptions {
@@ -105,13 +105,13 @@ fn body(session: u64, seq: u64) -> Vec<u8> {
     body
 }
 
-/// The row of a session with so many events.
+/// The row of a session with this many events.
 fn row(total: u64) -> SessionRow {
     let status = if total.is_multiple_of(2) { RowStatus::Idle } else { RowStatus::Running };
     SessionRow { status, version: 1, body: total.to_le_bytes().into() }
 }
 
-/// The child: appends to all sessions at a time, each with leases and snapshots, and says what was acknowledged.
+/// The child appends to all sessions concurrently, with leases and snapshots, and prints what was acknowledged.
 async fn write_for_ever(folder: &Path) {
     let journal = SqliteJournal::open(folder, options()).unwrap();
     let sessions = (0..SESSIONS).map(|session| write_session(&journal, session));
@@ -139,10 +139,10 @@ async fn write_session(journal: &SqliteJournal, session: u64) {
     }
 }
 
-fn what_was_acknowledged_outlives_a_killed_process(runtime: &tokio::runtime::Runtime) {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("journal");
-    let mut said = BTreeMap::new();
+fn acknowledged_events_outlive_a_killed_process(runtime: &tokio::runtime::Runtime) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("journal");
+    let mut reported = BTreeMap::new();
     let mut was_ahead = 0;
     // Until one was killed between an append and its acknowledgement, which is when most can go wrong.
     for round in 0.. {
@@ -156,17 +156,19 @@ fn what_was_acknowledged_outlives_a_killed_process(runtime: &tokio::runtime::Run
         for _ in 0..round % 12 * 9 {
             line.clear();
             assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the child failed");
-            note(&mut said, &line);
+            record_line(&mut reported, &line);
         }
         child.0.kill().unwrap();
         child.0.wait().unwrap();
-        // What it had said before it died. The last line may be cut.
+        // The output of the killed process. The last line may be incomplete.
         let mut rest = String::new();
         stdout.read_to_string(&mut rest).unwrap();
-        rest.split_inclusive('\n').filter(|line| line.ends_with('\n')).for_each(|line| note(&mut said, line));
-        was_ahead += runtime.block_on(check(&folder, &said));
+        rest.split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .for_each(|line| record_line(&mut reported, line));
+        was_ahead += runtime.block_on(check(&folder, &reported));
     }
-    let total: u64 = said.values().sum();
+    let total: u64 = reported.values().sum();
     assert!(total > 300, "{total} events");
     assert!(
         was_ahead > 0,
@@ -174,16 +176,16 @@ fn what_was_acknowledged_outlives_a_killed_process(runtime: &tokio::runtime::Run
     );
 }
 
-fn note(said: &mut BTreeMap<u64, u64>, line: &str) {
+fn record_line(reported: &mut BTreeMap<u64, u64>, line: &str) {
     let (session, total) = line.trim().split_once(' ').unwrap();
-    said.insert(session.parse().unwrap(), total.parse().unwrap());
+    reported.insert(session.parse().unwrap(), total.parse().unwrap());
 }
 
 /// Each session holds what was acknowledged, and at most one append more, whole. In how many there is one more.
-async fn check(folder: &Path, said: &BTreeMap<u64, u64>) -> u64 {
+async fn check(folder: &Path, reported: &BTreeMap<u64, u64>) -> u64 {
     let journal = SqliteJournal::open(folder, options()).unwrap();
     let mut ahead = 0;
-    for (session, total) in said {
+    for (session, total) in reported {
         let events = read_all(&journal, &key(*session), 0).await.unwrap();
         for (event, seq) in events.iter().zip(0..) {
             assert_eq!((event.seq, &event.body), (seq, &body(*session, seq)), "session {session}");
@@ -204,15 +206,16 @@ async fn check(folder: &Path, said: &BTreeMap<u64, u64>) -> u64 {
     ahead
 }
 
-/// What is counted of each tenant is what is there of it, whatever was killed in between.
+/// The counters of each tenant match its data after each kill.
 async fn check_bytes(journal: &SqliteJournal) {
     let mut found: BTreeMap<TenantId, u64> = BTreeMap::new();
-    let here = |body: &[u8]| if body.len() <= options().blob_threshold { body.len() as u64 } else { 0 };
+    let inline_size =
+        |body: &[u8]| if body.len() <= options().blob_threshold { body.len() as u64 } else { 0 };
     for key in (0..SESSIONS).map(key) {
         let Ok(events) = read_all(journal, &key, 0).await else { continue };
-        let rows = events.iter().map(|event| ROW_BYTES + event.kind.len() as u64 + here(&event.body));
+        let rows = events.iter().map(|event| ROW_BYTES + event.kind.len() as u64 + inline_size(&event.body));
         let snapshot = journal.snapshot(&key).await.unwrap();
-        let snapshot = snapshot.map_or(0, |snapshot| ROW_BYTES + here(&snapshot.body));
+        let snapshot = snapshot.map_or(0, |snapshot| ROW_BYTES + inline_size(&snapshot.body));
         *found.entry(key.tenant).or_default() += ROW_BYTES + rows.sum::<u64>() + snapshot;
     }
     for (tenant, bytes) in found {
@@ -235,7 +238,7 @@ fn pair_content(version: u64) -> RecordContent {
     RecordContent::new(body(7, version)).with_index(INDEX, count)
 }
 
-/// The child: replaces both records together, and says which version was acknowledged.
+/// The child replaces both records together, and prints the acknowledged version.
 async fn write_records_for_ever(folder: &Path) {
     let records = SqliteJournal::open(folder, options()).unwrap().records();
     let mut version = records.get(&pair()[0]).await.unwrap().map_or(0, |record| record.version);
@@ -253,16 +256,16 @@ async fn write_records_for_ever(folder: &Path) {
 }
 
 fn records_outlive_a_killed_process(runtime: &tokio::runtime::Runtime) {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("journal");
-    let mut said = 0;
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("journal");
+    let mut reported = 0;
     for round in 0..8 {
         let (mut child, mut stdout) = child(&["child-records", folder.to_str().unwrap()]);
         let mut line = String::new();
         for _ in 0..round * 5 {
             line.clear();
             assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the child failed");
-            said = line.trim().parse().unwrap();
+            reported = line.trim().parse().unwrap();
         }
         child.0.kill().unwrap();
         child.0.wait().unwrap();
@@ -270,20 +273,20 @@ fn records_outlive_a_killed_process(runtime: &tokio::runtime::Runtime) {
         let mut rest = String::new();
         stdout.read_to_string(&mut rest).unwrap();
         let last = rest.split_inclusive('\n').rfind(|line| line.ends_with('\n'));
-        said = last.map_or(said, |line| line.trim().parse().unwrap());
-        runtime.block_on(check_records(&folder, said));
+        reported = last.map_or(reported, |line| line.trim().parse().unwrap());
+        runtime.block_on(check_records(&folder, reported));
     }
-    assert!(said > 100, "{said} versions");
+    assert!(reported > 100, "{reported} versions");
 }
 
 /// Both have the version that was acknowledged, or both the next one, and are found by it.
-async fn check_records(folder: &Path, said: u64) {
+async fn check_records(folder: &Path, reported: u64) {
     let journal = SqliteJournal::open(folder, options()).unwrap();
     let records = journal.records();
     let [one, other] = pair();
     let found = [records.get(&one).await.unwrap(), records.get(&other).await.unwrap()];
     let version = found[0].as_ref().map_or(0, |record| record.version);
-    assert!(version == said || version == said + 1, "{version}, acknowledged {said}");
+    assert!(version == reported || version == reported + 1, "{version}, acknowledged {reported}");
     for record in found.into_iter().flatten() {
         assert_eq!((record.version, &record.content), (version, &pair_content(version)));
     }
@@ -298,7 +301,7 @@ async fn check_records(folder: &Path, said: u64) {
 }
 
 /// The child: holds the database for writing until it is killed.
-fn hold(folder: &Path) {
+fn hold_lock(folder: &Path) {
     let database = rusqlite::Connection::open(folder.join("journal.sqlite")).unwrap();
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     println!("held");
@@ -306,8 +309,8 @@ fn hold(folder: &Path) {
 }
 
 fn a_journal_that_another_process_locks_is_an_error(runtime: &tokio::runtime::Runtime) {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("journal");
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("journal");
     let patient = SqliteJournal::open(&folder, options()).unwrap();
     runtime.block_on(patient.create(&key(1))).unwrap();
     let (mut child, mut stdout) = child(&["child-hold", folder.to_str().unwrap()]);
@@ -320,7 +323,7 @@ fn a_journal_that_another_process_locks_is_an_error(runtime: &tokio::runtime::Ru
     let error = runtime.block_on(journal.append(&key(1), 0, Epoch::NONE, append())).unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (JournalErrorKind::Locked, true));
     assert_eq!(runtime.block_on(journal.session(&key(1))).unwrap().events, 0);
-    // Who waits for longer gets its turn when the holder dies.
+    // A call with a longer deadline succeeds when the holder dies.
     let waiting = patient.append(&key(1), 0, Epoch::NONE, append());
     child.0.stdin.take().unwrap().flush().unwrap();
     child.0.kill().unwrap();
@@ -332,7 +335,7 @@ fn a_journal_that_another_process_locks_is_an_error(runtime: &tokio::runtime::Ru
 fn in_namespace(prepare: &str, arguments: &[&str]) {
     let script = format!("set -e; {prepare}; shift; exec \"$@\"");
     let status = command("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &own_path()])
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &test_path()])
         .args(arguments)
         .status()
         .expect("`unshare` is there (util-linux)");
@@ -340,13 +343,13 @@ fn in_namespace(prepare: &str, arguments: &[&str]) {
 }
 
 fn a_full_disk_is_an_error_and_keeps_the_data(_: &tokio::runtime::Runtime) {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().to_str().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_str().unwrap();
     in_namespace("mount -t tmpfs -o size=3m,mode=700 tmpfs \"$1\"", &["child-full", folder]);
 }
 
-async fn full_disk(place: &Path) {
-    let folder = place.join("journal");
+async fn full_disk(path: &Path) {
+    let folder = path.join("journal");
     let options = SqliteOptions { blob_threshold: 100_000, ..options() };
     let journal = SqliteJournal::open(&folder, options.clone()).unwrap();
     journal.create(&key(1)).await.unwrap();
@@ -362,34 +365,34 @@ async fn full_disk(place: &Path) {
             // The content of large bodies is the same, so only rows fill the disk in the end.
             assert!(total < 100_000, "the disk is never full");
             if size > 100_000 {
-                break journal.append(&key(1), total, Epoch::NONE, more_than_fits()).await.unwrap_err();
+                break journal.append(&key(1), total, Epoch::NONE, oversized_append()).await.unwrap_err();
             }
         };
         assert_eq!(error.kind(), JournalErrorKind::DiskFull, "{error:?}");
         assert_eq!(read_all(&journal, &key(1), 0).await.unwrap().len() as u64, total);
     }
     journal.close().await;
-    // Room is made, and it goes on.
+    // Room is made, and it continues.
     std::fs::remove_dir_all(folder.join("blobs/odd/plain")).unwrap();
-    let again = SqliteJournal::open(&folder, options).unwrap();
-    assert_eq!(again.session(&key(1)).await.unwrap().events, total);
+    let reopened = SqliteJournal::open(&folder, options).unwrap();
+    assert_eq!(reopened.session(&key(1)).await.unwrap().events, total);
     let event = NewEvent::new("note", 1, vec![b'x'; 3_000]);
-    assert_eq!(again.append(&key(1), total, Epoch::NONE, vec![event]).await, Ok(total + 1));
+    assert_eq!(reopened.append(&key(1), total, Epoch::NONE, vec![event]).await, Ok(total + 1));
 }
 
 /// A large body of four megabytes.
-fn more_than_fits() -> Vec<NewEvent> {
+fn oversized_append() -> Vec<NewEvent> {
     vec![NewEvent::new("file", 1, (0_u32..1 << 20).flat_map(u32::to_le_bytes).collect())]
 }
 
 fn a_read_only_journal_is_an_error(runtime: &tokio::runtime::Runtime) {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("journal");
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("journal");
     let journal = SqliteJournal::open(&folder, options()).unwrap();
     runtime.block_on(journal.create(&key(1))).unwrap();
     runtime.block_on(journal.close());
-    let there = folder.to_str().unwrap();
-    in_namespace("mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"", &["child-read-only", there]);
+    let path = folder.to_str().unwrap();
+    in_namespace("mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"", &["child-read-only", path]);
     let journal = SqliteJournal::open(&folder, options()).unwrap();
     assert_eq!(runtime.block_on(journal.session(&key(1))).unwrap().events, 0);
 }

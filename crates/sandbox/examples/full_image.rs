@@ -68,6 +68,6 @@ async fn build(name: &str, source: ImageSource, packages: ImagePackages, base: O
     let took = Duration::from_secs(3600) - SystemClock.remaining(begun);
     eprintln!("{built:?} took {} s", took.as_secs());
     if packages == ImagePackages::Full {
-        eprintln!("{}", container::said_by(name, LOOK).await);
+        eprintln!("{}", container::output_of_image(name, LOOK).await);
     }
 }

@@ -1,6 +1,6 @@
 //! The folders of sandboxes on the host: made, filled, removed whatever is in them.
 
-#![expect(clippy::unwrap_used, reason = "it is a test, which fails by panic")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panic")]
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,13 +19,13 @@ use proptest::prelude::*;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use tempfile::TempDir;
 
-struct Bed {
+struct Fixture {
     folder: TempDir,
     dirs: SandboxDirs,
     store: Store,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dirs = SandboxDirs::open(folder.path()).unwrap();
@@ -69,13 +69,13 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_place_holds_what_a_sandbox_reads_and_goes_with_its_value() {
-    let bed = Bed::new();
-    let dir = bed.dirs.create().unwrap();
-    let tree = bed.tree(&[("SKILL.md", "# Hello"), ("scripts/run.sh", "true")]);
-    bed.install(&dir, "hello", &tree).unwrap();
-    let artifact = bed.store.insert_bytes(b"a,b", FileMode::Plain).unwrap().digest;
-    bed.provide_file(&dir, "sales", artifact).unwrap();
+fn a_content_dir_is_removed_when_its_value_is_dropped() {
+    let fixture = Fixture::new();
+    let dir = fixture.dirs.create().unwrap();
+    let tree = fixture.tree(&[("SKILL.md", "# Hello"), ("scripts/run.sh", "true")]);
+    fixture.install(&dir, "hello", &tree).unwrap();
+    let artifact = fixture.store.insert_bytes(b"a,b", FileMode::Plain).unwrap().digest;
+    fixture.provide_file(&dir, "sales", artifact).unwrap();
     assert_eq!(names(dir.path()), ["artifacts", "lock", "output", "skills"]);
     assert_eq!(fs::read(dir.content_dir(ContentDir::Skills).join("hello/scripts/run.sh")).unwrap(), b"true");
     assert_eq!(fs::read(dir.content_dir(ContentDir::Artifacts).join("sales")).unwrap(), b"a,b");
@@ -88,28 +88,28 @@ fn a_place_holds_what_a_sandbox_reads_and_goes_with_its_value() {
     let path = dir.path().to_owned();
     dir.remove().unwrap();
     assert!(!path.exists());
-    drop(bed.dirs.create().unwrap());
-    assert_eq!(names(bed.dirs.path()), [""; 0]);
+    drop(fixture.dirs.create().unwrap());
+    assert_eq!(names(fixture.dirs.path()), [""; 0]);
 }
 
 #[test]
-fn what_cannot_be_provided_leaves_what_is_there() {
-    let bed = Bed::new();
-    let dir = bed.dirs.create().unwrap();
-    let tree = bed.tree(&[("SKILL.md", "# One")]);
-    let install = |name: &str, tree| bed.install(&dir, name, tree).map_err(|error| error.kind());
+fn a_failed_install_keeps_the_existing_content() {
+    let fixture = Fixture::new();
+    let dir = fixture.dirs.create().unwrap();
+    let tree = fixture.tree(&[("SKILL.md", "# One")]);
+    let install = |name: &str, tree| fixture.install(&dir, name, tree).map_err(|error| error.kind());
     install("one", &tree).unwrap();
-    let other = bed.tree(&[("SKILL.md", "# Two")]);
+    let other = fixture.tree(&[("SKILL.md", "# Two")]);
     assert_eq!(install("one", &other), Err(SandboxErrorKind::Exists));
     for name in ["", ".", "..", "a/b", "../x", "nul\0"] {
         assert_eq!(install(name, &other), Err(SandboxErrorKind::BadRequest), "{name:?}");
     }
-    bed.store.remove(other.files()[0].digest()).unwrap();
+    fixture.store.remove(other.files()[0].digest()).unwrap();
     assert_eq!(install("two", &other), Err(SandboxErrorKind::NotFound));
     assert_eq!(names(&dir.content_dir(ContentDir::Skills)), ["one"]);
     assert_eq!(fs::read(dir.content_dir(ContentDir::Skills).join("one/SKILL.md")).unwrap(), b"# One");
     assert_eq!(names(dir.path()), ["artifacts", "lock", "output", "skills"]);
-    let file = |name: &str| bed.provide_file(&dir, name, *tree.files()[0].digest());
+    let file = |name: &str| fixture.provide_file(&dir, name, *tree.files()[0].digest());
     file("name").unwrap();
     assert_eq!(file("name").unwrap_err().kind(), SandboxErrorKind::Exists);
     assert_eq!(file("a/b").unwrap_err().kind(), SandboxErrorKind::BadRequest);
@@ -117,15 +117,20 @@ fn what_cannot_be_provided_leaves_what_is_there() {
 }
 
 #[test]
-fn what_was_called_off_does_not_appear() {
-    let bed = Bed::new();
-    let dir = bed.dirs.create().unwrap();
+fn cancelled_installs_do_not_appear() {
+    let fixture = Fixture::new();
+    let dir = fixture.dirs.create().unwrap();
     let called_off = CommitToken::default();
     assert!(called_off.cancel());
-    let tree = bed.tree(&[("SKILL.md", "# One")]);
-    let file =
-        ContentItem::file(ContentDir::Skills, "file", &bed.store, *tree.files()[0].digest(), FileMode::Plain);
-    for item in [ContentItem::tree(ContentDir::Skills, "one", &bed.store, tree.clone()), file] {
+    let tree = fixture.tree(&[("SKILL.md", "# One")]);
+    let file = ContentItem::file(
+        ContentDir::Skills,
+        "file",
+        &fixture.store,
+        *tree.files()[0].digest(),
+        FileMode::Plain,
+    );
+    for item in [ContentItem::tree(ContentDir::Skills, "one", &fixture.store, tree.clone()), file] {
         let refusal = dir.install(&item, &called_off).unwrap_err();
         assert_eq!(refusal.kind(), SandboxErrorKind::Cancelled);
     }
@@ -134,11 +139,11 @@ fn what_was_called_off_does_not_appear() {
 }
 
 #[test]
-fn many_hosts_make_and_sweep_at_once() {
-    let bed = Bed::new();
+fn many_hosts_create_and_sweep_concurrently() {
+    let fixture = Fixture::new();
     thread::scope(|scope| {
         for _ in 0..4 {
-            let dirs = SandboxDirs::open(bed.folder.path()).unwrap();
+            let dirs = SandboxDirs::open(fixture.folder.path()).unwrap();
             scope.spawn(move || {
                 for _ in 0..30 {
                     let dir = dirs.create().unwrap();
@@ -153,16 +158,16 @@ fn many_hosts_make_and_sweep_at_once() {
             });
         }
     });
-    assert_eq!(names(bed.dirs.path()), [""; 0]);
+    assert_eq!(names(fixture.dirs.path()), [""; 0]);
 }
 
-/// What a host leaves that was killed at any point of making or removing a place: nobody holds its lock.
+/// The leftovers of a host that was killed while it created or removed a directory: its lock is free.
 #[test]
-fn what_dead_hosts_left_is_swept() {
-    let bed = Bed::new();
-    let alive = bed.dirs.create().unwrap();
+fn leftovers_of_dead_hosts_are_swept() {
+    let fixture = Fixture::new();
+    let alive = fixture.dirs.create().unwrap();
     for path in ["1-0", "1-1/lock", "1-2/lock", "1-2/skills/a/SKILL.md", "dead-1-3/skills", "dead-1-4"] {
-        let path = bed.dirs.path().join(path);
+        let path = fixture.dirs.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         // As far as it came.
         if path.ends_with("lock") {
@@ -171,18 +176,18 @@ fn what_dead_hosts_left_is_swept() {
             fs::create_dir(path).unwrap();
         }
     }
-    fs::write(bed.dirs.path().join("note"), "of a person").unwrap();
-    let swept = bed.dirs.sweep().unwrap();
+    fs::write(fixture.dirs.path().join("note"), "of a person").unwrap();
+    let swept = fixture.dirs.sweep().unwrap();
     assert_eq!((swept.removed, swept.alive, swept.failures.len()), (5, 1, 0), "{swept:?}");
     let own = alive.path().file_name().unwrap().to_str().unwrap();
-    assert_eq!(names(bed.dirs.path()), [own, "note"]);
+    assert_eq!(names(fixture.dirs.path()), [own, "note"]);
     assert_eq!(names(alive.path()), ["artifacts", "lock", "output", "skills"]);
 }
 
-/// A data folder may be one that a person has put things in.
+/// A data directory may be one that a person has put things in.
 #[test]
-fn what_is_no_place_stays() {
-    let bed = Bed::new();
+fn unrelated_files_are_not_swept() {
+    let fixture = Fixture::new();
     let foreign = [
         "mine/file",
         "mine/lock",
@@ -193,14 +198,14 @@ fn what_is_no_place_stays() {
         "2024-06",
     ];
     for path in foreign {
-        let path = bed.dirs.path().join(path);
+        let path = fixture.dirs.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "of a person").unwrap();
     }
-    let swept = bed.dirs.sweep().unwrap();
+    let swept = fixture.dirs.sweep().unwrap();
     assert_eq!((swept.removed, swept.alive, swept.failures.len()), (0, 0, 0), "{swept:?}");
     for path in foreign {
-        assert_eq!(fs::read(bed.dirs.path().join(path)).unwrap(), b"of a person", "{path}");
+        assert_eq!(fs::read(fixture.dirs.path().join(path)).unwrap(), b"of a person", "{path}");
     }
 }
 
@@ -209,11 +214,11 @@ fn remove(path: &Path) -> Result<(), SandboxError> {
 }
 
 #[test]
-fn a_folder_is_removed_whatever_is_in_it() {
-    let bed = Bed::new();
-    let top = bed.path("top");
+fn a_directory_is_removed_whatever_it_contains() {
+    let fixture = Fixture::new();
+    let top = fixture.path("top");
     fs::create_dir_all(top.join("a/b/c")).unwrap();
-    let outside = bed.path("outside");
+    let outside = fixture.path("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("file"), "stays").unwrap();
     symlink(&outside, top.join("a/link")).unwrap();
@@ -245,8 +250,8 @@ fn a_folder_is_removed_whatever_is_in_it() {
 #[test]
 fn a_deep_folder_is_removed() {
     const DEPTH: u32 = 2_000;
-    let bed = Bed::new();
-    let top = bed.path("top");
+    let fixture = Fixture::new();
+    let top = fixture.path("top");
     fs::create_dir(&top).unwrap();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let mut folder = rustix::fs::openat(CWD, &top, flags, Mode::empty()).unwrap();
@@ -262,8 +267,8 @@ fn a_deep_folder_is_removed() {
 
 #[test]
 fn a_wide_folder_is_removed() {
-    let bed = Bed::new();
-    let top = bed.path("top");
+    let fixture = Fixture::new();
+    let top = fixture.path("top");
     fs::create_dir_all(top.join("in")).unwrap();
     for number in 0..4_200 {
         fs::write(top.join(number.to_string()), "").unwrap();
@@ -274,16 +279,16 @@ fn a_wide_folder_is_removed() {
 }
 
 #[test]
-fn only_the_folder_that_was_meant_is_removed() {
-    let bed = Bed::new();
-    let (top, other) = (bed.path("top"), bed.path("other"));
+fn only_the_intended_directory_is_removed() {
+    let fixture = Fixture::new();
+    let (top, other) = (fixture.path("top"), fixture.path("other"));
     fs::create_dir(&top).unwrap();
     fs::create_dir(&other).unwrap();
     fs::write(other.join("file"), "stays").unwrap();
     let id = dir_id(&top).unwrap();
     let refusal = || remove_tree(&top, id).unwrap_err().kind();
     // Kept, so that its number is not used again.
-    fs::rename(&top, bed.path("moved")).unwrap();
+    fs::rename(&top, fixture.path("moved")).unwrap();
     remove_tree(&top, id).unwrap();
     symlink(&other, &top).unwrap();
     assert_eq!(refusal(), SandboxErrorKind::WrongFileType);
@@ -339,7 +344,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left_of_any_folder_and_nothing_else_is_touched(entry in entry()) {
+    fn removal_is_complete_and_touches_nothing_else(entry in entry()) {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a", "b"] {
             fs::write(folder.path().join(name), "stays").unwrap();

@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "it is a test, without a harness"
+    reason = "this is a test without a harness"
 )]
 
 use std::fs;
@@ -33,30 +33,30 @@ fn main() {
 }
 
 const TESTS: [(&str, fn()); 2] = [
-    ("the_place_of_a_host_that_was_killed_is_swept", the_place_of_a_host_that_was_killed_is_swept),
-    ("what_is_mounted_is_not_entered", what_is_mounted_is_not_entered),
+    ("the_content_dirs_of_a_killed_host_are_swept", the_content_dirs_of_a_killed_host_are_swept),
+    ("mounts_are_not_entered", mounts_are_not_entered),
 ];
 
-#[expect(clippy::disallowed_methods, reason = "children are what this is about")]
+#[expect(clippy::disallowed_methods, reason = "the test needs child processes")]
 fn command(program: &str) -> Command {
     Command::new(program)
 }
 
-fn own_path() -> String {
+fn test_path() -> String {
     std::env::current_exe().unwrap().to_str().unwrap().to_owned()
 }
 
 /// Kills the child when the test fails in between.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The child: has a place, and lives until it is killed.
+/// The child has a content directory, and runs until it is killed.
 fn live(data: &Path) {
     let dir = SandboxDirs::open(data).unwrap().create().unwrap();
     fs::write(dir.output().join("output-1.log"), "long").unwrap();
@@ -66,13 +66,13 @@ fn live(data: &Path) {
     }
 }
 
-fn the_place_of_a_host_that_was_killed_is_swept() {
+fn the_content_dirs_of_a_killed_host_are_swept() {
     let data = tempfile::tempdir().unwrap();
-    let mut host = command(&own_path())
+    let mut host = command(&test_path())
         .args(["child-host", data.path().to_str().unwrap()])
         .stdout(Stdio::piped())
         .spawn()
-        .map(Killed)
+        .map(KillOnDrop)
         .unwrap();
     let mut path = String::new();
     BufReader::new(host.0.stdout.take().unwrap()).read_line(&mut path).unwrap();
@@ -87,7 +87,7 @@ fn the_place_of_a_host_that_was_killed_is_swept() {
     assert!(!path.exists());
 }
 
-fn what_is_mounted_is_not_entered() {
+fn mounts_are_not_entered() {
     let folder = tempfile::tempdir().unwrap();
     let top = folder.path().join("top");
     for mount in ["direct", "deep/er/bound"] {
@@ -101,11 +101,11 @@ fn what_is_mounted_is_not_entered() {
                   mount --bind \"$2\" \"$1/deep/er/bound\"; exec \"$3\" child-mounted \"$1\"";
     let (top, source) = (top.to_str().unwrap(), source.to_str().unwrap());
     let status = command("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", top, source, &own_path()])
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", top, source, &test_path()])
         .status()
         .expect("`unshare` is there (util-linux)");
     assert!(status.success(), "{status}");
-    // The mounts are gone with their namespace, and the folder can be.
+    // The mounts end with their namespace, so the directory can be removed.
     assert!(folder.path().join("source/file").exists());
     remove_tree(Path::new(top), dir_id(Path::new(top)).unwrap()).unwrap();
 }

@@ -4,7 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panic")]
 
-#[cfg_attr(feature = "docker", expect(dead_code, reason = "it has what containers need, too"))]
+#[cfg_attr(feature = "docker", expect(dead_code, reason = "the container tests use the rest of the module"))]
 mod support;
 
 use std::fs;
@@ -16,8 +16,8 @@ use conjure_sandbox::{
 };
 use futures_util::future;
 use support::{
-    Bed, Kind, PatientClock, bash, control_groups, first_in_namespace, guest_above, host, kill_nine, options,
-    said, soon,
+    Fixture, Kind, PatientClock, bash, control_groups, first_in_namespace, guest_of_process, host, options,
+    output_of, sigkill, soon,
 };
 
 struct JailKind;
@@ -31,7 +31,7 @@ impl Kind for JailKind {
         first_in_namespace(pid)
     }
 
-    fn left_by(&self, host: u32) -> Vec<String> {
+    fn leftovers_of(&self, host: u32) -> Vec<String> {
         // It looks for what dead hosts left.
         drop(jail());
         control_groups(&format!("-{host}-"))
@@ -44,7 +44,7 @@ fn jail() -> Jail {
     Jail::new(host())
 }
 
-/// Whether this process is root, whom a jail serves in another way.
+/// True if this process is root, which a jail treats differently.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -56,19 +56,19 @@ conformance! { isolated_and_shared: JailKind }
 conformance! { usable: JailKind }
 
 #[tokio::test]
-async fn nothing_of_the_host_s_own_folders_is_to_be_seen() {
-    let bed = Bed::of(&JailKind).await;
+async fn host_directories_are_invisible() {
+    let fixture = Fixture::of(&JailKind).await;
     let absent = "/root /boot /sys /var/lib /var/log /etc/shadow /etc/ssh /etc/ssl/private /etc/sudoers";
     let script = format!("for path in {absent}; do test -e $path && echo $path; done; true");
-    assert_eq!(bash(&bed, &script).await, "");
-    assert_eq!(bash(&bed, "ls /home; ls -A /tmp; ls -A ~; id -u").await, "sandbox\n1000\n");
+    assert_eq!(bash(&fixture, &script).await, "");
+    assert_eq!(bash(&fixture, "ls /home; ls -A /tmp; ls -A ~; id -u").await, "sandbox\n1000\n");
 }
 
 #[tokio::test]
-async fn what_was_achieved_is_told_and_may_be_demanded() {
+async fn the_achieved_isolation_is_reported_and_can_be_required() {
     let jail = jail();
-    let bed = Bed::of(&JailKind).await;
-    let achieved = bed.sandbox.isolation();
+    let fixture = Fixture::of(&JailKind).await;
+    let achieved = fixture.sandbox.isolation();
     let whole =
         [achieved.filesystem, achieved.network, achieved.processes, achieved.syscalls, achieved.files];
     for boundary in whole {
@@ -77,38 +77,39 @@ async fn what_was_achieved_is_told_and_may_be_demanded() {
     assert_eq!(achieved.identity, Boundary::enforced_if(is_root()));
     assert_eq!(achieved.disk, Boundary::Watched);
     jail.isolation().require(&achieved).expect("no more than the kind promises");
-    // Of a further folder nobody measures how much it takes.
+    // The size of further directories is not measured.
     let floor = Isolation { disk: Boundary::Enforced, ..Isolation::NONE };
     let further = tempfile::tempdir().unwrap();
     let allowed_paths = vec![further.path().to_owned()];
-    let context = ExecutionContext { floor, allowed_paths, ..ExecutionContext::new(bed.workspace.path()) };
-    let error = Bed::open(&JailKind, &context).await.unwrap_err();
+    let context =
+        ExecutionContext { floor, allowed_paths, ..ExecutionContext::new(fixture.workspace.path()) };
+    let error = Fixture::open(&JailKind, &context).await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::NotEnforced);
     assert!(error.to_string().contains("disk"), "{error}");
     let floor = achieved;
-    let open = ExecutionContext { floor, ..ExecutionContext::new(bed.workspace.path()) };
+    let open = ExecutionContext { floor, ..ExecutionContext::new(fixture.workspace.path()) };
     assert!(Sandbox::open(&jail, &open, Arc::new(PatientClock), soon(120)).await.is_ok());
 }
 
-/// S3: whichever of its two processes is killed, all of it is gone, and the next call says so.
+/// S3: when either of its two processes is killed, the sandbox ends, and the next call reports that.
 #[tokio::test]
 async fn a_jail_whose_process_outside_is_killed_leaves_nothing() {
-    let bed = Bed::of(&JailKind).await;
-    let script = bed.scattered();
-    let calling = bed.sandbox.run(Command::bash(&script), options());
+    let fixture = Fixture::of(&JailKind).await;
+    let script = fixture.start_background_processes();
+    let calling = fixture.sandbox.run(Command::bash(&script), options());
     let killing = async {
-        bed.until_sleeping(3).await;
-        kill_nine(guest_above(bed.sleeper_pid(), std::process::id()));
+        fixture.until_sleeping(3).await;
+        sigkill(guest_of_process(fixture.sleeper_pid(), std::process::id()));
     };
     let (outcome, ()) = future::join(calling, killing).await;
     assert_eq!(outcome.unwrap_err().kind(), SandboxErrorKind::Lost);
-    bed.until_nothing_bears_the_mark().await;
-    assert_eq!(bed.bash("true").await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    fixture.until_no_marked_process().await;
+    assert_eq!(fixture.bash("true").await.unwrap_err().kind(), SandboxErrorKind::Lost);
 }
 
-/// A host that is root may work for somebody else.
+/// A host that is root may run commands for another user.
 #[tokio::test]
-async fn a_workspace_of_another_user_stays_that_user_s() {
+async fn a_workspace_keeps_its_owner() {
     if !is_root() {
         // It could not give its folder away.
         return;
@@ -122,15 +123,15 @@ async fn a_workspace_of_another_user_stays_that_user_s() {
             .await
             .unwrap();
     let outcome = sandbox.run(Command::bash("stat -c %U . && echo x > made"), options()).await.unwrap();
-    assert_eq!(said(&outcome), "sandbox\n");
-    let made = fs::metadata(workspace.join("made")).unwrap();
-    assert_eq!((made.uid(), made.gid()), (1234, 2345));
+    assert_eq!(output_of(&outcome), "sandbox\n");
+    let file_metadata = fs::metadata(workspace.join("made")).unwrap();
+    assert_eq!((file_metadata.uid(), file_metadata.gid()), (1234, 2345));
 }
 
-/// A file system in memory that cannot show its files as somebody else's; it goes when this is dropped.
-struct Ramfs(tempfile::TempDir);
+/// A file system in memory that does not support ID-mapped mounts. It is unmounted on drop.
+struct UnmappableTmpfs(tempfile::TempDir);
 
-impl Ramfs {
+impl UnmappableTmpfs {
     #[expect(clippy::disallowed_methods, reason = "tests mount and unmount")]
     fn mount() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ impl Ramfs {
     }
 }
 
-impl Drop for Ramfs {
+impl Drop for UnmappableTmpfs {
     #[expect(clippy::disallowed_methods, reason = "tests mount and unmount")]
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg(self.0.path()).status();
@@ -149,12 +150,12 @@ impl Drop for Ramfs {
 }
 
 #[tokio::test]
-async fn where_owners_cannot_be_mapped_files_are_handed_over_and_taken_back() {
+async fn without_id_mapped_mounts_ownership_is_transferred_and_returned() {
     if !is_root() {
-        // Nobody is mapped for a host that is not root.
+        // Owners are not mapped for an unprivileged host.
         return;
     }
-    let memory = Ramfs::mount();
+    let memory = UnmappableTmpfs::mount();
     let workspace = memory.0.path().join("workspace");
     fs::create_dir(&workspace).unwrap();
     fs::write(workspace.join("given"), "x").unwrap();
@@ -171,21 +172,21 @@ async fn where_owners_cannot_be_mapped_files_are_handed_over_and_taken_back() {
     let script = "stat -c %U . given; echo y >> given; \
                   perl -e 'for (1..3000) { mkdir \"d\"; chdir \"d\" or die } open my $f, \">\", \"z\" or die'";
     let outcome = sandbox.run(Command::bash(script), options()).await.unwrap();
-    assert_eq!(said(&outcome), "sandbox\nsandbox\n");
+    assert_eq!(output_of(&outcome), "sandbox\nsandbox\n");
     let during = fs::metadata(workspace.join("given")).unwrap().uid();
-    assert!(during > 1_000_000, "it is the jail's user's meanwhile: {during}");
+    assert!(during > 1_000_000, "the owner is the jail's user during the call: {during}");
     assert_eq!(fs::metadata(workspace.join("linked")).unwrap().uid(), 0, "it has a name elsewhere");
     sandbox.cleanup().await;
     for name in ["", "given", "d/d/d"] {
         assert_eq!(fs::metadata(workspace.join(name)).unwrap().uid(), 0, "{name}");
     }
-    // A host that crashed leaves them with a user who is nobody's; the next jail takes them back, and is none the worse.
+    // After a crash of the host the files belong to the jail's user; the next jail returns them, and works.
     for path in [workspace.clone(), workspace.join("given")] {
         std::os::unix::fs::chown(path, Some(during), Some(during)).unwrap();
     }
     let sandbox = open().await;
     let outcome = sandbox.run(Command::bash("stat -c %U . given"), options()).await.unwrap();
-    assert_eq!(said(&outcome), "sandbox\nsandbox\n");
+    assert_eq!(output_of(&outcome), "sandbox\nsandbox\n");
     sandbox.cleanup().await;
     assert_eq!(fs::metadata(workspace.join("given")).unwrap().uid(), 0);
 }
@@ -195,7 +196,7 @@ async fn where_owners_cannot_be_mapped_files_are_handed_over_and_taken_back() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test runs itself")]
-fn the_same_holds_for_a_host_that_is_not_root() {
+fn the_suite_passes_for_an_unprivileged_host() {
     use std::os::unix::process::CommandExt as _;
 
     const NOBODY: u32 = 65534;
@@ -217,11 +218,11 @@ fn the_same_holds_for_a_host_that_is_not_root() {
         .gid(NOBODY)
         .current_dir("/")
         .env_remove("TMPDIR")
-        // What only root can do is skipped there.
+        // Cases that need root are skipped there.
         .env_remove(test_support::REQUIRE)
         .output();
     let outcome = outcome.unwrap();
-    let said = String::from_utf8_lossy(&outcome.stdout);
-    assert!(outcome.status.success(), "{said}{}", String::from_utf8_lossy(&outcome.stderr));
-    assert!(said.contains("test a_killed_host_leaves_nothing ... ok"), "{said}");
+    let output = String::from_utf8_lossy(&outcome.stdout);
+    assert!(outcome.status.success(), "{output}{}", String::from_utf8_lossy(&outcome.stderr));
+    assert!(output.contains("test a_killed_host_leaves_nothing ... ok"), "{output}");
 }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panic")]
 
-#[expect(dead_code, reason = "a part of it is used here")]
+#[expect(dead_code, reason = "only a part of the module is used here")]
 mod support;
 
 use std::fs;
@@ -14,7 +14,7 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
     CommandEnd, ExecutionContext, Executor, Jail, Local, Sandbox, SandboxError, SandboxErrorKind,
 };
-use support::{PatientClock, again, descendants, host, options, soon, text, told};
+use support::{PatientClock, descendants, host, options, rerun, soon, test_parameters, text};
 
 /// A user namespace whose only user is none that owns anything, with rights over what belongs to it; a shell prepares it,
 /// and becomes the test without these rights.
@@ -23,7 +23,7 @@ const UNPRIVILEGED: [&str; 8] =
 
 /// Runs this test again after `preparation`, a shell script, in namespaces of its own. It is told its folder.
 #[track_caller]
-fn elsewhere(test: &str, preparation: &str) {
+fn rerun_in_namespaces(test: &str, preparation: &str) {
     test_support::need_user_namespaces();
     let folder = tempfile::tempdir().unwrap();
     for name in ["workspace", "tmp"] {
@@ -31,13 +31,13 @@ fn elsewhere(test: &str, preparation: &str) {
     }
     let script = format!("set -e; {preparation}; exec setpriv --inh-caps=-all --ambient-caps=-all \"$@\"");
     let prefix = [&UNPRIVILEGED[..], &[script.as_str(), "sh"]].concat();
-    let mut command = again(&prefix, test, folder.path().to_str().unwrap());
+    let mut command = rerun(&prefix, test, folder.path().to_str().unwrap());
     let outcome =
         command.current_dir(folder.path()).env("TMPDIR", folder.path().join("tmp")).output().unwrap();
-    let said = String::from_utf8_lossy(&outcome.stdout);
-    let is_good = outcome.status.success() && said.contains("1 passed");
-    assert!(is_good, "{said}{}", String::from_utf8_lossy(&outcome.stderr));
-    // Nothing of any sandbox is left in its temporary folder.
+    let output = String::from_utf8_lossy(&outcome.stdout);
+    let is_good = outcome.status.success() && output.contains("1 passed");
+    assert!(is_good, "{output}{}", String::from_utf8_lossy(&outcome.stderr));
+    // No sandbox leaves files in its temporary directory.
     assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
 }
 
@@ -52,18 +52,18 @@ async fn bash(sandbox: &Sandbox, script: &str) -> (CommandEnd, String) {
 }
 
 #[tokio::test]
-async fn without_user_namespaces_there_is_no_jail_and_the_error_says_what_helps() {
-    let Some(folder) = told() else {
-        return elsewhere(
-            "without_user_namespaces_there_is_no_jail_and_the_error_says_what_helps",
+async fn without_user_namespaces_opening_a_jail_fails_with_a_hint() {
+    let Some(folder) = test_parameters() else {
+        return rerun_in_namespaces(
+            "without_user_namespaces_opening_a_jail_fails_with_a_hint",
             "echo 0 > /proc/sys/user/max_user_namespaces",
         );
     };
     for _ in 0..3 {
         let error = open(&folder).await.unwrap_err();
         assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
-        let said = error.to_string();
-        assert!(said.contains("`sysctl user.max_user_namespaces=15000` switches them on"), "{said}");
+        let message = error.to_string();
+        assert!(message.contains("`sysctl user.max_user_namespaces=15000` switches them on"), "{message}");
     }
     assert!(descendants(std::process::id()).is_empty());
     // The kind that isolates nothing is there, for those who ask for it by name.
@@ -75,10 +75,10 @@ async fn without_user_namespaces_there_is_no_jail_and_the_error_says_what_helps(
 }
 
 #[tokio::test]
-async fn where_as_many_namespaces_exist_as_may_be_the_next_jail_waits_for_another_s_end() {
-    let Some(folder) = told() else {
-        return elsewhere(
-            "where_as_many_namespaces_exist_as_may_be_the_next_jail_waits_for_another_s_end",
+async fn at_the_namespace_limit_the_next_jail_waits_for_another_to_end() {
+    let Some(folder) = test_parameters() else {
+        return rerun_in_namespaces(
+            "at_the_namespace_limit_the_next_jail_waits_for_another_to_end",
             "echo 1 > /proc/sys/user/max_user_namespaces",
         );
     };
@@ -101,10 +101,10 @@ async fn where_as_many_namespaces_exist_as_may_be_the_next_jail_waits_for_anothe
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_as_that_and_can_be_cleared() {
-    let Some(folder) = told() else {
-        return elsewhere(
-            "a_full_disk_is_told_as_that_and_can_be_cleared",
+async fn a_full_disk_is_reported_and_can_be_cleared() {
+    let Some(folder) = test_parameters() else {
+        return rerun_in_namespaces(
+            "a_full_disk_is_reported_and_can_be_cleared",
             "mount -t tmpfs -o size=1m,mode=777 tmpfs workspace",
         );
     };
@@ -112,11 +112,11 @@ async fn a_full_disk_is_told_as_that_and_can_be_cleared() {
     let large = vec![b'x'; 2 << 20];
     let error = sandbox.create_file("large", &large, options()).await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::NoSpace, "{error}");
-    let (end, said) = bash(&sandbox, "head -c 2M /dev/zero > zeros").await;
-    assert!(end == CommandEnd::Exited(1) && said.contains("No space left on device"), "{end:?} {said}");
+    let (end, output) = bash(&sandbox, "head -c 2M /dev/zero > zeros").await;
+    assert!(end == CommandEnd::Exited(1) && output.contains("No space left on device"), "{end:?} {output}");
     let error = sandbox.create_file("small", b"x".repeat(9000).as_slice(), options()).await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::NoSpace, "{error}");
-    // Nothing half written is there.
+    // There is no partial file.
     assert_eq!(bash(&sandbox, "ls -A").await, (CommandEnd::Exited(0), "zeros\n".to_owned()));
     assert_eq!(bash(&sandbox, "rm zeros && echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
     sandbox.create_file("small", b"x", options()).await.unwrap();
@@ -124,10 +124,10 @@ async fn a_full_disk_is_told_as_that_and_can_be_cleared() {
 }
 
 #[tokio::test]
-async fn where_temporary_files_have_no_room_output_is_cut_and_counted_all_the_same() {
-    let Some(folder) = told() else {
-        return elsewhere(
-            "where_temporary_files_have_no_room_output_is_cut_and_counted_all_the_same",
+async fn without_space_for_temporary_files_output_is_truncated_and_counted() {
+    let Some(folder) = test_parameters() else {
+        return rerun_in_namespaces(
+            "without_space_for_temporary_files_output_is_truncated_and_counted",
             "mount -t tmpfs -o size=64k,mode=777 tmpfs tmp",
         );
     };

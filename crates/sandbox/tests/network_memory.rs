@@ -8,7 +8,7 @@
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../egress/tests/it/support.rs"]
 mod outside;
-#[expect(dead_code, reason = "a part of it is used here")]
+#[expect(dead_code, reason = "only a part of the module is used here")]
 mod support;
 
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ const ROOM: u64 = 8 * 1024 * 1024;
 /// The most that a guest has resident.
 const GUEST: u64 = 8 * 1024 * 1024;
 
-/// What the guests below this process have had resident at most, in bytes: the two processes of a jail.
+/// The peak resident memory of the guests below this process, in bytes: the two processes of a jail.
 fn guests() -> Option<u64> {
     let peak = |pid: i32| -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -42,7 +42,7 @@ fn guests() -> Option<u64> {
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the test's own setting, declared at the top of this file")]
-async fn memory_is_flat_however_much_passes_through_the_proxy() {
+async fn proxy_memory_is_constant_for_any_amount_of_data() {
     let size: usize = std::env::var("CONJURE_TUNNEL_BYTES").map_or(256 << 20, |text| text.parse().unwrap());
     let server = outside::Server::start(move |mut stream| async move {
         let mut head = Vec::new();
@@ -62,11 +62,11 @@ async fn memory_is_flat_however_much_passes_through_the_proxy() {
         let length = if is_upload { 0 } else { size };
         let start = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
         stream.write_all(start.as_bytes()).await.unwrap();
-        let mut left = length;
-        while left > 0 {
-            let piece = left.min(buffer.len());
+        let mut remaining = length;
+        while remaining > 0 {
+            let piece = remaining.min(buffer.len());
             stream.write_all(&buffer[..piece]).await.unwrap();
-            left -= piece;
+            remaining -= piece;
         }
     })
     .await;
@@ -90,9 +90,12 @@ async fn memory_is_flat_however_much_passes_through_the_proxy() {
     let up = format!("head -c {size} /dev/zero | curl -sS --fail -H Expect: -T - {url}; echo $?");
     for (name, script, expected) in [("down", down, size.to_string()), ("up", up, "0".to_owned())] {
         let outcome = sandbox.run(Command::bash(&script), options()).await.unwrap();
-        let taken = outcome.duration;
+        let elapsed = outcome.duration;
         assert_eq!((outcome.end, text(&outcome).trim()), (CommandEnd::Exited(0), expected.as_str()));
-        println!("{name}: {size} bytes in {taken:?}: {:.0} MB/s", size as f64 / taken.as_secs_f64() / 1e6);
+        println!(
+            "{name}: {size} bytes in {elapsed:?}: {:.0} MB/s",
+            size as f64 / elapsed.as_secs_f64() / 1e6
+        );
     }
     let (growth, guests) =
         (peak_memory(std::process::id()) - before, guests().expect("a jail's two processes"));

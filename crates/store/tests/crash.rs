@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "it is a test, without a harness"
+    reason = "this is a test without a harness"
 )]
 
 use std::fs;
@@ -27,7 +27,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["child-insert", root, seed] => insert_for_ever(Path::new(root), seed.parse().unwrap()),
+        ["child-insert", root, seed] => insert_endlessly(Path::new(root), seed.parse().unwrap()),
         ["child-full", place] => full_disk(Path::new(place)),
         ["child-read-only", root] => read_only(Path::new(root)),
         ["child-foreign", root, place] => foreign(Path::new(root), Path::new(place)),
@@ -50,19 +50,19 @@ const TESTS: [(&str, fn()); 4] = [
     ("a_store_of_another_user_gives_copies", a_store_of_another_user_gives_copies),
 ];
 
-#[expect(clippy::disallowed_methods, reason = "children are what this is about")]
+#[expect(clippy::disallowed_methods, reason = "the test needs child processes")]
 fn command(program: &str) -> Command {
     Command::new(program)
 }
 
-fn own_path() -> String {
+fn test_path() -> String {
     std::env::current_exe().unwrap().to_str().unwrap().to_owned()
 }
 
 /// Kills the child when the test fails in between.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -78,7 +78,7 @@ fn content(number: u64) -> Vec<u8> {
 }
 
 /// The child: inserts one content after another, and prints each digest.
-fn insert_for_ever(root: &Path, seed: u64) {
+fn insert_endlessly(root: &Path, seed: u64) {
     let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
     let store = Store::open_with(root, options).unwrap();
     for number in 0.. {
@@ -108,23 +108,23 @@ fn killed_writers_leave_only_files_that_a_sweep_removes() {
     const CHILDREN: u64 = 3;
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
-    let mut said: Vec<Digest> = Vec::new();
+    let mut reported: Vec<Digest> = Vec::new();
     let mut was_left = 0;
     // Repeated until a child was killed while it wrote, which a busy machine makes rare.
     for round in 0..200 {
         if round >= 8 && was_left > 0 {
             break;
         }
-        let mut children: Vec<(Killed, BufReader<_>)> = (0..CHILDREN)
+        let mut children: Vec<(KillOnDrop, BufReader<_>)> = (0..CHILDREN)
             .map(|child| {
                 let seed = (round * CHILDREN + child + 1).to_string();
-                let mut child = command(&own_path())
+                let mut child = command(&test_path())
                     .args(["child-insert", root.to_str().unwrap(), &seed])
                     .stdout(Stdio::piped())
                     .spawn()
                     .unwrap();
                 let stdout = BufReader::new(child.stdout.take().unwrap());
-                (Killed(child), stdout)
+                (KillOnDrop(child), stdout)
             })
             .collect();
         // Each child is killed after a different number of contents.
@@ -133,14 +133,14 @@ fn killed_writers_leave_only_files_that_a_sweep_removes() {
             for _ in 0..=(round as usize % 8 + 5 * number) {
                 line.clear();
                 assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the child failed");
-                said.push(line.trim().parse().unwrap());
+                reported.push(line.trim().parse().unwrap());
             }
             child.0.kill().unwrap();
             child.0.wait().unwrap();
             // The lines that it printed before it died. The last line may be cut.
             let mut rest = String::new();
             stdout.read_to_string(&mut rest).unwrap();
-            said.extend(rest.lines().filter_map(|line| line.parse::<Digest>().ok()));
+            reported.extend(rest.lines().filter_map(|line| line.parse::<Digest>().ok()));
         }
         let store = Store::open(&root).unwrap();
         was_left += store.usage().unwrap().temporary;
@@ -149,11 +149,11 @@ fn killed_writers_leave_only_files_that_a_sweep_removes() {
         for (digest, _) in store.digests().unwrap() {
             store.get(&digest, Verify::Yes).unwrap();
         }
-        for digest in &said {
+        for digest in &reported {
             assert!(store.size(digest).unwrap().is_some(), "{digest} was acknowledged and is not there");
         }
     }
-    assert!(said.len() > 100, "{} contents", said.len());
+    assert!(reported.len() > 100, "{} contents", reported.len());
     assert!(was_left > 0, "no child was killed while it wrote: the test shows nothing");
 }
 
@@ -161,7 +161,7 @@ fn killed_writers_leave_only_files_that_a_sweep_removes() {
 fn in_namespace(prepare: &str, arguments: &[&str]) {
     let script = format!("set -e; {prepare}; shift; exec \"$@\"");
     let status = command("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &own_path()])
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &test_path()])
         .args(arguments)
         .status()
         .expect("`unshare` is there (util-linux)");
@@ -170,12 +170,12 @@ fn in_namespace(prepare: &str, arguments: &[&str]) {
 
 fn a_full_disk_is_reported_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().to_str().unwrap();
-    in_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", &["child-full", place]);
+    let path = folder.path().to_str().unwrap();
+    in_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", &["child-full", path]);
 }
 
-fn full_disk(place: &Path) {
-    let store = Store::open(&place.join("store")).unwrap();
+fn full_disk(path: &Path) {
+    let store = Store::open(&path.join("store")).unwrap();
     let small = store.insert_bytes(b"small", FileMode::Plain).unwrap().digest;
     let large = vec![5; 3 << 20];
     let full = |error: conjure_store::StoreError| {
@@ -224,9 +224,9 @@ fn a_store_that_cannot_be_written_can_be_read() {
 
 fn read_only(root: &Path) {
     let store = Store::open(root).unwrap();
-    let there = Digest::of_bytes(b"there");
+    let existing = Digest::of_bytes(b"there");
     assert!(!store.insert_bytes(b"there", FileMode::Plain).unwrap().is_new);
-    store.get(&there, Verify::Yes).unwrap();
+    store.get(&existing, Verify::Yes).unwrap();
     let refused = store.insert_bytes(b"not there", FileMode::Plain).unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::ReadOnly);
     assert!(refused.to_string().contains("read-only"), "{refused}");
@@ -234,9 +234,9 @@ fn read_only(root: &Path) {
     assert_eq!(store.collect_garbage(|_| false, later).unwrap_err().kind(), StoreErrorKind::ReadOnly);
     assert_eq!(store.sweep().unwrap().removed, 0);
     // A mount of its own counts as another file system for links.
-    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-    let folder = rustix::fs::openat(CWD, elsewhere.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
-    let linked = store.link_into(&there, FileMode::Plain, folder.unwrap(), Path::new("copy")).unwrap();
+    let other_dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let folder = rustix::fs::openat(CWD, other_dir.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let linked = store.link_into(&existing, FileMode::Plain, folder.unwrap(), Path::new("copy")).unwrap();
     assert_eq!(linked, LinkMethod::Copy);
 }
 
@@ -257,14 +257,14 @@ fn a_store_of_another_user_gives_copies() {
     let shard = Digest::of_bytes(b"there").to_hex();
     fs::set_permissions(root.join("plain").join(&shard[..2]), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(root.join("version"), fs::Permissions::from_mode(0o644)).unwrap();
-    let place = folder.path().join("place");
-    fs::create_dir(&place).unwrap();
-    std::os::unix::fs::chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
+    let path = folder.path().join("place");
+    fs::create_dir(&path).unwrap();
+    std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
     // This program may be in a directory that the user cannot enter.
     let program = folder.path().join("program");
-    fs::copy(own_path(), &program).unwrap();
+    fs::copy(test_path(), &program).unwrap();
     let status = command(program.to_str().unwrap())
-        .args(["child-foreign", root.to_str().unwrap(), place.to_str().unwrap()])
+        .args(["child-foreign", root.to_str().unwrap(), path.to_str().unwrap()])
         .uid(NOBODY)
         .gid(NOBODY)
         .current_dir("/")
@@ -275,9 +275,9 @@ fn a_store_of_another_user_gives_copies() {
 
 fn foreign(root: &Path, place: &Path) {
     let store = Store::open(root).unwrap();
-    let there = Digest::of_bytes(b"there");
+    let existing = Digest::of_bytes(b"there");
     let folder = rustix::fs::openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    let linked = store.link_into(&there, FileMode::Plain, folder, Path::new("name")).unwrap();
+    let linked = store.link_into(&existing, FileMode::Plain, folder, Path::new("name")).unwrap();
     let is_protected = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap().trim() == "1";
     assert_eq!(linked, if is_protected { LinkMethod::Copy } else { LinkMethod::HardLink });
     assert_eq!(fs::read(place.join("name")).unwrap(), b"there");

@@ -1,4 +1,4 @@
-//! Files that use each other's names: there are none.
+//! Checks that files do not import each other in cycles.
 //!
 //! Two files that need each other are one file, or what they share is a third file below both. Reads `use` declarations and paths that
 //! begin with `crate` or `super`, follows re-exports, and leaves tests out.
@@ -101,9 +101,9 @@ impl CrateFiles {
             if let Some(target) = self.reexports.get(&(module.clone(), segment.clone()))
                 && depth < 8
             {
-                let mut whole = target.clone();
-                whole.extend_from_slice(&path[at + 1..]);
-                return self.definition(&whole, depth + 1);
+                let mut full_path = target.clone();
+                full_path.extend_from_slice(&path[at + 1..]);
+                return self.definition(&full_path, depth + 1);
             }
             return Some(module);
         }
@@ -148,7 +148,7 @@ fn module_of(source: &Path, file: &Path) -> ModulePath {
 
 /// The text up to its tests, without comments.
 fn without_tests(text: &str) -> String {
-    let mut kept = String::new();
+    let mut output = String::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let trimmed = line.trim_start();
@@ -167,11 +167,11 @@ fn without_tests(text: &str) -> String {
             continue;
         }
         if !trimmed.starts_with("//") {
-            kept.push_str(line);
-            kept.push('\n');
+            output.push_str(line);
+            output.push('\n');
         }
     }
-    kept
+    output
 }
 
 /// The `use` declarations: whether they re-export, and what they name.
@@ -185,7 +185,9 @@ fn uses(text: &str) -> Vec<(bool, String)> {
             .or_else(|| trimmed.strip_prefix("pub(crate) "))
             .or_else(|| trimmed.strip_prefix("pub(super) "))
             .or_else(|| {
-                trimmed.starts_with("pub(in").then(|| trimmed.split_once(") ").map_or("", |(_, rest)| rest))
+                trimmed
+                    .starts_with("pub(in")
+                    .then(|| trimmed.split_once(") ").map_or("", |(_, remainder)| remainder))
             });
         let is_public = after_visibility.is_some();
         let Some(first) = after_visibility.unwrap_or(trimmed).strip_prefix("use ") else { continue };
@@ -213,11 +215,11 @@ fn expand(tree: &str) -> Vec<(String, ModulePath)> {
             .into_iter()
             .flat_map(expand)
             .map(|(alias, path)| {
-                let mut whole = prefix.clone();
+                let mut full_path = prefix.clone();
                 if path != ["self"] {
-                    whole.extend(path);
+                    full_path.extend(path);
                 }
-                (alias, whole)
+                (alias, full_path)
             })
             .collect();
     }
@@ -271,7 +273,7 @@ fn inline_paths(text: &str) -> Vec<ModulePath> {
 }
 
 #[test]
-fn no_files_use_each_other() {
+fn files_do_not_import_each_other_in_cycles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = vec![root.join("src"), root.join("actors/src")];
     for entry in fs::read_dir(root.join("crates")).unwrap() {

@@ -1,4 +1,4 @@
-//! Folders and files stay small enough to be surveyed.
+//! Directories and files stay small.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ fn folders_and_files_are_small() {
     pending.retain(|folder| folder.exists());
     let mut too_large = Vec::new();
     while let Some(folder) = pending.pop() {
-        let shown = folder.strip_prefix(root).unwrap();
-        let has_tests = shown.iter().any(|part| part == "tests");
+        let relative_path = folder.strip_prefix(root).unwrap();
+        let has_tests = relative_path.iter().any(|part| part == "tests");
         let mut files = 0;
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
@@ -35,7 +35,7 @@ fn folders_and_files_are_small() {
             }
         }
         if files > MAX_FILES {
-            too_large.push(format!("{}: {files} files", shown.display()));
+            too_large.push(format!("{}: {files} files", relative_path.display()));
         }
     }
     assert!(

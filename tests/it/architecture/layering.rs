@@ -422,7 +422,7 @@ fn unsafe_code_is_only_in_the_guests_sys_module() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_documents_its_purpose() {
     for member in members() {
         for path in sources(&member.folder) {
             let text = fs::read_to_string(&path).unwrap();
@@ -436,7 +436,7 @@ fn every_file_says_what_it_is_for() {
 /// The seccomp profile in the folder for embedders is the one that our containers run under.
 #[cfg(feature = "docker")]
 #[test]
-fn the_filter_for_containers_is_the_one_in_its_folder() {
+fn the_container_seccomp_filter_matches_its_file() {
     let text = fs::read_to_string(root().join("docker/seccomp.json")).unwrap();
     let found: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(found, conjure::sandbox::seccomp_profile());

@@ -1,4 +1,4 @@
-//! The names that the facade exports, so that a change of the public API is seen.
+//! Records the names that the facade exports, so that a change of the public API is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

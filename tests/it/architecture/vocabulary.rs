@@ -91,7 +91,7 @@ const NO_TYPES: [&str; 30] = [
     "Why",
 ];
 
-/// What a name may begin with in a declaration.
+/// The keywords before a name in a declaration.
 const KINDS: [&str; 6] = ["struct ", "enum ", "trait ", "type ", "fn ", "mod "];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -128,13 +128,13 @@ fn declared(line: &str) -> Option<(&'static str, &str)> {
         return None;
     }
     KINDS.iter().find_map(|kind| {
-        let at = code.find(kind)?;
-        let is_declaration = code[..at].split_whitespace().all(|word| {
+        let offset = code.find(kind)?;
+        let is_declaration = code[..offset].split_whitespace().all(|word| {
             word.starts_with("pub")
                 || matches!(word, "async" | "const" | "unsafe" | "extern" | "\"C\"" | "in" | "default")
                 || word.ends_with(')')
         });
-        let name = code[at + kind.len()..].split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        let name = code[offset + kind.len()..].split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
         (is_declaration && !name.is_empty()).then_some((*kind, name))
     })
 }
@@ -151,10 +151,10 @@ fn no_name_is_a_private_word() {
     }
     let mut wrong = Vec::new();
     for file in &files {
-        let shown = file.strip_prefix(root).unwrap().display().to_string();
+        let relative_path = file.strip_prefix(root).unwrap().display().to_string();
         let stem = file.file_stem().unwrap().to_str().unwrap();
         if words(stem).iter().any(|word| WORDS.contains(&word.as_str())) {
-            wrong.push(format!("{shown}: the file"));
+            wrong.push(format!("{relative_path}: the file"));
         }
         let text = fs::read_to_string(file).unwrap();
         let tests = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
@@ -164,7 +164,7 @@ fn no_name_is_a_private_word() {
             if words(name).iter().any(|word| WORDS.contains(&word.as_str()))
                 || is_type && NO_TYPES.contains(&name)
             {
-                wrong.push(format!("{shown}:{}: `{kind}{name}`", number + 1));
+                wrong.push(format!("{relative_path}:{}: `{kind}{name}`", number + 1));
             }
         }
     }

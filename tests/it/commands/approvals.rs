@@ -1,4 +1,4 @@
-//! Tool calls that wait for a person: at a terminal, without one, and decided on later.
+//! Tool calls that wait for approval: at a terminal, without one, and decided later.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use crate::support::terminal::Terminal;
 use crate::support::{Conjure, Finished, script};
 
 /// A script that appends to `effects`, once for each word, all in one answer, and then says the last result.
-fn effects(words: &[&str]) -> tempfile::NamedTempFile {
+fn effects(text: &[&str]) -> tempfile::NamedTempFile {
     let call = |word: &&str| {
         format!(
             "{{tool_use: {{name: bash_tool, input: {{command: 'echo {word} >> effects', description: x}}}}}}"
         )
     };
-    let calls: Vec<String> = words.iter().map(call).collect();
+    let calls: Vec<String> = text.iter().map(call).collect();
     script(&format!("- content: [{}]\n- content: Done.\n", calls.join(", ")))
 }
 
@@ -21,7 +21,7 @@ fn last_result() -> tempfile::NamedTempFile {
     script("- content: \"So: {{result:last}}.\"\n")
 }
 
-/// A data folder and a workspace.
+/// A data directory and a workspace.
 struct Fixture {
     data: tempfile::TempDir,
     workspace: tempfile::TempDir,
@@ -58,7 +58,7 @@ impl Fixture {
         terminal.start(arguments, |conjure| conjure.env("CONJURE_DATA", self.data.path()))
     }
 
-    /// What the tools did.
+    /// The effects of the tools.
     fn effects(&self) -> String {
         let text = std::fs::read_to_string(self.workspace.path().join("effects")).unwrap_or_default();
         // Calls of one answer run together.
@@ -67,13 +67,13 @@ impl Fixture {
         lines.join(" ")
     }
 
-    fn settled(&self, text: &str) -> String {
+    fn normalized(&self, text: &str) -> String {
         let id = session_of(text);
         text.replace(self.workspace.path().to_str().unwrap(), "[WORKSPACE]")
             .replace(&id, "[SESSION]")
             .lines()
             .filter(|line| !line.starts_with("the model's words"))
-            // What a machine cannot limit is its own.
+            // Warnings about missing limits depend on the machine.
             .map(|line| line.split("; it cannot enforce here").next().unwrap_or(line))
             .map(|line| match line.split_once("s  ").filter(|(time, _)| time.trim().parse::<f64>().is_ok()) {
                 Some((_, rest)) => format!("[TIME]  {rest}\n"),
@@ -90,24 +90,24 @@ fn session_of(text: &str) -> String {
 }
 
 #[test]
-fn a_call_waits_where_nobody_can_be_asked_and_goes_on_when_it_is_allowed() {
+fn a_call_waits_without_a_terminal_and_continues_when_approved() {
     if !test_support::has_user_namespaces() {
         return;
     }
     let fixture = Fixture::new();
-    let waits = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool"]).finish().code(6);
-    insta::assert_snapshot!("waits", fixture.settled(&waits.stderr));
-    assert_eq!((waits.stdout.as_str(), fixture.effects().as_str()), ("", ""));
-    let id = session_of(&waits.stderr);
+    let run = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool"]).finish().code(6);
+    insta::assert_snapshot!("waits", fixture.normalized(&run.stderr));
+    assert_eq!((run.stdout.as_str(), fixture.effects().as_str()), ("", ""));
+    let id = session_of(&run.stderr);
 
-    let shown = fixture.command(&["sessions", "show", &id]).finish().code(0);
-    let (_, waiting) = shown.stdout.split_once("waiting for a person:\n").unwrap();
-    insta::assert_snapshot!("waiting", fixture.settled(waiting));
-    let shown = fixture.command(&["sessions", "show", &id, "--format", "json"]).finish().code(0);
-    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
-    assert_eq!(shown["status"], "waiting");
-    assert_eq!(shown["approvals"][0]["tool_use_id"], "toolu_script_1");
-    assert_eq!(shown["approvals"][0]["input"]["command"], "echo one >> effects");
+    let show_output = fixture.command(&["sessions", "show", &id]).finish().code(0);
+    let (_, waiting) = show_output.stdout.split_once("waiting for a person:\n").unwrap();
+    insta::assert_snapshot!("waiting", fixture.normalized(waiting));
+    let show_output = fixture.command(&["sessions", "show", &id, "--format", "json"]).finish().code(0);
+    let show_output: serde_json::Value = serde_json::from_str(&show_output.stdout).unwrap();
+    assert_eq!(show_output["status"], "waiting");
+    assert_eq!(show_output["approvals"][0]["tool_use_id"], "toolu_script_1");
+    assert_eq!(show_output["approvals"][0]["input"]["command"], "echo one >> effects");
 
     // Going on without a decision changes nothing.
     let script = last_result();
@@ -133,20 +133,20 @@ fn a_call_waits_where_nobody_can_be_asked_and_goes_on_when_it_is_allowed() {
 #[test]
 fn a_denial_and_its_reason_reach_the_model() {
     let fixture = Fixture::new();
-    let waits = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
-    let events = waits.json_lines();
+    let waiting = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
+    let events = waiting.json_lines();
     let last = &events.last().unwrap()["stop_reason"];
     let action = &last["actions"][0];
     assert_eq!((&last["type"], &action["call_id"]), (&"requires_action".into(), &"toolu_script_1".into()));
     assert_eq!((&action["needs"], &action["event_id"]), (&"approval".into(), &last["event_ids"][0]));
-    let asked = events.iter().find(|event| event["type"] == "agent.tool_use").unwrap();
-    assert_eq!((&asked["id"], &asked["evaluated_permission"]), (&last["event_ids"][0], &"ask".into()));
+    let call = events.iter().find(|event| event["type"] == "agent.tool_use").unwrap();
+    assert_eq!((&call["id"], &call["evaluated_permission"]), (&last["event_ids"][0], &"ask".into()));
     let script = last_result();
     let deny = fixture
         .command(&[
             "sessions",
             "decide",
-            &session_of(&waits.stderr),
+            &session_of(&waiting.stderr),
             "toolu_script_1",
             "--deny",
             "--reason",
@@ -160,16 +160,16 @@ fn a_denial_and_its_reason_reach_the_model() {
 }
 
 #[test]
-fn calls_that_wait_are_decided_on_one_after_the_other() {
+fn waiting_calls_are_decided_one_by_one() {
     let fixture = Fixture::new();
-    let waits =
+    let waiting =
         fixture.run(effects(&["one", "two"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
-    let events = waits.json_lines();
-    let asked = events.iter().filter(|event| event["stop_reason"]["type"] == "requires_action");
-    let asked: Vec<_> =
-        asked.map(|event| event["stop_reason"]["event_ids"].as_array().unwrap().len()).collect();
-    assert_eq!(asked, [2]);
-    let id = session_of(&waits.stderr);
+    let events = waiting.json_lines();
+    let pending = events.iter().filter(|event| event["stop_reason"]["type"] == "requires_action");
+    let pending: Vec<_> =
+        pending.map(|event| event["stop_reason"]["event_ids"].as_array().unwrap().len()).collect();
+    assert_eq!(pending, [2]);
+    let id = session_of(&waiting.stderr);
     let script = last_result();
     let decide = |call: &str, how: &[&str]| {
         fixture
@@ -197,7 +197,7 @@ fn calls_that_wait_are_decided_on_one_after_the_other() {
 }
 
 #[test]
-fn rules_stay_with_the_session_and_those_of_a_later_command_come_first() {
+fn rules_are_stored_and_later_commands_take_precedence() {
     let fixture = Fixture::new();
     let quiet = script("- content: Hello.\n");
     let done = fixture.run(quiet.path(), &["--allow", "view"]).finish().code(0);
@@ -225,30 +225,30 @@ fn rules_stay_with_the_session_and_those_of_a_later_command_come_first() {
 }
 
 #[test]
-fn rules_that_cannot_be_are_usage_errors() {
+fn invalid_rules_are_usage_errors() {
     let fixture = Fixture::new();
     let script = script("- content: x\n");
-    let told = |rules: &[&str]| fixture.run(script.path(), rules).finish().code(2);
-    told(&["--ask", "bash"]).says("there are `view`, `bash_tool`, `create_file`, `str_replace`");
-    told(&["--ask", "view", "--deny", "view"]).says("`--ask view` and `--deny view` exclude each other");
-    let waits =
+    let error = |rules: &[&str]| fixture.run(script.path(), rules).finish().code(2);
+    error(&["--ask", "bash"]).says("there are `view`, `bash_tool`, `create_file`, `str_replace`");
+    error(&["--ask", "view", "--deny", "view"]).says("`--ask view` and `--deny view` exclude each other");
+    let waiting =
         fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--ephemeral"]).finish().code(6);
-    waits.says("hint: run it at a terminal").does_not_say("sessions decide");
+    waiting.says("hint: run it at a terminal").does_not_say("sessions decide");
 }
 
 /// A run at a terminal with this script, which asks for `bash_tool`, and whose person types these answers, each at its prompt.
 fn answered(fixture: &Fixture, script: &Path, rules: &[&str], answers: &[&str]) -> Finished {
     let mut running =
         fixture.at_terminal(Terminal::new(), script, &[&["--ask", "bash_tool"], rules].concat());
-    for (place, answer) in answers.iter().enumerate() {
-        running.shows(" > ", place + 1);
+    for (index, answer) in answers.iter().enumerate() {
+        running.shows(" > ", index + 1);
         running.types(answer);
     }
     running.wait()
 }
 
 #[test]
-fn a_person_at_a_terminal_sees_the_call_and_decides() {
+fn a_user_at_a_terminal_sees_the_call_and_decides() {
     let fixture = Fixture::new();
     let done =
         answered(&fixture, effects(&["one", "two"]).path(), &[], &["y\n", "n that is enough\n"]).code(0);
@@ -272,13 +272,13 @@ fn commands(commands: &[&str]) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
+fn a_user_at_a_terminal_allows_a_prefix_for_the_session() {
     let fixture = Fixture::new();
-    let asked =
+    let asking_script =
         commands(&["touch one", "touch two", "touch three; touch four", "cp one five", "A=b touch six"]);
     // The second is like the first, the third is more than that, the fourth begins otherwise; of the last there is none alike.
     let answers = ["a\n", "n\n", "n\n", "y\n"];
-    let done = answered(&fixture, asked.path(), &[], &answers).code(0);
+    let done = answered(&fixture, asking_script.path(), &[], &answers).code(0);
     let done = done.says("a: all `bash_tool(touch:*)` in this session >");
     let done = done.says("decided allow bash_tool, and always `bash_tool(touch:*)` in this session");
     let names = |folder: &Path| {
@@ -333,13 +333,13 @@ fn a_call_is_allowed_for_the_session_without_a_terminal() {
     decide("toolu_script_1", &["--always", "--json"]).code(6);
     decide("toolu_script_2", &["--allow"]).code(0);
     let read = fixture.command(&["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
-    let told =
+    let stdout =
         "*The user's decision on toolu_script_1: allow, and always `bash_tool(touch:*)` in this session*";
-    assert!(read.stdout.contains(told), "{}", read.stdout);
+    assert!(read.stdout.contains(stdout), "{}", read.stdout);
 }
 
 #[test]
-fn what_was_typed_before_the_question_is_no_answer() {
+fn text_typed_before_the_question_is_ignored() {
     let fixture = Fixture::new();
     let mut terminal = Terminal::new();
     terminal.types("y\n");
@@ -352,14 +352,14 @@ fn what_was_typed_before_the_question_is_no_answer() {
 }
 
 #[test]
-fn a_question_that_nobody_answers_stays_and_is_asked_again_later() {
+fn an_unanswered_question_is_asked_again_later() {
     let fixture = Fixture::new();
     // The end of the input.
-    let left = answered(&fixture, effects(&["one", "two"]).path(), &[], &["y\n", "\x04"]).code(6);
-    let left = left.says("toolu_script_2 --allow");
-    // What was allowed has run meanwhile.
+    let ended = answered(&fixture, effects(&["one", "two"]).path(), &[], &["y\n", "\x04"]).code(6);
+    let ended = ended.says("toolu_script_2 --allow");
+    // The approved call has run in the meantime.
     assert_eq!(fixture.effects(), "one");
-    let id = session_of(&left.stderr);
+    let id = session_of(&ended.stderr);
     let script = last_result();
     let arguments = ["sessions", "resume", &id, "--script", script.path().to_str().unwrap()];
     let mut running =
@@ -371,7 +371,7 @@ fn a_question_that_nobody_answers_stays_and_is_asked_again_later() {
 }
 
 #[test]
-fn a_question_can_be_interrupted_and_its_time_can_be_over() {
+fn a_question_can_be_interrupted_or_time_out() {
     let fixture = Fixture::new();
     // As the terminal sends it.
     answered(&fixture, effects(&["one"]).path(), &[], &["\x03"]).code(130);
@@ -382,7 +382,7 @@ fn a_question_can_be_interrupted_and_its_time_can_be_over() {
 }
 
 #[test]
-fn a_person_sees_no_secret() {
+fn approval_prompts_show_no_secrets() {
     let fixture = Fixture::new();
     let script = script(
         "- content: [{tool_use: {name: bash_tool, input: {command: 'echo hunter2-secret', description: x}}}]\n\
@@ -398,12 +398,14 @@ fn a_person_sees_no_secret() {
         .finish()
         .code(6);
     let waiting = session_of(&waits.stderr);
-    let shown = |id: &str, arguments: &[&str]| {
+    let show_output = |id: &str, arguments: &[&str]| {
         let show = fixture.command(&["sessions", "show", id, "--env", "API_KEY"]).args(arguments);
         show.env("API_KEY", "hunter2-secret").finish().code(0).stdout
     };
-    for told in [shown(&id, &[]), shown(&waiting, &[]), shown(&waiting, &["--format", "json"])] {
-        assert!(!told.contains("hunter2"), "{told}");
+    for text in
+        [show_output(&id, &[]), show_output(&waiting, &[]), show_output(&waiting, &["--format", "json"])]
+    {
+        assert!(!text.contains("hunter2"), "{text}");
     }
-    assert!(shown(&waiting, &[]).contains("echo [REDACTED:API_KEY]"));
+    assert!(show_output(&waiting, &[]).contains("echo [REDACTED:API_KEY]"));
 }

@@ -1,10 +1,10 @@
-//! A data folder that cannot be used, or has lost something: the command names what, where, and what helps.
+//! An unusable or damaged data directory: the command names the cause, the file and a hint.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::{Conjure, Finished, script};
 
-/// A data folder with one session of a script, at rest.
+/// A data directory with one session of a script, at rest.
 struct Fixture {
     folder: tempfile::TempDir,
     script: tempfile::NamedTempFile,
@@ -45,8 +45,8 @@ impl Fixture {
         resume.arg("And now?").finish()
     }
 
-    /// What was said, with the folder's name taken out.
-    fn said(&self, finished: &Finished) -> String {
+    /// The message, without the name of the directory.
+    fn normalized_error(&self, finished: &Finished) -> String {
         finished.stderr.replace(self.folder.path().to_str().unwrap(), "[FOLDER]")
     }
 }
@@ -60,26 +60,26 @@ fn replace(journal: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn a_journal_that_is_damaged_is_named_with_what_helps() {
+fn a_damaged_journal_is_reported_with_a_hint() {
     let fixture = Fixture::new();
-    let whole = std::fs::read(fixture.journal()).unwrap();
-    let mut future = whole.clone();
+    let complete = std::fs::read(fixture.journal()).unwrap();
+    let mut future = complete.clone();
     // The field that SQLite keeps for a program's own version, big-endian.
     future[60..64].copy_from_slice(&4242_u32.to_be_bytes());
-    let mut told = String::new();
-    for bytes in [whole[..whole.len() / 2].to_vec(), b"These are notes. ".repeat(1000), future] {
+    let mut message = String::new();
+    for bytes in [complete[..complete.len() / 2].to_vec(), b"These are notes. ".repeat(1000), future] {
         replace(&fixture.journal(), &bytes);
-        told += &fixture.said(&fixture.list().code(2));
+        message += &fixture.normalized_error(&fixture.list().code(2));
         fixture.run(&[]).code(2).says("hint: ");
     }
-    insta::assert_snapshot!("damaged_journals", told);
-    // Nothing was made worse by looking.
-    replace(&fixture.journal(), &whole);
+    insta::assert_snapshot!("damaged_journals", message);
+    // The command changed nothing.
+    replace(&fixture.journal(), &complete);
     assert_eq!(fixture.resume().code(0).stdout, "Done.\n");
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_is_named_with_what_helps() {
+fn an_unwritable_journal_is_reported_with_a_hint() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -91,7 +91,7 @@ fn a_journal_that_cannot_be_written_is_named_with_what_helps() {
         let data = data.to_str().unwrap();
         let script = script.replace("DATA", data);
         let starter = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"];
-        fixture.said(&fixture.run(&starter).code(2))
+        fixture.normalized_error(&fixture.run(&starter).code(2))
     };
     let read_only = mounted("mount --bind DATA DATA && mount -o remount,bind,ro DATA");
     let full = mounted("mount -t tmpfs -o size=64k full DATA");
@@ -100,7 +100,7 @@ fn a_journal_that_cannot_be_written_is_named_with_what_helps() {
 }
 
 #[test]
-fn a_data_folder_that_is_not_there_is_not_made_by_looking() {
+fn read_only_commands_do_not_create_the_data_directory() {
     let fixture = Fixture::new();
     let missing = fixture.folder.path().join("misspelt");
     let list = |folder: &Path| Conjure::new(["sessions", "list", "--data"]).arg(folder).finish().code(2);
@@ -112,14 +112,14 @@ fn a_data_folder_that_is_not_there_is_not_made_by_looking() {
 }
 
 #[test]
-fn what_a_session_has_lost_is_named_with_what_helps() {
+fn lost_files_of_a_session_are_reported_with_a_hint() {
     let fixture = Fixture::new();
     let workspace = fixture.folder.path().join("workspace");
     std::fs::create_dir(&workspace).unwrap();
     let run = fixture.command(&[], &["run", "--sandbox", "local", "--skills", "fixtures/skills", "--script"]);
     run.arg(fixture.script.path()).arg("--workspace").arg(&workspace).arg("Go").finish().code(0);
     std::fs::remove_dir(&workspace).unwrap();
-    let no_folder = fixture.said(&fixture.resume().code(2));
+    let no_folder = fixture.normalized_error(&fixture.resume().code(2));
     insta::assert_snapshot!("workspace_is_gone", no_folder);
     std::fs::create_dir(&workspace).unwrap();
     std::fs::rename(fixture.data().join("tenants/local/skills"), fixture.folder.path().join("skills"))

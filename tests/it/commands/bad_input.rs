@@ -1,4 +1,4 @@
-//! Input that cannot be used, models that fail and limits that are reached: a clear message and the right exit code.
+//! Invalid input, failing models and reached limits: a clear message and the right exit code.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ fn a_broken_skill_is_a_warning_and_the_others_are_there() {
 }
 
 #[test]
-fn a_sandbox_that_is_not_there_is_a_usage_error() {
+fn an_unavailable_sandbox_is_a_usage_error() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -155,7 +155,7 @@ fn a_variable_must_have_a_name_and_a_value() {
 }
 
 #[test]
-fn output_of_200_megabytes_is_cut_and_counted() {
+fn output_of_200_megabytes_is_truncated_and_counted() {
     let turns =
         format!("{}- content: \"{{{{result:last}}}}\"\n", bash("head -c 200000000 /dev/zero | tr '\\0' x"));
     // However long that takes.
@@ -195,7 +195,7 @@ fn a_tool_that_takes_too_long_is_reported_to_the_model() {
 }
 
 #[test]
-fn a_cut_answer_is_a_limit_and_its_text_is_no_answer() {
+fn a_truncated_answer_is_a_limit_and_not_printed() {
     let cut = play("- {content: Half an ans, stop_reason: max_tokens}\n", &[]).code(3).says("Half an ans");
     assert_eq!(cut.stdout, "");
     play("- {content: x, stop_reason: model_context_window_exceeded}\n", &[]).code(3).says("--file");
@@ -219,7 +219,7 @@ fn a_model_that_fails_is_an_error() {
 }
 
 #[test]
-fn an_answer_without_text_is_done_and_told() {
+fn an_answer_without_text_succeeds_with_a_note() {
     let done = play("- content: []\n", &[]).code(0).says("holds no text");
     assert_eq!(done.stdout, "");
 }
@@ -232,7 +232,7 @@ fn a_failing_model_is_an_event_too() {
 }
 
 #[test]
-fn a_file_whose_name_the_model_cannot_be_told_is_a_usage_error() {
+fn a_file_with_an_unprintable_name_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a\nb.csv");
     std::fs::write(&file, "").unwrap();
@@ -248,7 +248,7 @@ fn a_recording_that_cannot_be_written_is_a_usage_error() {
 }
 
 #[test]
-fn a_recording_that_is_not_whole_is_no_success() {
+fn an_incomplete_recording_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
@@ -260,7 +260,7 @@ fn a_recording_that_is_not_whole_is_no_success() {
 }
 
 #[test]
-fn a_recording_does_not_replace_the_script_that_it_is_made_from() {
+fn a_recording_does_not_overwrite_its_script() {
     let script = script("- content: x # a comment of the author\n");
     let written = std::fs::read_to_string(script.path()).unwrap();
     let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path());
@@ -281,7 +281,7 @@ fn an_output_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn a_temporary_folder_that_is_not_there_is_named() {
+fn a_missing_temporary_directory_is_named() {
     let script = script("- content: x\n");
     let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
     // Without a home, its data would go there.
@@ -295,13 +295,13 @@ fn a_temporary_folder_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_output_pipe_causes_no_panic() {
     let script = script("- content: x\n");
-    let gone = |run: Conjure| run.without_reader().finish().does_not_say("panicked");
-    gone(Conjure::new(["skills", "list", "--skills"]).arg(fixture("skills"))).code(0);
-    gone(Conjure::new(["--help"])).code(0);
+    let run_without_reader = |run: Conjure| run.without_reader().finish().does_not_say("panicked");
+    run_without_reader(Conjure::new(["skills", "list", "--skills"]).arg(fixture("skills"))).code(0);
+    run_without_reader(Conjure::new(["--help"])).code(0);
     let run = Conjure::new(["run", "--sandbox", "local", "--json", "--script"]).arg(script.path()).arg("Go");
-    gone(run).code(1);
+    run_without_reader(run).code(1);
     // A panic would be code 101.
     let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
     run.env("CONJURE_LOG", "trace").without_readers().finish().code(1);
@@ -309,7 +309,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 }
 
 #[test]
-fn a_network_that_the_sandbox_cannot_limit_is_refused() {
+fn an_unlimitable_network_is_rejected() {
     let script = script("- content: x\n");
     let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
     run.env("CONJURE_NETWORK", "example.org").finish().code(2).says("cannot limit the network");

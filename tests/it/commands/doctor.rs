@@ -1,4 +1,4 @@
-//! `conjure doctor` on this machine: what it says differs, that it says it does not.
+//! `conjure doctor` on this machine. The findings differ between machines; that it reports them does not.
 
 use crate::support::{Conjure, script};
 
@@ -16,10 +16,11 @@ fn the_doctor_finds_what_the_tests_need() {
     assert_eq!(check("sandbox jail")["state"], "ok");
     assert_eq!(check("bash")["state"], "ok");
     assert_eq!(check("model key")["state"], "missing");
-    // What cannot be prevented is told in plain words.
-    for (name, told) in [("  disk", "130 MB were measured"), ("  paths", "can read in /proc/self/mountinfo")]
+    // Unavoidable differences are described.
+    for (name, finding) in
+        [("  disk", "130 MB were measured"), ("  paths", "can read in /proc/self/mountinfo")]
     {
-        assert!(check(name)["found"].as_str().unwrap().contains(told), "{name}");
+        assert!(check(name)["found"].as_str().unwrap().contains(finding), "{name}");
     }
     for name in ["user namespaces", "Landlock", "seccomp", "container engine", "node", "configuration"] {
         assert!(check(name)["found"].is_string(), "{name}");

@@ -1,4 +1,4 @@
-//! `conjure models` and models of other services: which answer, and what is told of those that do not.
+//! `conjure models` and models of other services: which respond, and the errors of the others.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -30,7 +30,7 @@ fn server(status: &'static str, kind: &'static str, body: &'static str) -> Socke
 }
 
 /// An address where nobody listens.
-fn nobody() -> SocketAddr {
+fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -40,19 +40,19 @@ fn conjure(arguments: &[&str], config: &str) -> Conjure {
     std::fs::create_dir(command.home().join(".conjure")).unwrap();
     std::fs::write(command.home().join(".conjure/config.toml"), config).unwrap();
     // The vendor that needs no key is not asked on a machine that may run it.
-    command.env("OLLAMA_HOST", nobody().to_string())
+    command.env("OLLAMA_HOST", unused_address().to_string())
 }
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"qwen","max_model_len":4096},{"id":"other"}]}"#;
 
 #[test]
-fn configured_models_and_vendors_are_listed_with_what_their_services_say() {
+fn configured_models_and_vendors_are_listed_with_service_data() {
     let config = format!(
         "[models.good]\napi = \"chat\"\nmodel = \"qwen\"\nbase_url = \"http://{}/v1\"\n\
          [models.gone]\napi = \"responses\"\nbase_url = \"http://{}/v1\"\n\
          [models.keyed]\napi = \"gemini\"\nkey_env = \"MY_KEY\"\n",
         server("200 OK", "application/json", LIST),
-        nobody(),
+        unused_address(),
     );
     let done = conjure(&["models", "--format", "json"], &config).finish().code(0);
     let listed: Value = serde_json::from_str(&done.stdout).unwrap();
@@ -60,9 +60,9 @@ fn configured_models_and_vendors_are_listed_with_what_their_services_say() {
         let services = listed["services"].as_array().unwrap();
         services.iter().find(|service| service["name"] == name).unwrap().clone()
     };
-    let good = service("good");
-    assert_eq!((good["state"].as_str(), good["api"].as_str()), (Some("answers"), Some("chat")));
-    assert_eq!(good["models"][0], serde_json::json!({"id": "qwen", "context_tokens": 4096}));
+    let valid = service("good");
+    assert_eq!((valid["state"].as_str(), valid["api"].as_str()), (Some("answers"), Some("chat")));
+    assert_eq!(valid["models"][0], serde_json::json!({"id": "qwen", "context_tokens": 4096}));
     assert_eq!(service("gone")["state"], "unreachable");
     assert_eq!(
         (&service("keyed")["state"], &service("keyed")["reason"]),
@@ -90,12 +90,12 @@ fn the_models_of_one_service_are_listed_by_name() {
 }
 
 #[test]
-fn what_is_no_list_is_told_with_the_words_of_the_service() {
+fn an_invalid_model_list_is_reported_with_the_services_message() {
     let page = "<html><body>Welcome\u{1b}[2J to <b>nginx</b></body></html>";
     let cases = [
         (server("200 OK", "text/html", page), "did not answer with a list of models. It begins: Welcome"),
         (server("401 Unauthorized", "application/json", r#"{"error":"no entry"}"#), "answered 401"),
-        (nobody(), "no connection to the service"),
+        (unused_address(), "no connection to the service"),
     ];
     for (address, part) in cases {
         let config = format!("[models.m]\napi = \"chat\"\nbase_url = \"http://{address}/v1\"\n");
@@ -106,7 +106,7 @@ fn what_is_no_list_is_told_with_the_words_of_the_service() {
 }
 
 #[test]
-fn a_model_that_cannot_be_called_says_what_is_missing() {
+fn an_unusable_model_reports_what_is_missing() {
     let config = "[models.m]\napi = \"chat\"\nbase_url = \"http://h.example/v1\"\nkey_env = \"MY_KEY\"\n";
     for (model, key, part, hint) in [
         ("m", None, "the model `m` needs a key, and `MY_KEY` is not set", "export MY_KEY"),
@@ -144,7 +144,7 @@ fn the_doctor_asks_the_services_of_configured_models() {
     let config = format!(
         "[models.good]\napi = \"chat\"\nbase_url = \"http://{}/v1\"\n[models.gone]\napi = \"chat\"\nbase_url = \"http://{}/v1\"\n",
         server("200 OK", "application/json", LIST),
-        nobody(),
+        unused_address(),
     );
     let done = conjure(&["doctor"], &config).finish().code(0);
     let line = done.stdout.lines().find(|line| line.contains(" models  ")).unwrap();

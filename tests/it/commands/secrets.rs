@@ -1,4 +1,4 @@
-//! Secrets that are given to the command: where they may come from, and where they do not go.
+//! Secrets of the command: their sources, and where they must not appear.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::support::{Conjure, Finished, script};
 
 fn session_of(finished: &Finished) -> String {
-    let (_, rest) = finished.stderr.split_once("conjure sessions resume ").unwrap();
-    rest[..37].to_owned()
+    let (_, remainder) = finished.stderr.split_once("conjure sessions resume ").unwrap();
+    remainder[..37].to_owned()
 }
 
 /// A script that runs this command and says its result.
@@ -40,14 +40,14 @@ fn a_secret_in_the_name_of_a_file_is_reported_nowhere() {
         &["sessions", "show", &id, "--format", "json"],
         &["sessions", "export", &id],
     ] {
-        let told = Conjure::new(arguments).env("CONJURE_DATA", data.path()).finish().code(0).stdout;
-        assert!(!told.contains("hunter2"), "{told}");
-        assert!(told.contains("plain.txt"), "{told}");
+        let stdout = Conjure::new(arguments).env("CONJURE_DATA", data.path()).finish().code(0).stdout;
+        assert!(!stdout.contains("hunter2"), "{stdout}");
+        assert!(stdout.contains("plain.txt"), "{stdout}");
     }
 }
 
 #[test]
-fn variables_whose_values_are_secrets_are_not_told() {
+fn secret_variables_are_not_reported_to_the_model() {
     let data = tempfile::tempdir().unwrap();
     let script =
         command("echo $DATABASE_URL; echo $MY_PAT $APP_JWT $SESSION $COOKIE; echo ${DATABASE_URL:15:8}");
@@ -74,19 +74,19 @@ fn an_input_may_come_from_a_file_or_standard_input() {
     let file = data.path().join("name");
     fs::write(&file, "Grace\n").unwrap();
     let path = file.to_str().unwrap();
-    let says = |input: &str, stdin: &str| {
+    let run_with = |input: &str, stdin: &str| {
         let script = command("echo \"<$CONJURE_INPUT_USERNAME>\"");
         let run =
             Conjure::new(["run", "--skills", "fixtures/manifests/sidecar", "--script"]).arg(script.path());
         run.args(["--input", input]).input(stdin).arg("Go").env("CONJURE_DATA", data.path()).finish()
     };
-    assert_eq!(says(&format!("username=@{path}"), "").code(0).stdout, "<Grace>\n");
-    assert_eq!(says("username=-", "Ada\r\n").code(0).stdout, "<Ada>\n");
-    assert_eq!(says("username=@@home", "").code(0).stdout, "<@home>\n");
-    says("username=@/no/such/file", "").code(2).says("`/no/such/file` cannot be opened");
+    assert_eq!(run_with(&format!("username=@{path}"), "").code(0).stdout, "<Grace>\n");
+    assert_eq!(run_with("username=-", "Ada\r\n").code(0).stdout, "<Ada>\n");
+    assert_eq!(run_with("username=@@home", "").code(0).stdout, "<@home>\n");
+    run_with("username=@/no/such/file", "").code(2).says("`/no/such/file` cannot be opened");
     fs::write(&file, b"\xff").unwrap();
-    says(&format!("username=@{path}"), "").code(2).says("is not UTF-8 text");
-    says("username=@/dev/zero", "").code(2).says("is larger than 1 MiB");
+    run_with(&format!("username=@{path}"), "").code(2).says("is not UTF-8 text");
+    run_with("username=@/dev/zero", "").code(2).says("is larger than 1 MiB");
     let twice = Conjure::new(["run", "--input", "a=-", "--input", "b=-", "--script", "x", "Go"]).input("x");
     twice.finish().code(2).says("standard input is the value of one input alone");
 }

@@ -1,4 +1,4 @@
-//! `conjure sessions`: what is kept of runs, and going on with one, also after a crash.
+//! `conjure sessions`: stored runs, and resuming one, also after a crash.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Conjure, Finished, eventually, fixture, script};
 
-/// A command about the sessions in this data folder.
+/// Runs a command on the sessions in this data directory.
 fn conjure(data: &Path, arguments: &[&str]) -> Conjure {
     // The options that name the folder stand behind the subcommand.
     Conjure::new(arguments).env("CONJURE_DATA", data)
@@ -17,10 +17,10 @@ fn run(data: &Path, script: &Path, prompt: &str) -> Finished {
     conjure(data, &["run", "--skills", "fixtures/skills", "--script"]).arg(script).arg(prompt).finish()
 }
 
-/// The id in the line that says how to go on.
+/// The id in the line that says how to continue.
 fn session_of(finished: &Finished) -> String {
-    let (_, rest) = finished.stderr.split_once("conjure sessions resume ").unwrap();
-    rest[..37].to_owned()
+    let (_, remainder) = finished.stderr.split_once("conjure sessions resume ").unwrap();
+    remainder[..37].to_owned()
 }
 
 /// The ids that a list names, in its order.
@@ -30,9 +30,9 @@ fn listed(data: &Path) -> Vec<String> {
 }
 
 /// Without what is different each time.
-fn settled(text: &str, data: &Path) -> String {
-    let words = text.replace(data.to_str().unwrap(), "[DATA]");
-    let pieces: Vec<String> = words.split_inclusive([' ', '\n', '/', '"', '`']).map(piece).collect();
+fn normalized(text: &str, data: &Path) -> String {
+    let masked = text.replace(data.to_str().unwrap(), "[DATA]");
+    let pieces: Vec<String> = masked.split_inclusive([' ', '\n', '/', '"', '`']).map(piece).collect();
     pieces.concat()
 }
 
@@ -60,16 +60,16 @@ fn a_run_is_listed_shown_and_exported() {
     let done = run(&data, &fixture("scripts/minimal-skill.yaml"), "Greet me.").code(0);
     let id = session_of(&done);
     let list = conjure(&data, &["sessions", "list"]).finish().code(0);
-    insta::assert_snapshot!("sessions_list", settled(&list.stdout, &data));
+    insta::assert_snapshot!("sessions_list", normalized(&list.stdout, &data));
     let list = conjure(&data, &["sessions", "list", "--format", "json"]).finish().code(0);
-    insta::assert_snapshot!("sessions_list_json", settled(&list.stdout, &data));
-    let shown = conjure(&data, &["sessions", "show", &id[..10]]).finish().code(0);
-    insta::assert_snapshot!("sessions_show", settled(&shown.stdout, &data));
-    let shown = conjure(&data, &["sessions", "show", &id, "--format", "json"]).finish().code(0);
-    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
-    assert_eq!(shown["id"], id.as_str());
-    assert_eq!(shown["turn_list"][0]["stop_reason"]["type"], "end_turn");
-    assert_eq!(shown["skills"].as_array().unwrap().len(), 4);
+    insta::assert_snapshot!("sessions_list_json", normalized(&list.stdout, &data));
+    let show_output = conjure(&data, &["sessions", "show", &id[..10]]).finish().code(0);
+    insta::assert_snapshot!("sessions_show", normalized(&show_output.stdout, &data));
+    let show_output = conjure(&data, &["sessions", "show", &id, "--format", "json"]).finish().code(0);
+    let show_output: serde_json::Value = serde_json::from_str(&show_output.stdout).unwrap();
+    assert_eq!(show_output["id"], id.as_str());
+    assert_eq!(show_output["turn_list"][0]["stop_reason"]["type"], "end_turn");
+    assert_eq!(show_output["skills"].as_array().unwrap().len(), 4);
 
     let events = conjure(&data, &["sessions", "export", &id]).finish().code(0).json_lines();
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -77,11 +77,11 @@ fn a_run_is_listed_shown_and_exported() {
     assert_eq!(types.last(), Some(&"session.status_idle"));
     assert!(events.iter().all(|event| event["session_id"] == id.as_str()));
     let read = conjure(&data, &["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
-    insta::assert_snapshot!("sessions_export_markdown", settled(&read.stdout, &data));
+    insta::assert_snapshot!("sessions_export_markdown", normalized(&read.stdout, &data));
 }
 
 #[test]
-fn the_newest_is_first_and_a_page_says_where_the_next_begins() {
+fn the_newest_is_first_and_a_page_has_a_cursor() {
     let data = tempfile::tempdir().unwrap();
     let script = script("- content: Done.\n");
     let mut ids: Vec<String> =
@@ -108,7 +108,7 @@ fn the_newest_is_first_and_a_page_says_where_the_next_begins() {
 }
 
 #[test]
-fn a_prompt_goes_on_with_the_conversation_and_its_files() {
+fn a_prompt_continues_the_conversation_with_its_files() {
     let data = tempfile::tempdir().unwrap();
     let first = script(
         "- content: [{tool_use: {name: bash_tool, input: {command: echo 42 > kept, description: x}}}]\n\
@@ -131,9 +131,9 @@ fn a_prompt_goes_on_with_the_conversation_and_its_files() {
     let events = resume(&["--script", path, "--json", "What was it?"]).finish().code(0).json_lines();
     assert_eq!(events[0]["type"], "user.message");
     assert_eq!(events.iter().filter(|event| event["type"] == "session.status_idle").count(), 1);
-    // Nothing is under way, and a script must be named.
+    // No turn is running, and a script is required.
     let idle = resume(&["--script", path]).finish().code(2);
-    insta::assert_snapshot!("resume_nothing", settled(&idle.stderr, data.path()));
+    insta::assert_snapshot!("resume_nothing", normalized(&idle.stderr, data.path()));
     resume(&["Go on"])
         .finish()
         .code(2)
@@ -143,33 +143,33 @@ fn a_prompt_goes_on_with_the_conversation_and_its_files() {
 }
 
 #[test]
-fn ids_that_name_no_session_or_several_are_reported() {
+fn unknown_and_ambiguous_ids_are_reported() {
     let data = tempfile::tempdir().unwrap();
     let script = script("- content: Done.\n");
     run(data.path(), script.path(), "Go").code(0);
-    let told = |id: &str| {
+    let show_error = |id: &str| {
         let done = conjure(data.path(), &["sessions", "show", id]).finish().code(2);
-        settled(&done.stderr, data.path())
+        normalized(&done.stderr, data.path())
     };
     let unknown = "sesn_00000000000000000000000000000000";
-    insta::assert_snapshot!("unknown_ids", [told("../x"), told(unknown)].concat());
+    insta::assert_snapshot!("unknown_ids", [show_error("../x"), show_error(unknown)].concat());
 }
 
 #[test]
-fn a_session_goes_on_with_its_own_script_and_begins_another() {
+fn a_session_continues_its_script_and_starts_another() {
     let data = tempfile::tempdir().unwrap();
-    let own = script("- content: One.\n- content: Two.\n- content: Three.\n- content: Four.\n");
+    let own_script = script("- content: One.\n- content: Two.\n- content: Three.\n- content: Four.\n");
     let other = script("- content: First.\n- content: Second.\n");
-    let id = session_of(&run(data.path(), own.path(), "Go").code(0));
+    let id = session_of(&run(data.path(), own_script.path(), "Go").code(0));
     let resume = |script: &Path| {
         let resume = conjure(data.path(), &["sessions", "resume", &id, "--script"]).arg(script);
         resume.arg("Go on").finish().code(0).stdout
     };
-    assert_eq!(resume(own.path()), "Two.\n");
+    assert_eq!(resume(own_script.path()), "Two.\n");
     assert_eq!(resume(other.path()), "First.\n");
     // Call k of the session takes turn k, also when another script was played before.
-    assert_eq!(resume(own.path()), "Four.\n");
-    let over = conjure(data.path(), &["sessions", "resume", &id, "--script"]).arg(own.path());
+    assert_eq!(resume(own_script.path()), "Four.\n");
+    let over = conjure(data.path(), &["sessions", "resume", &id, "--script"]).arg(own_script.path());
     over.arg("Go on").finish().code(1).says("its end: it has 4 turns, and the model was called for number");
 }
 
@@ -177,31 +177,32 @@ fn a_session_goes_on_with_its_own_script_and_begins_another() {
 #[test]
 fn a_session_is_forked_up_to_a_message() {
     let data = tempfile::tempdir().unwrap();
-    let own = script("- content: One.\n- content: Two.\n- content: Three.\n");
-    let ran = conjure(data.path(), &["run", "--env", "API_KEY=hunter2-secret", "--script"]).arg(own.path());
+    let own_script = script("- content: One.\n- content: Two.\n- content: Three.\n");
+    let ran =
+        conjure(data.path(), &["run", "--env", "API_KEY=hunter2-secret", "--script"]).arg(own_script.path());
     let id = session_of(&ran.arg("First").finish().code(0));
-    let resume = |id: &str, words: &str| {
+    let resume = |id: &str, text: &str| {
         let resume =
             conjure(data.path(), &["sessions", "resume", id, "--env", "API_KEY=other-secret", "--script"]);
-        resume.arg(own.path()).arg(words).finish().code(0).stdout
+        resume.arg(own_script.path()).arg(text).finish().code(0).stdout
     };
     assert_eq!(resume(&id, "Second"), "Two.\n");
-    let said = |id: &str| {
+    let user_messages = |id: &str| {
         let events = conjure(data.path(), &["sessions", "export", id]).finish().code(0).json_lines();
         let texts = events.iter().filter(|event| event["type"] == "user.message");
         texts.map(|event| event["content"][0]["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let fork =
         |arguments: &[&str]| conjure(data.path(), &["sessions", "fork", &id[..12]]).args(arguments).finish();
-    let whole = fork(&[]).code(0);
-    let forked = whole.stdout.trim_end().to_owned();
-    assert_eq!(said(&forked), ["First", "Second"]);
-    whole.says("its files are copies of those that are there now").says("conjure sessions resume");
+    let complete = fork(&[]).code(0);
+    let forked = complete.stdout.trim_end().to_owned();
+    assert_eq!(user_messages(&forked), ["First", "Second"]);
+    complete.says("its files are copies of those that are there now").says("conjure sessions resume");
     let undone = fork(&["--undo"]).code(0).stdout.trim_end().to_owned();
-    assert_eq!(said(&undone), ["First"]);
-    assert_eq!(said(fork(&["--at", "1"]).code(0).stdout.trim_end()), Vec::<String>::new());
+    assert_eq!(user_messages(&undone), ["First"]);
+    assert_eq!(user_messages(fork(&["--at", "1"]).code(0).stdout.trim_end()), Vec::<String>::new());
     assert_eq!(resume(&undone, "Otherwise"), "Two.\n");
-    assert_eq!((said(&id).len(), said(&undone).len()), (2, 2));
+    assert_eq!((user_messages(&id).len(), user_messages(&undone).len()), (2, 2));
     fork(&["--at", "2"]).code(2).says("is in the middle of a turn; fork before event 1");
     fork(&["--at", "999"]).code(2).says("sessions export");
     fork(&["--at", "1", "--undo"]).code(2);
@@ -209,7 +210,7 @@ fn a_session_is_forked_up_to_a_message() {
 }
 
 #[test]
-fn a_variable_that_was_not_recorded_is_asked_for() {
+fn an_unrecorded_variable_is_required() {
     let data = tempfile::tempdir().unwrap();
     let first = script("- content: Done.\n");
     let ran =
@@ -226,7 +227,7 @@ fn a_variable_that_was_not_recorded_is_asked_for() {
     let resume =
         || conjure(data.path(), &["sessions", "resume", &id, "--script"]).arg(second.path()).arg("Say it");
     let missing = resume().finish().code(2);
-    insta::assert_snapshot!("resume_missing_variable", settled(&missing.stderr, data.path()));
+    insta::assert_snapshot!("resume_missing_variable", normalized(&missing.stderr, data.path()));
     let done = resume().args(["--env", "API_KEY"]).env("API_KEY", "hunter2-secret").finish().code(0);
     assert_eq!(done.stdout.trim(), "[REDACTED:API_KEY] seen");
     // Not in the record either.
@@ -238,7 +239,7 @@ fn a_variable_that_was_not_recorded_is_asked_for() {
 }
 
 #[test]
-fn a_run_that_is_killed_in_a_tool_call_goes_on_and_repeats_nothing() {
+fn a_run_killed_in_a_tool_call_resumes_and_repeats_nothing() {
     let data = tempfile::tempdir().unwrap();
     let workspace = tempfile::tempdir().unwrap();
     let first = script(
@@ -254,27 +255,32 @@ fn a_run_that_is_killed_in_a_tool_call_goes_on_and_repeats_nothing() {
     eventually("the tool runs", || workspace.path().join("running").exists());
     let ids = listed(data.path());
     assert_eq!(ids.len(), 1);
-    // Nobody else can have it meanwhile.
+    // No other process can take the session in the meantime.
     let second = script(
         "- expect: {results: [{contains: outcome unknown, is_error: true}]}\n  content: \"{{result:last}}\"\n",
     );
     let resume = || conjure(data.path(), &["sessions", "resume", &ids[0], "--script"]).arg(second.path());
-    let held = resume().finish().code(1).says("another process has the session").says("is leased by `host-");
-    held.says("hint: wait until it is done");
+    let lease_held =
+        resume().finish().code(1).says("another process has the session").says("is leased by `host-");
+    lease_held.says("hint: wait until it is done");
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code, None);
 
-    let shown = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);
-    assert!(shown.stdout.contains("under way"), "{}", shown.stdout);
+    let show_output = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);
+    assert!(show_output.stdout.contains("under way"), "{}", show_output.stdout);
     let done = resume().finish().code(0).says("what was under way continues");
     assert!(done.stdout.contains("outcome unknown"), "{}", done.stdout);
     assert_eq!(std::fs::read_to_string(workspace.path().join("effects")).unwrap(), "done\n");
-    let shown = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);
-    assert!(shown.stdout.contains("the model is done; 2 model calls, 1 tool call\n"), "{}", shown.stdout);
+    let show_output = conjure(data.path(), &["sessions", "show", &ids[0]]).finish().code(0);
+    assert!(
+        show_output.stdout.contains("the model is done; 2 model calls, 1 tool call\n"),
+        "{}",
+        show_output.stdout
+    );
 }
 
 #[test]
-fn a_run_that_was_interrupted_takes_another_prompt() {
+fn an_interrupted_run_accepts_another_prompt() {
     let data = tempfile::tempdir().unwrap();
     let workspace = tempfile::tempdir().unwrap();
     let first = script(
@@ -288,10 +294,12 @@ fn a_run_that_was_interrupted_takes_another_prompt() {
         .start();
     eventually("the tool runs", || workspace.path().join("running").exists());
     running.signal(Signal::INT);
-    let left = running.wait().code(130);
+    let interrupted = running.wait().code(130);
     let second = script("- content: Here I am again.\n");
-    let resume =
-        || conjure(data.path(), &["sessions", "resume", &session_of(&left), "--script"]).arg(second.path());
+    let resume = || {
+        conjure(data.path(), &["sessions", "resume", &session_of(&interrupted), "--script"])
+            .arg(second.path())
+    };
     // It was interrupted in good order: nothing is under way.
     resume().finish().code(2).says("nothing was under way");
     let done = resume().arg("Where are you?").finish().code(0);
@@ -299,7 +307,7 @@ fn a_run_that_was_interrupted_takes_another_prompt() {
 }
 
 #[test]
-fn runs_at_once_share_a_data_folder() {
+fn concurrent_runs_share_a_data_directory() {
     let data = tempfile::tempdir().unwrap();
     let running: Vec<_> = (0..4)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! What strangers wrote, at a terminal: it neither moves the cursor nor hides.
+//! Untrusted text at a terminal neither moves the cursor nor is hidden.
 
 use std::fs;
 
@@ -15,28 +15,31 @@ const WORDS: &str = r"a\e[2Jb\u009b2Kc\u202ed\u200be\U000e0041f\ufeffg";
 const SHOWN: &str = r"a\u{1b}[2Jb\u{9b}2Kc\u{202e}d\u{200b}e\u{e0041}f\u{feff}g";
 
 #[test]
-fn what_is_kept_of_a_session_is_shown_without_harm_and_exported_as_it_is() {
+fn stored_text_is_shown_escaped_and_exported_verbatim() {
     let data = tempfile::tempdir().unwrap();
-    let says = script(&format!(
+    let hostile_script = script(&format!(
         "- content: [{{tool_use: {{name: bash_tool, input: {{command: \"printf 'X%s' '{WORDS}'\", description: x}}}}}}]\n\
          - content: \"{WORDS}\"\n"
     ));
-    let run = Conjure::new(["run", "--script"]).arg(says.path()).arg("Go").env("CONJURE_DATA", data.path());
+    let run = Conjure::new(["run", "--script"])
+        .arg(hostile_script.path())
+        .arg("Go")
+        .env("CONJURE_DATA", data.path());
     let done = run.finish().code(0);
     assert!(HOSTILE.iter().all(|hostile| done.stdout.contains(*hostile)), "byte for byte to a pipe");
-    let (_, rest) = done.stderr.split_once("conjure sessions resume ").unwrap();
-    let id = &rest[..37];
+    let (_, remainder) = done.stderr.split_once("conjure sessions resume ").unwrap();
+    let id = &remainder[..37];
     for arguments in [
         &["sessions", "show", id][..],
         &["sessions", "export", id, "--format", "markdown"],
         &["sessions", "export", id, "--format", "jsonl"],
     ] {
-        let shown = Terminal::new()
+        let displayed = Terminal::new()
             .with_output()
             .start(arguments, |conjure| conjure.env("CONJURE_DATA", data.path()))
             .wait();
         for hostile in HOSTILE {
-            assert!(!shown.stderr.contains(hostile), "{arguments:?} {hostile:?}: {}", shown.stderr);
+            assert!(!displayed.stderr.contains(hostile), "{arguments:?} {hostile:?}: {}", displayed.stderr);
         }
     }
     let export = ["sessions", "export", id, "--format", "markdown"];
@@ -50,13 +53,13 @@ fn what_is_kept_of_a_session_is_shown_without_harm_and_exported_as_it_is() {
 }
 
 #[test]
-fn a_person_who_decides_sees_what_would_not_be_seen() {
+fn an_approval_prompt_shows_invisible_characters() {
     let data = tempfile::tempdir().unwrap();
-    let says = script(&format!(
+    let hostile_script = script(&format!(
         "- content: [{{tool_use: {{name: bash_tool, input: {{command: \"echo {WORDS}\", description: x}}}}}}]\n\
          - content: Done.\n"
     ));
-    let arguments = ["run", "--ask", "bash_tool", "--script", says.path().to_str().unwrap(), "Go"];
+    let arguments = ["run", "--ask", "bash_tool", "--script", hostile_script.path().to_str().unwrap(), "Go"];
     let mut run = Terminal::new().start(arguments, |conjure| conjure.env("CONJURE_DATA", data.path()));
     run.shows(&format!("echo {SHOWN}"), 1);
     run.shows("allow it?", 1);
@@ -68,7 +71,7 @@ fn a_person_who_decides_sees_what_would_not_be_seen() {
 }
 
 #[test]
-fn models_see_no_description_that_people_do_not_see() {
+fn models_get_no_description_that_users_cannot_see() {
     let folder = tempfile::tempdir().unwrap();
     let skill = folder.path().join("greets");
     fs::create_dir(&skill).unwrap();
@@ -76,8 +79,8 @@ fn models_see_no_description_that_people_do_not_see() {
     fs::write(skill.join("SKILL.md"), format!("---\nname: greets\ndescription: {description}\n---\n"))
         .unwrap();
     let path = skill.to_str().unwrap();
-    let told = Conjure::new(["skills", "prompt", path]).finish().code(0).stdout;
-    assert!(told.contains("<description>\nGreets. sdrawkcab می\u{200c}خواهم\n</description>"), "{told}");
+    let stdout = Conjure::new(["skills", "prompt", path]).finish().code(0).stdout;
+    assert!(stdout.contains("<description>\nGreets. sdrawkcab می\u{200c}خواهم\n</description>"), "{stdout}");
     let valid = Conjure::new(["skills", "validate", path]).finish().code(0);
     valid.says("such as U+E0049; models are told it without them");
     let scripted = script("- expect: {system: {contains: 'Greets. sdrawkcab'}}\n  content: Done.\n");

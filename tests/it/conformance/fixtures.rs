@@ -1,4 +1,4 @@
-//! Fixed fixtures: each an edge of the format that somebody once got wrong.
+//! Fixed fixtures: edge cases of the format that an implementation got wrong.
 
 use super::Fixture;
 
@@ -7,9 +7,9 @@ pub(crate) fn all() -> Vec<Fixture> {
     let frontmatters = FRONTMATTERS.iter().map(|fields| of("a", &format!("---\n{fields}\n---\nBody\n")));
     let contents = CONTENTS.iter().map(|content| of("a", content));
     let mut fixtures: Vec<_> = frontmatters.chain(contents).chain(names()).chain(lengths()).collect();
-    let good = "---\nname: a\ndescription: d\n---\n";
-    fixtures.push(Fixture { file: "skill.md", ..of("a", good) });
-    fixtures.push(Fixture { file: "README.md", ..of("a", good) });
+    let valid = "---\nname: a\ndescription: d\n---\n";
+    fixtures.push(Fixture { file: "skill.md", ..of("a", valid) });
+    fixtures.push(Fixture { file: "README.md", ..of("a", valid) });
     fixtures.push(Fixture { content: b"---\nname: a\ndescription: \xff\n---\n".to_vec(), ..of("a", "") });
     fixtures.push(Fixture { content: b"---\nname: a\ndescription: d\n---\n\xff".to_vec(), ..of("a", "") });
     fixtures
@@ -107,7 +107,7 @@ const CONTENTS: [&str; 19] = [
     "--- # comment\nname: a\ndescription: d\n---\n",
 ];
 
-/// What stands between the fences, in a folder `a`.
+/// The text between the fences, in a directory `a`.
 const FRONTMATTERS: [&str; 97] = [
     "name: a\ndescription: d",
     "description: d\nname: a",

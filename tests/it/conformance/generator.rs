@@ -1,4 +1,4 @@
-//! Random fixtures from a seed, biased to the edges: most are nearly valid.
+//! Random fixtures from a seed, biased to edge cases: most are nearly valid.
 
 use super::Fixture;
 
@@ -227,7 +227,7 @@ fn mutate(random: &mut Random, mut content: String) -> String {
         2 => content.insert(0, '\u{feff}'),
         3 => content.insert(0, '\n'),
         4 => content = content.replace("\n---\n", "\n"),
-        5 => content.truncate(content.find("\n---\n").map_or(content.len(), |at| at + 4)),
+        5 => content.truncate(content.find("\n---\n").map_or(content.len(), |offset| offset + 4)),
         6 => content = content.replace("\n---\n", "\n...\n---\n"),
         7 => content = content.replace("\n---\n", "\n \n\t\n---\n"),
         8 => content = content.replacen('\n', "\n# comment\n\n", 3),
@@ -239,12 +239,12 @@ fn mutate(random: &mut Random, mut content: String) -> String {
             "\n  ", "\n - ", "\n  k: v", "x", "\u{85}", "\u{2028}", "\u{feff}", "...", "\r", "%", "@",
         ];
         for _ in 0..random.between(1, 3) {
-            let places: Vec<_> = content.char_indices().map(|(at, _)| at).collect();
-            let Some(&at) = places.get(random.below(places.len())) else { break };
+            let places: Vec<_> = content.char_indices().map(|(offset, _)| offset).collect();
+            let Some(&offset) = places.get(random.below(places.len())) else { break };
             if random.chance(3) {
-                content.remove(at);
+                content.remove(offset);
             } else {
-                content.insert_str(at, random.pick(&pieces));
+                content.insert_str(offset, random.pick(&pieces));
             }
         }
     }
@@ -271,7 +271,7 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// True once in so many times.
+    /// True with a probability of one in `times`.
     fn chance(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

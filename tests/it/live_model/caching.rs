@@ -1,4 +1,5 @@
-//! What the ways to skills cost of the service's cache, measured on the wire: how much of each request is that of the one before.
+//! The cost of each skill delivery for the service's cache, measured on the wire: how much of each request repeats the one
+//! before.
 //!
 //! `cargo test --test it caching -- --nocapture` prints the table that the documentation has.
 
@@ -18,14 +19,14 @@ turns:
 ";
 
 /// A request, and how much of it is the beginning of the one before.
-struct Measured {
+struct MeasuredRequest {
     bytes: usize,
     shared: usize,
-    /// Whether only its end is new.
+    /// True if only its end is new.
     only_grew: bool,
 }
 
-fn measure(requests: &[RecordedRequest]) -> Vec<Measured> {
+fn measure(requests: &[RecordedRequest]) -> Vec<MeasuredRequest> {
     let mark = r#","cache_control":{"type":"ephemeral"}"#;
     let bodies: Vec<String> = requests
         .iter()
@@ -34,12 +35,12 @@ fn measure(requests: &[RecordedRequest]) -> Vec<Measured> {
     let measured = bodies.windows(2).map(|pair| {
         let [before, after] = [pair[0].as_bytes(), pair[1].as_bytes()];
         let shared = before.iter().zip(after).take_while(|(a, b)| a == b).count();
-        Measured { bytes: after.len(), shared, only_grew: shared + "]}".len() >= before.len() }
+        MeasuredRequest { bytes: after.len(), shared, only_grew: shared + "]}".len() >= before.len() }
     });
     measured.collect()
 }
 
-fn run(name: &str, inputs: [&str; 2], config: &str) -> Vec<Measured> {
+fn run(name: &str, inputs: [&str; 2], config: &str) -> Vec<MeasuredRequest> {
     let folder = tempfile::tempdir().unwrap();
     let script = CONVERSATION.replace("NAME", name).replace("FIRST", inputs[0]).replace("SECOND", inputs[1]);
     let path = folder.path().join("script.yaml");
@@ -53,7 +54,7 @@ fn run(name: &str, inputs: [&str; 2], config: &str) -> Vec<Measured> {
 }
 
 #[test]
-fn what_each_way_to_skills_leaves_of_the_cache() {
+fn cache_reuse_of_each_skill_delivery() {
     let view = ["{path: '{{skill_location:log-analyzer}}'}", "{path: '{{skill_location:sales-report}}'}"];
     let load = ["{names: [log-analyzer]}", "{names: [sales-report]}"];
     let ways = [
@@ -63,9 +64,9 @@ fn what_each_way_to_skills_leaves_of_the_cache() {
     ];
     println!("| way | request | bytes | as before | |");
     for (way, requests) in &ways {
-        for (place, request) in requests.iter().enumerate() {
+        for (index, request) in requests.iter().enumerate() {
             let percent = request.shared * 100 / request.bytes;
-            println!("| {way} | {} | {} | {} | {percent} % |", place + 2, request.bytes, request.shared);
+            println!("| {way} | {} | {} | {} | {percent} % |", index + 2, request.bytes, request.shared);
         }
     }
     let grew = |way: usize| -> Vec<bool> { ways[way].1.iter().map(|request| request.only_grew).collect() };
@@ -73,8 +74,8 @@ fn what_each_way_to_skills_leaves_of_the_cache() {
     assert_eq!(grew(1), [true; 4]);
     // The request after each load begins with other instructions; what stands before them is as before.
     assert_eq!(grew(2), [false, true, false, true]);
-    for place in [0, 2] {
-        let request = &ways[2].1[place];
-        assert!(request.shared > 4096, "tools and skills are told anew: {}", request.shared);
+    for index in [0, 2] {
+        let request = &ways[2].1[index];
+        assert!(request.shared > 4096, "tools and skills are listed again: {}", request.shared);
     }
 }

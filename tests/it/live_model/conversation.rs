@@ -1,4 +1,4 @@
-//! Whole conversations: what is answered, what travels, what is told.
+//! Complete conversations: answers, requests on the wire, and output.
 
 use conjure_anthropic::ApiProfile;
 use conjure_anthropic::fake::{FakeMessages, RecordedRequest, Refusal, Reply};
@@ -17,7 +17,7 @@ fn script(name: &str) -> Script {
 }
 
 /// A10, over the bytes on the wire: but for the marks of the cache, each body begins with the one before. Where a skill was loaded
-/// meanwhile, its instructions stand between what was told before and the messages, and these begin with those of before.
+/// in the meantime, its instructions stand between what was told before and the messages, and these begin with those of before.
 #[track_caller]
 fn assert_prefixes(requests: &[RecordedRequest]) {
     let bare = |request: &RecordedRequest| {
@@ -30,18 +30,19 @@ fn assert_prefixes(requests: &[RecordedRequest]) {
         let before = before.strip_suffix("]}").unwrap();
         const MESSAGES: &str = "],\"messages\":[";
         const ARTIFACTS: &str = r#",{"type":"text","text":"<artifacts>"#;
-        let [(told, said), (told_then, said_then)] =
+        let [(instructions, messages), (later_instructions, later_messages)] =
             [before, &*after].map(|body| body.split_once(MESSAGES).unwrap());
-        if told != told_then {
-            // Artifacts are told of behind the active skills.
-            let [(told, artifacts), (told_then, artifacts_then)] =
-                [told, told_then].map(|told| told.split_once(ARTIFACTS).unwrap_or((told, "")));
+        if instructions != later_instructions {
+            // The artifacts follow the active skills.
+            let [(instructions, artifacts), (later_instructions, artifacts_then)] =
+                [instructions, later_instructions]
+                    .map(|instructions| instructions.split_once(ARTIFACTS).unwrap_or((instructions, "")));
             assert_eq!(artifacts, artifacts_then);
-            let loaded = told_then.strip_prefix(told).unwrap();
+            let loaded = later_instructions.strip_prefix(instructions).unwrap();
             assert!(loaded.starts_with(r#",{"type":"text","text":"<active_skills>"#), "{loaded}");
             assert!(
-                said_then.starts_with(said) && said_then.contains("skills_load"),
-                "{said}\nand then\n{said_then}"
+                later_messages.starts_with(messages) && later_messages.contains("skills_load"),
+                "{messages}\nand then\n{later_messages}"
             );
             continue;
         }
@@ -131,7 +132,7 @@ fn a_live_run_is_recorded_as_a_script_that_says_the_same() {
 }
 
 #[test]
-fn a_recording_leaves_without_the_key_also_where_the_model_says_it() {
+fn a_recording_contains_no_key_even_if_the_model_repeats_it() {
     let service = Service::of([says(&format!("Your key is {KEY}."))]);
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording.yaml");
@@ -143,9 +144,9 @@ fn a_recording_leaves_without_the_key_also_where_the_model_says_it() {
     );
 }
 
-/// A5: the paused answer goes back unchanged as the last message, without a word of the user.
+/// A5: the paused response is sent back unchanged as the last message, without a user message.
 #[test]
-fn a_pause_is_resumed_unchanged() {
+fn a_paused_turn_is_resumed_unchanged() {
     let search = r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"x"},"new":[1.50]}"#;
     let found = r#"{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}"#;
     let service =
@@ -171,7 +172,7 @@ fn a_service_that_pauses_for_ever_reaches_a_limit() {
 
 /// A15.
 #[test]
-fn overload_is_met_again_only_while_nothing_was_shown() {
+fn overload_is_retried_only_before_output() {
     let overloaded = || Refusal::new(ApiErrorKind::Overloaded, "busy");
     let soon = |reply: Reply| reply.with_header("retry-after-ms", "1");
     let service = Service::start(
@@ -185,11 +186,11 @@ fn overload_is_met_again_only_while_nothing_was_shown() {
     let service = Service::of([says("A longer text.").error_after_pieces(2, overloaded()), says("Again.")]);
     let failed = service.run().arg("Go").finish().code(1).says("overloaded_error").says("req_fake_000001");
     assert_eq!(failed.stdout, "");
-    assert_eq!(service.requests().len(), 1, "what was shown is not said again");
+    assert_eq!(service.requests().len(), 1, "shown output is not repeated");
 }
 
 #[test]
-fn a_call_whose_input_is_no_json_is_reported_to_the_model_and_does_not_run() {
+fn a_call_with_invalid_json_is_reported_to_the_model_and_not_run() {
     let folder = tempfile::tempdir().unwrap();
     let command = format!("touch {}/ran", folder.path().display());
     let service = Service::of([
@@ -205,7 +206,7 @@ fn a_call_whose_input_is_no_json_is_reported_to_the_model_and_does_not_run() {
 }
 
 #[test]
-fn a_key_that_a_tool_gets_hold_of_is_redacted_before_the_model_sees_it() {
+fn a_key_in_tool_output_is_redacted_before_the_model_sees_it() {
     let (head, tail) = KEY.split_at(10);
     let service = Service::of([
         Reply::blocks(vec![bash("toolu_1", &format!("printf '%s%s' {head} {tail}"))]),
@@ -213,8 +214,8 @@ fn a_key_that_a_tool_gets_hold_of_is_redacted_before_the_model_sees_it() {
     ]);
     service.run().arg("Go").finish().code(0);
     let requests = service.requests();
-    let told = String::from_utf8_lossy(requests[1].body());
-    assert!(told.contains("[REDACTED:ANTHROPIC_API_KEY]") && !told.contains(KEY), "{told}");
+    let body = String::from_utf8_lossy(requests[1].body());
+    assert!(body.contains("[REDACTED:ANTHROPIC_API_KEY]") && !body.contains(KEY), "{body}");
     assert_eq!(requests[0].header("x-api-key"), Some(KEY));
 }
 
@@ -230,7 +231,7 @@ fn the_profile_and_the_tokens_of_an_answer_are_configured() {
 }
 
 #[test]
-fn what_was_used_and_what_it_cost_is_reported() {
+fn usage_and_cost_are_reported() {
     // Ten tokens in and ten out each; 3 and 15 dollars a million make 180 millionths of a dollar.
     let service = Service::of([Reply::blocks(vec![bash("toolu_1", "true")]), says("Hi.")]);
     let done = service.run().arg("Go").finish().code(0).says("used 20 tokens in, 20 out; $0.0004");
@@ -248,7 +249,7 @@ fn a_model_without_a_known_price_says_so() {
         .env("ANTHROPIC_BASE_URL", service.fake.base_url());
     run.finish().code(0).says("used 10 tokens in, 10 out; the price of claude-of-next-year is not known");
 
-    // Another model answers than was asked for: its price counts, or is not known.
+    // Another model responds than was requested: its price applies, or is unknown.
     let answer = |model: &str, content| {
         let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
         Reply::answer(Response {
@@ -270,14 +271,14 @@ fn a_model_without_a_known_price_says_so() {
 }
 
 #[test]
-fn a_session_goes_on_with_the_model_that_it_had() {
+fn a_session_continues_with_its_model() {
     let data = tempfile::tempdir().unwrap();
     let service = Service::of([says("One."), says("Two.")]);
     let first = service.run().env("CONJURE_DATA", data.path()).arg("Count.").finish().code(0);
     assert_eq!(first.stdout, "One.\n");
-    let (_, rest) = first.stderr.split_once("conjure sessions resume ").unwrap();
+    let (_, remainder) = first.stderr.split_once("conjure sessions resume ").unwrap();
     let resume =
-        || Conjure::new(["sessions", "resume", &rest[..37], "Go on."]).env("CONJURE_DATA", data.path());
+        || Conjure::new(["sessions", "resume", &remainder[..37], "Go on."]).env("CONJURE_DATA", data.path());
     resume().finish().code(2).says("`ANTHROPIC_API_KEY` is not set");
     let second = resume()
         .env("ANTHROPIC_API_KEY", KEY)
@@ -286,6 +287,6 @@ fn a_session_goes_on_with_the_model_that_it_had() {
         .code(0);
     assert_eq!(second.stdout, "Two.\n");
     second.says(&format!("the model is {MODEL}")).says("used ").does_not_say(KEY);
-    // What was said before is part of what is asked now.
+    // The request contains the earlier messages.
     assert_prefixes(&service.requests());
 }

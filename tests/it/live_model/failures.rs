@@ -1,4 +1,4 @@
-//! Keys, addresses and services that are no good: each ends in time, with a message that helps and its exit code.
+//! Invalid keys, addresses and services: each run ends in time, with a helpful message and its exit code.
 
 use std::net::TcpListener;
 
@@ -24,7 +24,7 @@ fn against(reply: Reply) -> Finished {
 }
 
 #[test]
-fn either_a_model_or_a_script_must_be_named() {
+fn a_model_or_a_script_is_required() {
     let run = || Conjure::new(["run", "--sandbox", "local", "Go"]);
     run().finish().code(2).says("--model NAME").says("--script FILE");
     run()
@@ -37,7 +37,7 @@ fn either_a_model_or_a_script_must_be_named() {
 }
 
 #[test]
-fn a_key_that_is_missing_or_none_is_a_usage_error_and_calls_nobody() {
+fn a_missing_or_invalid_key_is_a_usage_error_without_requests() {
     let service = Service::of([says("Hi.")]);
     let url = service.fake.base_url();
     configured(None, &url).code(2).says("`ANTHROPIC_API_KEY` is not set").says("hint: ");
@@ -63,7 +63,7 @@ fn settings_of_the_service_that_cannot_be_used_are_usage_errors() {
 }
 
 #[test]
-fn a_wrong_key_and_an_unknown_model_are_the_users_to_mend() {
+fn a_wrong_key_and_an_unknown_model_are_user_errors() {
     let service = Service::start(FakeMessages::builder().key("another").turns([says("Hi.")]));
     let done = service.run().arg("Go").finish().code(2);
     done.says("authentication_error")
@@ -101,7 +101,7 @@ fn each_error_of_the_service_is_reported_with_its_type_and_its_request() {
 }
 
 #[test]
-fn a_service_that_speaks_something_else_is_reported_by_what_it_says() {
+fn a_service_with_another_protocol_is_reported_with_an_excerpt() {
     against(Reply::html(200)).code(1).says("is the base URL that of the Messages API?");
     against(Reply::html(502)).code(1).says("502");
     against(Reply::html(404)).code(2).says("404").says("base URL");
@@ -111,7 +111,7 @@ fn a_service_that_speaks_something_else_is_reported_by_what_it_says() {
 }
 
 #[test]
-fn a_service_that_is_not_there_or_breaks_off_is_reported() {
+fn an_unreachable_or_disconnecting_service_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -122,7 +122,7 @@ fn a_service_that_is_not_there_or_breaks_off_is_reported() {
 }
 
 #[test]
-fn a_silent_service_is_left_in_time() {
+fn a_silent_service_times_out() {
     let service = Service::always(&Reply::silence());
     let run = service.run().env("CONJURE_MODEL_TIMEOUT", "0.5").arg("Go");
     run.finish().code(1).says("error: ").says("hint: ");

@@ -13,10 +13,10 @@ use crate::support::Conjure;
 /// No key of anybody, and long enough to be found wherever it leaks.
 const KEY: &str = "sk-ant-canary-0123456789";
 
-/// A model whose price is known.
+/// A model with a known price.
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// A fake, and the runtime that it lives in.
+/// A fake, and the Tokio runtime that it runs in.
 struct Service {
     fake: FakeMessages,
     // Dropped after the fake.

@@ -1,5 +1,6 @@
-//! What the tests of the runtime share: a host with folders of its own, and a model whose words are a function of what it is
-//! sent, so that it is the same before and after a restart.
+//! The fixture of the runtime tests: a host with its own directories, and a model whose responses depend only on its requests,
+//! so
+//! that they are the same before and after a restart.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// Returns when what was recorded before is older than now also by a clock of whole milliseconds.
-pub(crate) async fn later() {
+pub(crate) async fn until_clock_advances() {
     let now = SystemClock.timestamp().millis();
     while SystemClock.timestamp().millis() < now + 2 {
         tokio::task::yield_now().await;
@@ -97,20 +98,20 @@ pub(crate) fn of_containers(image: &crate::image::TestImage) -> Settings {
 }
 
 /// This kind of sandbox, or, where no jail can be made, the one that does without.
-pub(crate) fn possible(kind: ExecutorKind) -> ExecutorKind {
+pub(crate) fn available_kind(kind: ExecutorKind) -> ExecutorKind {
     match kind {
         ExecutorKind::Jail if !test_support::has_user_namespaces() => ExecutorKind::Local,
         kind => kind,
     }
 }
 
-/// A host: its data folder and its skills. What it made goes with it.
+/// A host: its data directory and its skills. Its files are removed on drop.
 pub(crate) struct Fixture {
     folder: PathBuf,
     pub(crate) kind: ExecutorKind,
-    /// What goes with it.
+    /// Resources that are dropped with it.
     _made: Option<tempfile::TempDir>,
-    /// What else it is configured with.
+    /// Further options.
     settings: Settings,
 }
 
@@ -128,20 +129,24 @@ impl Fixture {
     pub(crate) fn with(kind: ExecutorKind, settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("skills")).unwrap();
-        let fixture =
-            Self { kind: possible(kind), folder: folder.path().to_owned(), _made: Some(folder), settings };
+        let fixture = Self {
+            kind: available_kind(kind),
+            folder: folder.path().to_owned(),
+            _made: Some(folder),
+            settings,
+        };
         fixture.write_skill("greeting", "Greets people.", "echo hello");
         fixture
     }
 
-    /// A host whose folder is there already, and stays.
+    /// A host over an existing directory, which stays.
     pub(crate) fn existing(folder: &Path, kind: ExecutorKind) -> Self {
         Self::existing_with(folder, kind, Settings::default())
     }
 
     /// The same with these settings.
     pub(crate) fn existing_with(folder: &Path, kind: ExecutorKind, settings: Settings) -> Self {
-        Self { folder: folder.to_owned(), kind: possible(kind), _made: None, settings }
+        Self { folder: folder.to_owned(), kind: available_kind(kind), _made: None, settings }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -188,16 +193,16 @@ pub(crate) fn spec() -> SessionSpec {
     SessionSpec::new(tenant("acme")).base_prompt("Be brief.")
 }
 
-/// Says something, and waits for the end of its turn: why it ended, and what was said last.
-pub(crate) async fn say(session: &Session, words: &str) -> (TurnStop, String) {
-    follow(&mut session.send(words).await.unwrap()).await
+/// Sends a message, and waits for the end of its turn. Returns the stop reason and the last text.
+pub(crate) async fn say(session: &Session, text: &str) -> (TurnStop, String) {
+    follow(&mut session.send(text).await.unwrap()).await
 }
 
 /// The same where the journal has just been mended: what the session was trying again in that moment may still tell of what it found.
-pub(crate) async fn ask_again(session: &Session, words: &str) -> String {
+pub(crate) async fn ask_again(session: &Session, message: &str) -> String {
     let deadline = soon();
     let mut turn = loop {
-        match session.send(words).await {
+        match session.send(message).await {
             Ok(turn) => break turn,
             Err(error) => assert!(matches!(error, SessionError::Journal { .. }), "{error:?}"),
         }
@@ -211,13 +216,13 @@ pub(crate) async fn ask_again(session: &Session, words: &str) -> String {
 
 /// Waits for the end of a turn.
 pub(crate) async fn follow(turn: &mut TurnHandle) -> (TurnStop, String) {
-    let mut said = String::new();
+    let mut text = String::new();
     loop {
         match turn.next().await.unwrap().unwrap() {
-            TurnEvent::Ended { stop, .. } => return (stop, said),
+            TurnEvent::Ended { stop, .. } => return (stop, text),
             TurnEvent::Update(Update::Recorded(event)) => {
                 if let SessionEventKind::AgentMessage { content } = event.kind {
-                    said = Message::assistant(content).text();
+                    text = Message::assistant(content).text();
                 }
             }
             _ => {}
@@ -226,8 +231,8 @@ pub(crate) async fn follow(turn: &mut TurnHandle) -> (TurnStop, String) {
 }
 
 /// The same, for a turn that ends well.
-pub(crate) async fn ask(session: &Session, words: &str) -> String {
-    let (stop, text) = say(session, words).await;
+pub(crate) async fn ask(session: &Session, message: &str) -> String {
+    let (stop, text) = say(session, message).await;
     assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
     text
 }

@@ -1,4 +1,4 @@
-//! Openings that halt half way, at a point that a test chooses, until it lets them go on.
+//! Failpoints of session opens: an open halts at a chosen stage until the test releases it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use futures_util::future::BoxFuture;
 
 use crate::runtime::fixture::{Fixture, soon, spec, tenant};
 
-/// How far an opening comes.
+/// The stage at which an open halts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Point {
-    /// Its skills are kept and it has a workspace; it is not recorded.
+pub(crate) enum OpenStage {
+    /// Its skills are pinned and its workspace exists; it is not recorded.
     Preparation,
     /// It is recorded, and about to be started.
     Start,
@@ -24,8 +24,8 @@ pub(crate) enum Point {
 
 /// Where openings halt that have the sandbox `halting`.
 #[derive(Debug, Clone)]
-pub(crate) struct Halt {
-    point: Point,
+pub(crate) struct OpenHalt {
+    point: OpenStage,
     inner: Arc<(Mutex<FailpointState>, Condvar)>,
 }
 
@@ -35,8 +35,8 @@ struct FailpointState {
     is_open: bool,
 }
 
-impl Halt {
-    pub(crate) fn at(point: Point) -> Self {
+impl OpenHalt {
+    pub(crate) fn at(point: OpenStage) -> Self {
         Self { point, inner: Arc::default() }
     }
 
@@ -50,8 +50,8 @@ impl Halt {
         options.executor("halting", move |_: &SessionKey, context: ExecutionContext| {
             let jail = Jail::new(BTreeMap::<OsString, OsString>::new());
             let source = ConnectorSource::new(Arc::new(jail), context)?;
-            halt.arrive(Point::Preparation);
-            Ok(Arc::new(Halting { source, halt: halt.clone() }) as _)
+            halt.arrive(OpenStage::Preparation);
+            Ok(Arc::new(HaltingSource { source, halt: halt.clone() }) as _)
         })
     }
 
@@ -59,7 +59,7 @@ impl Halt {
         Runtime::spawn(self.options(fixture.options())).await.unwrap()
     }
 
-    fn arrive(&self, point: Point) {
+    fn arrive(&self, point: OpenStage) {
         if point != self.point {
             return;
         }
@@ -69,10 +69,10 @@ impl Halt {
         let (gate, waited) =
             changed.wait_timeout_while(gate, Duration::from_secs(120), |gate| !gate.is_open).unwrap();
         drop(gate);
-        assert!(!waited.timed_out(), "nobody let it go on");
+        assert!(!waited.timed_out(), "the test did not release it");
     }
 
-    /// Waits until so many have halted.
+    /// Waits until this many have halted.
     pub(crate) async fn reached(&self, many: usize) {
         let deadline = soon();
         while self.inner.0.lock().unwrap().arrived < many {
@@ -81,7 +81,7 @@ impl Halt {
         }
     }
 
-    /// Lets all go on, from now on.
+    /// Lets all continue, from now on.
     pub(crate) fn release(&self) {
         self.inner.0.lock().unwrap().is_open = true;
         self.inner.1.notify_all();
@@ -89,14 +89,14 @@ impl Halt {
 }
 
 #[derive(Debug)]
-struct Halting {
+struct HaltingSource {
     source: ConnectorSource,
-    halt: Halt,
+    halt: OpenHalt,
 }
 
-impl ExecutorSource for Halting {
+impl ExecutorSource for HaltingSource {
     fn layout(&self) -> &Layout {
-        self.halt.arrive(Point::Start);
+        self.halt.arrive(OpenStage::Start);
         self.source.layout()
     }
 
@@ -109,7 +109,7 @@ pub(crate) async fn pause() {
     SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
 }
 
-/// What there is of the tenant's sessions on the disk: workspaces, kept skills, marks of what is under way.
+/// The files of the tenant's sessions: workspaces, pinned skills, intent records.
 pub(crate) fn on_disk(fixture: &Fixture) -> [usize; 3] {
     ["workspaces", "skills", "pending"].map(|name| {
         let folder = fixture.data().join("tenants/acme").join(name);
@@ -117,14 +117,14 @@ pub(crate) fn on_disk(fixture: &Fixture) -> [usize; 3] {
     })
 }
 
-/// Whether somebody opens or deletes sessions of the tenant.
+/// True if sessions of the tenant are being opened or deleted.
 pub(crate) fn is_busy(fixture: &Fixture) -> bool {
     let lock = std::fs::File::open(fixture.data().join("tenants/acme/tenant.lock"));
     lock.is_ok_and(|lock| lock.try_lock().is_err())
 }
 
-/// What there is of the tenant's sessions: rows, and all that is on the disk.
-pub(crate) async fn left(fixture: &Fixture, runtime: &Runtime) -> (usize, [usize; 3]) {
+/// The rows and the files of the tenant's sessions.
+pub(crate) async fn leftovers(fixture: &Fixture, runtime: &Runtime) -> (usize, [usize; 3]) {
     (runtime.session_ids(&tenant("acme")).await.unwrap().len(), on_disk(fixture))
 }
 
@@ -132,7 +132,7 @@ pub(crate) async fn left(fixture: &Fixture, runtime: &Runtime) -> (usize, [usize
 pub(crate) async fn until_nothing_is_left(fixture: &Fixture, runtime: &Runtime) {
     let deadline = soon();
     loop {
-        let found = (left(fixture, runtime).await, runtime.health().live_sessions, is_busy(fixture));
+        let found = (leftovers(fixture, runtime).await, runtime.health().live_sessions, is_busy(fixture));
         if found == ((0, [0; 3]), 0, false) {
             return;
         }

@@ -1,5 +1,4 @@
-//! A model whose turns are programs: what the user says is what it does. So it is the same before and after a restart, and
-//! says nothing by chance.
+//! A model that runs the commands in the user's message. So its responses are the same before and after a restart.
 //!
 //! The program of a turn is JSON in the user's words: a list of answers, each a list of calls, each a tool's name and its
 //! input. When they are over it is done. Words that begin with `by the way` are no program, and other words are repeated.
@@ -13,13 +12,13 @@ use conjure_conversation::pairing;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-/// What the model was sent.
+/// The requests that the model received.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SentRequests {
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-impl Sent {
+impl SentRequests {
     pub(crate) fn model(&self) -> impl Model + use<> {
         Program(self.clone())
     }
@@ -45,12 +44,12 @@ pub(crate) fn bash(command: &str) -> Value {
     json!(["bash_tool", {"command": command, "description": "as it was asked"}])
 }
 
-/// A call that nobody may do.
+/// A call that is denied.
 pub(crate) fn forbidden() -> Value {
     bash("echo forbidden >> effects")
 }
 
-/// A call that a person is asked for.
+/// A call that needs approval.
 pub(crate) fn asking(command: &str) -> Value {
     bash(&format!("{command} # may I?"))
 }
@@ -63,7 +62,7 @@ pub(crate) fn review(call: &ToolCall) -> Authorization {
     }
 }
 
-struct Program(Sent);
+struct Program(SentRequests);
 
 impl Model for Program {
     fn stream(&self, request: Request) -> ModelStream {
@@ -81,24 +80,24 @@ impl Model for Program {
 }
 
 fn answer(request: &Request) -> Option<Response> {
-    let said = request.messages.iter().enumerate().rev().find_map(|(place, message)| {
-        let words = message.content.iter().rev().find_map(|block| match block.kind() {
+    let command = request.messages.iter().enumerate().rev().find_map(|(index, message)| {
+        let message_text = message.content.iter().rev().find_map(|block| match block.kind() {
             BlockKind::Text(text) if message.role == Role::User && !text.starts_with("by the way") => {
                 Some(text.clone())
             }
             _ => None,
         });
-        words.map(|words| (place, words))
+        message_text.map(|message_text| (index, message_text))
     });
-    let (place, words) = said?;
-    let round = request.messages.iter().skip(place).filter(|message| message.role == Role::Assistant).count();
-    let (content, stop_reason) = match serde_json::from_str::<Vec<Vec<(String, Value)>>>(&words) {
-        Err(_) => (vec![Block::text(format!("heard: {words}"))], StopReason::EndTurn),
+    let (index, message_text) = command?;
+    let round = request.messages.iter().skip(index).filter(|message| message.role == Role::Assistant).count();
+    let (content, stop_reason) = match serde_json::from_str::<Vec<Vec<(String, Value)>>>(&message_text) {
+        Err(_) => (vec![Block::text(format!("heard: {message_text}"))], StopReason::EndTurn),
         Ok(program) => match program.get(round) {
             None => (vec![Block::text("done")], StopReason::EndTurn),
             Some(calls) => {
                 let calls = calls.iter().enumerate().map(|(number, (name, input))| {
-                    let id = format!("call_{place}_{round}_{number}");
+                    let id = format!("call_{index}_{round}_{number}");
                     let call = json!({"type": "tool_use", "id": id, "name": name, "input": input});
                     Block::from_json(call.to_string()).unwrap()
                 });

@@ -1,8 +1,8 @@
-//! A host with much to do is shut down: many jails and containers of two tenants, calls that ignore signals or leave their
-//! session, a transfer, a silent model, a person who has not decided, words that wait for their turn.
+//! Shutdown of a busy host: many jails and containers of two tenants, calls that ignore signals or leave their
+//! session, a transfer, a silent model, a pending approval, and queued messages.
 //!
 //! It ends within its deadline, or in no time at all; either way all that was acknowledged is recorded, nothing is left, and the
-//! next runtime goes on with each session. The host is this program, run again, so that what is left of it is told from others'.
+//! next runtime continues with each session. The host is this program, run again, so that what is left of it is told from others'.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -29,10 +29,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::again::{Killed, again, told};
 use crate::processes::{bearing, control_groups};
+use crate::rerun::{KillOnDrop, rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, follow, soon, tenant, until};
-use crate::runtime::programs::{Sent, asking, bash, review};
+use crate::runtime::programs::{SentRequests, asking, bash, review};
 
 const JAILS: usize = 24;
 const CONTAINERS: usize = 8;
@@ -40,13 +40,13 @@ const CONTAINERS: usize = 8;
 /// How long a host has to stop that must do so in time.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What the host is told.
+/// The parameters of the host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Plan {
     folder: PathBuf,
     /// A text that no other test has.
     mark: String,
-    /// What containers are made of, and where; none: there are none.
+    /// The image of containers and the engine's address; `None` without containers.
     containers: Option<(String, String)>,
     /// How long it has to stop, in milliseconds.
     within: u64,
@@ -74,29 +74,29 @@ impl Plan {
 
 /// Something that a host has acknowledged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Acknowledged {
+struct AcknowledgedMessage {
     tenant: TenantId,
     session: conjure::SessionId,
     seq: u64,
     words: String,
 }
 
-impl Acknowledged {
+impl AcknowledgedMessage {
     fn key(&self) -> SessionKey {
         SessionKey::new(self.tenant.clone(), self.session)
     }
 }
 
-/// What a session is at when its host is shut down.
+/// The work of a session when its host is shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum SessionWork {
     /// A call.
     Calls,
-    /// One that ignores what asks it to end.
+    /// A command that ignores signals.
     Stubborn,
-    /// One whose processes have left its session, and their parents.
+    /// A command whose processes left its session and their parents.
     Scattered,
-    /// A call of the model, which says nothing.
+    /// A model call without a response.
     Silent,
     /// A call that a person must allow.
     Asks,
@@ -104,23 +104,23 @@ enum Work {
     Rests,
     /// A call; more words wait for their turn.
     Queues,
-    /// A file that goes in, without an end.
+    /// An endless upload.
     Transfers,
 }
 
-const WORKS: [Work; 8] = [
-    Work::Calls,
-    Work::Stubborn,
-    Work::Scattered,
-    Work::Silent,
-    Work::Asks,
-    Work::Rests,
-    Work::Queues,
-    Work::Transfers,
+const WORKS: [SessionWork; 8] = [
+    SessionWork::Calls,
+    SessionWork::Stubborn,
+    SessionWork::Scattered,
+    SessionWork::Silent,
+    SessionWork::Asks,
+    SessionWork::Rests,
+    SessionWork::Queues,
+    SessionWork::Transfers,
 ];
 
-impl Work {
-    /// What its turn is asked for. Each writes down once that it was done.
+impl SessionWork {
+    /// The message of its turn. Each command writes one line when it runs.
     fn words(self, mark: &str) -> String {
         let sleep = format!("exec -a {mark} sleep 1000");
         let alone = format!("setsid bash -c 'trap \"\" TERM HUP INT; {sleep}'");
@@ -136,21 +136,21 @@ impl Work {
     }
 }
 
-/// A model that says nothing when it is asked for silence.
-struct Silent<M>(M);
+/// A model that does not respond to the message `silence`.
+struct SilentModel<M>(M);
 
-impl<M: Model> Model for Silent<M> {
+impl<M: Model> Model for SilentModel<M> {
     fn stream(&self, request: Request) -> ModelStream {
         let is_silent = request.messages.last().is_some_and(|message| message.text() == "silence");
         if is_silent { stream::pending().boxed() } else { self.0.stream(request) }
     }
 }
 
-async fn start(fixture: &Fixture, sent: &Sent, is_silent: bool) -> Runtime {
+async fn start(fixture: &Fixture, sent: &SentRequests, is_silent: bool) -> Runtime {
     let approver = approver_fn(|call: ToolCall| async move { review(&call) });
     let options = RuntimeOptions::from(fixture.config()).approver(approver);
     let options = match is_silent {
-        true => options.model("program", Silent(sent.model())),
+        true => options.model("program", SilentModel(sent.model())),
         false => options.model("program", sent.model()),
     };
     Runtime::spawn(options).await.unwrap()
@@ -158,13 +158,13 @@ async fn start(fixture: &Fixture, sent: &Sent, is_silent: bool) -> Runtime {
 
 /// Says something, and passes on where it was recorded.
 #[expect(clippy::print_stdout, reason = "the host's parent reads it")]
-async fn acknowledged(session: &Session, words: &str) -> TurnHandle {
-    let turn = session.send(words).await.unwrap();
-    let acknowledged = Acknowledged {
+async fn acknowledged(session: &Session, text: &str) -> TurnHandle {
+    let turn = session.send(text).await.unwrap();
+    let acknowledged = AcknowledgedMessage {
         tenant: session.tenant().clone(),
         session: session.id(),
         seq: turn.accepted().seq(),
-        words: words.to_owned(),
+        words: text.to_owned(),
     };
     println!("ACK {}", serde_json::to_string(&acknowledged).unwrap());
     turn
@@ -175,7 +175,7 @@ async fn at_work(
     plan: &Plan,
     runtime: &Runtime,
     spec: SessionSpec,
-    work: Work,
+    work: SessionWork,
     transfers: &mut JoinSet<()>,
 ) -> Vec<TurnHandle> {
     let session = runtime.open(spec).await.unwrap();
@@ -184,21 +184,21 @@ async fn at_work(
     let (stop, _) = follow(&mut acknowledged(&session, &first).await).await;
     assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
     let mut turns = vec![acknowledged(&session, &work.words(&plan.mark)).await];
-    let begun = turns[0].accepted().seq();
+    let before = turns[0].accepted().seq();
     match work {
-        Work::Asks => until(async || !session.snapshot().await.unwrap().approvals.is_empty()).await,
-        Work::Silent => until(async || session.snapshot().await.unwrap().events > begun + 1).await,
-        Work::Rests => drop(follow(&mut turns[0]).await),
+        SessionWork::Asks => until(async || !session.snapshot().await.unwrap().approvals.is_empty()).await,
+        SessionWork::Silent => until(async || session.snapshot().await.unwrap().events > before + 1).await,
+        SessionWork::Rests => drop(follow(&mut turns[0]).await),
         _ => until(async || plan.effects(&key).ends_with("second\n")).await,
     }
-    if work == Work::Queues {
+    if work == SessionWork::Queues {
         turns.push(acknowledged(&session, "queued 0").await);
         turns.push(acknowledged(&session, "queued 1").await);
     }
-    if work == Work::Transfers {
+    if work == SessionWork::Transfers {
         let executor = session.executor().await.unwrap();
-        let taken = Arc::new(Semaphore::new(0));
-        let counted = Arc::clone(&taken);
+        let started = Arc::new(Semaphore::new(0));
+        let counted = Arc::clone(&started);
         // Little and slowly enough for the disk while all others come so far: what counts is that it does not end.
         let lengths = stream::iter([64 << 10; 4]).chain(stream::repeat(1 << 10));
         let pieces = lengths.then(move |length| {
@@ -213,17 +213,17 @@ async fn at_work(
             let ended = executor.write("endless", Box::pin(pieces), options).await;
             assert!(ended.is_err(), "it has no end");
         });
-        taken.acquire_many(4).await.unwrap().forget();
+        started.acquire_many(4).await.unwrap().forget();
     }
     turns
 }
 
-/// The part: a host that gets all of this to do, stops, and lives on until its parent has looked.
+/// The part: a host that starts all of this work, stops, and runs until its parent has checked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn part_a_process_with_much_to_do() {
-    let Some(told) = told() else { return };
-    let plan: Plan = serde_json::from_str(&told).unwrap();
-    let runtime = start(&plan.fixture(), &Sent::default(), true).await;
+async fn part_a_busy_process() {
+    let Some(parameters) = test_parameters() else { return };
+    let plan: Plan = serde_json::from_str(&parameters).unwrap();
+    let runtime = start(&plan.fixture(), &SentRequests::default(), true).await;
     let tenants = plan.tenants();
     let kinds = [("jail", JAILS), ("docker", if plan.containers.is_some() { CONTAINERS } else { 0 })];
     let each = kinds.into_iter().flat_map(|(kind, count)| (0..count).map(move |number| (kind, number)));
@@ -241,7 +241,7 @@ async fn part_a_process_with_much_to_do() {
     let deadline = SystemClock.deadline(Duration::from_millis(plan.within));
     let ended = runtime.shutdown(deadline).await;
     let is_in_time = !SystemClock.remaining(deadline).is_zero();
-    // Nobody waits for ever for what was under way.
+    // Interrupted requests return.
     for (turns, mut transfers) in busy {
         for mut turn in turns {
             while let Some(Ok(event)) = turn.next().await {
@@ -262,14 +262,14 @@ async fn part_a_process_with_much_to_do() {
     tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
 }
 
-/// What remains on the machine of the process with this id, except folders.
-async fn left(plan: &Plan, process: u32) -> Vec<String> {
-    let mut left: Vec<String> =
+/// The leftovers of the process with this id on the machine, except directories.
+async fn leftovers(plan: &Plan, process: u32) -> Vec<String> {
+    let mut leftovers: Vec<String> =
         bearing(&plan.mark).into_iter().map(|process| format!("{process:?}")).collect();
-    left.extend(control_groups(&format!("-{process}-")));
+    leftovers.extend(control_groups(&format!("-{process}-")));
     #[cfg(engines)]
-    left.extend(containers::of(plan).await);
-    left
+    leftovers.extend(containers::of(plan).await);
+    leftovers
 }
 
 fn entries(folder: &Path) -> Vec<String> {
@@ -277,40 +277,41 @@ fn entries(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.path().display().to_string()).collect()
 }
 
-/// What is left of it in its data folder: all but what sessions keep.
+/// Its leftovers in the data directory, except files of sessions.
 fn folders(plan: &Plan) -> Vec<String> {
     let data = plan.folder.join("data");
-    let mut left = entries(&data.join("sandboxes"));
+    let mut leftovers = entries(&data.join("sandboxes"));
     for tenant in plan.tenants() {
-        let own = data.join("tenants").join(tenant.as_str());
-        left.extend(["sandboxes", "pending"].iter().flat_map(|name| entries(&own.join(name))));
-        left.extend(entries(&own.join("workspaces")).into_iter().filter(|path| !path.contains("/ses_")));
+        let own_dir = data.join("tenants").join(tenant.as_str());
+        leftovers.extend(["sandboxes", "pending"].iter().flat_map(|name| entries(&own_dir.join(name))));
+        leftovers
+            .extend(entries(&own_dir.join("workspaces")).into_iter().filter(|path| !path.contains("/ses_")));
     }
-    // That one died is remembered.
+    // A killed session is recorded as such.
     let is_kept = |path: &String| [".lock", ".dead"].iter().any(|ending| path.ends_with(ending));
-    left.extend(entries(&data.join("processes")).into_iter().filter(|path| !is_kept(path)));
-    left
+    leftovers.extend(entries(&data.join("processes")).into_iter().filter(|path| !is_kept(path)));
+    leftovers
 }
 
-/// Whether it must have ended in time.
+/// The expected outcome of the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Enough {
+enum ExpectedExit {
     Yes,
     No,
 }
 
-async fn shut_down(containers: Option<(String, String)>, within: Duration, enough: Enough) {
+async fn shut_down(containers: Option<(String, String)>, within: Duration, enough: ExpectedExit) {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let mark = fixture.folder().file_name().unwrap().to_str().unwrap().replace(['.', '_'], "").to_lowercase();
     let within = u64::try_from(within.as_millis()).unwrap();
     let plan = Plan { folder: fixture.folder().to_owned(), mark, containers, within };
-    let words = serde_json::to_string(&plan).unwrap();
-    let mut part = again(&[], "runtime::shutdown::part_a_process_with_much_to_do", &words);
-    let mut part = Killed(part.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-    let said = BufReader::new(part.0.stdout.take().unwrap());
-    let (mut acknowledged, mut stopped) = (Vec::<Acknowledged>::new(), None);
-    // Held until it has ended: it says more than we read.
-    let mut lines = said.lines();
+    let parameters = serde_json::to_string(&plan).unwrap();
+    let mut part = rerun(&[], "runtime::shutdown::part_a_busy_process", &parameters);
+    let mut part = KillOnDrop(part.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let stdout = BufReader::new(part.0.stdout.take().unwrap());
+    let (mut acknowledged, mut stopped) = (Vec::<AcknowledgedMessage>::new(), None);
+    // The pipe is held until the process has ended: it writes more than we read.
+    let mut lines = stdout.lines();
     for line in lines.by_ref() {
         let line = line.unwrap();
         if let Some(one) = line.strip_prefix("ACK ") {
@@ -321,46 +322,47 @@ async fn shut_down(containers: Option<(String, String)>, within: Duration, enoug
             break;
         }
     }
-    assert_eq!(stopped.as_deref(), Some(if enough == Enough::Yes { "in time" } else { "late" }));
-    if enough == Enough::Yes {
-        assert_eq!(left(&plan, part.0.id()).await, [""; 0]);
+    assert_eq!(stopped.as_deref(), Some(if enough == ExpectedExit::Yes { "in time" } else { "late" }));
+    if enough == ExpectedExit::Yes {
+        assert_eq!(leftovers(&plan, part.0.id()).await, [""; 0]);
     }
     // Also when it had no time: what was killed is removed behind it.
-    until(async || left(&plan, part.0.id()).await.is_empty()).await;
+    until(async || leftovers(&plan, part.0.id()).await.is_empty()).await;
     drop(part.0.stdin.take());
     lines.for_each(drop);
     assert!(part.0.wait().unwrap().success());
-    if enough == Enough::Yes {
+    if enough == ExpectedExit::Yes {
         assert_eq!(folders(&plan), [""; 0]);
     }
 
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let runtime = start(&plan.fixture(), &sent, false).await;
     check_record(&runtime, &acknowledged).await;
     let keys: BTreeMap<String, SessionKey> =
         acknowledged.iter().map(|one| (one.session.to_string(), one.key())).collect();
     assert_eq!(keys.len(), JAILS + if plan.containers.is_some() { CONTAINERS } else { 0 });
-    join_all(keys.values().map(|key| goes_on(&plan, &runtime, key))).await;
+    join_all(keys.values().map(|key| assert_continues(&plan, &runtime, key))).await;
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
     drop(runtime);
-    assert_eq!((left(&plan, part.0.id()).await, folders(&plan)), (Vec::new(), Vec::new()));
+    assert_eq!((leftovers(&plan, part.0.id()).await, folders(&plan)), (Vec::new(), Vec::new()));
 }
 
-/// Everything stands where it was said that it does.
-async fn check_record(runtime: &Runtime, acknowledged: &[Acknowledged]) {
+/// Asserts that every acknowledged message is recorded at its sequence number.
+async fn check_record(runtime: &Runtime, acknowledged: &[AcknowledgedMessage]) {
     for one in acknowledged {
         let events = runtime.events(&one.tenant, one.session, one.seq).await.unwrap();
-        let said = events.iter().filter(|event| event.seq == one.seq).find_map(|event| match &event.kind {
-            SessionEventKind::UserMessage { content, .. } => Some(Message::user(content.clone()).text()),
-            _ => None,
-        });
-        assert_eq!(said.as_ref(), Some(&one.words), "{one:?}");
+        let recorded =
+            events.iter().filter(|event| event.seq == one.seq).find_map(|event| match &event.kind {
+                SessionEventKind::UserMessage { content, .. } => Some(Message::user(content.clone()).text()),
+                _ => None,
+            });
+        assert_eq!(recorded.as_ref(), Some(&one.words), "{one:?}");
     }
 }
 
 /// The session does what was left to do, nothing twice, and works.
-async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
+async fn assert_continues(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
     let session = runtime.session(&key.tenant, key.session).await.unwrap();
     let approvals = session.snapshot().await.unwrap().approvals;
     let asks = !approvals.is_empty();
@@ -368,9 +370,9 @@ async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
         session.decide(approval.call.id, Decision::Allow).await.unwrap();
     }
     until(async || session.snapshot().await.unwrap().status == SessionStatus::Idle).await;
-    let (stop, said) = follow(&mut session.send("hello").await.unwrap()).await;
+    let (stop, text) = follow(&mut session.send("hello").await.unwrap()).await;
     assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
-    assert_eq!(said, "heard: hello");
+    assert_eq!(text, "heard: hello");
     let program: Value = json!([[bash("echo third >> effects")]]);
     let (stop, _) = follow(&mut session.send(program.to_string()).await.unwrap()).await;
     assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
@@ -380,16 +382,16 @@ async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
     assert_eq!(session.snapshot().await.unwrap().queue, []);
 }
 
-/// A reader that needs the journal after the shutdown gets an error at once, also while the embedder keeps the runtime.
+/// A reader that needs the journal after the shutdown gets an error at once, even while the embedder holds the runtime.
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_reader_does_not_wait_for_a_journal_that_is_closed() {
+async fn a_reader_does_not_wait_for_a_closed_journal() {
     let fixture = Fixture::new(ExecutorKind::Local);
-    let runtime = start(&fixture, &Sent::default(), true).await;
+    let runtime = start(&fixture, &SentRequests::default(), true).await;
     let spec = SessionSpec::new(tenant("acme")).without_skills().sandbox("none");
     let session = runtime.open(spec).await.unwrap();
     let running = session.send("silence").await.unwrap();
-    // What comes before it in the journal must be read for its first event.
+    // Earlier events must be read from the journal for its first event.
     let mut queued = session.send("hello").await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
     // It used to wait for 10 seconds and more.
@@ -404,7 +406,7 @@ async fn a_process_with_many_jails_stops_within_its_deadline_and_leaves_nothing(
     if !test_support::has_user_namespaces() {
         return;
     }
-    shut_down(None, PATIENCE, Enough::Yes).await;
+    shut_down(None, PATIENCE, ExpectedExit::Yes).await;
 }
 
 #[cfg(not(engines))]
@@ -413,7 +415,7 @@ async fn a_process_with_many_jails_that_has_no_time_to_stop_leaves_nothing() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    shut_down(None, Duration::from_millis(1), Enough::No).await;
+    shut_down(None, Duration::from_millis(1), ExpectedExit::No).await;
 }
 
 #[cfg(engines)]
@@ -443,16 +445,16 @@ mod containers {
     }
 
     #[tokio::test]
-    async fn a_process_with_much_to_do_stops_within_its_deadline_and_leaves_nothing() {
+    async fn a_busy_process_stops_within_its_deadline_and_leaves_nothing() {
         let Some(image) = test_image() else { return };
         let containers = Some((image.name().to_owned(), docker().to_string()));
-        shut_down(containers, PATIENCE, Enough::Yes).await;
+        shut_down(containers, PATIENCE, ExpectedExit::Yes).await;
     }
 
     #[tokio::test]
     async fn a_process_that_has_no_time_to_stop_leaves_nothing() {
         let Some(image) = test_image() else { return };
         let containers = Some((image.name().to_owned(), docker().to_string()));
-        shut_down(containers, Duration::from_millis(1), Enough::No).await;
+        shut_down(containers, Duration::from_millis(1), ExpectedExit::No).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Running the built command as a user would, in an environment of its own.
+//! Runs the built command as a user would, in its own environment.
 
 pub(crate) mod terminal;
 
@@ -49,14 +49,14 @@ pub(crate) struct Conjure {
     home: tempfile::TempDir,
 }
 
-/// What standard input holds.
+/// The content of standard input.
 enum Input {
     Bytes(Vec<u8>),
     /// Nothing, and it does not end.
     Open,
 }
 
-/// Who reads standard output.
+/// The reader of standard output.
 #[derive(PartialEq, Eq)]
 enum Output {
     Read,
@@ -115,7 +115,7 @@ impl Reader {
         Self { bytes, thread: Some(thread) }
     }
 
-    /// What was read so far.
+    /// The output so far.
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
@@ -139,10 +139,10 @@ impl Conjure {
     pub(crate) fn started_by<A: AsRef<OsStr>>(starter: &[&str], args: impl IntoIterator<Item = A>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let program = program();
-        let words = [starter, &[program.to_str().unwrap()]].concat();
-        #[expect(clippy::disallowed_methods, reason = "the test starts the program that it is about")]
-        let mut command = std::process::Command::new(words[0]);
-        command.args(&words[1..]).args(args).current_dir(root()).env_clear().env("HOME", home.path());
+        let arguments = [starter, &[program.to_str().unwrap()]].concat();
+        #[expect(clippy::disallowed_methods, reason = "the test starts the program under test")]
+        let mut command = std::process::Command::new(arguments[0]);
+        command.args(&arguments[1..]).args(args).current_dir(root()).env_clear().env("HOME", home.path());
         command.env("PATH", path_variable()).env("TMPDIR", home.path());
         if !test_support::has_user_namespaces() {
             command.env("CONJURE_EXECUTOR", "local");
@@ -175,7 +175,7 @@ impl Conjure {
         self
     }
 
-    /// What standard input holds.
+    /// The content of standard input.
     pub(crate) fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = Input::Bytes(input.into());
         self
@@ -187,13 +187,13 @@ impl Conjure {
         self
     }
 
-    /// Nobody reads standard output.
+    /// Standard output has no reader.
     pub(crate) fn without_reader(mut self) -> Self {
         self.output = Output::Closed;
         self
     }
 
-    /// Nobody reads standard output, nor standard error.
+    /// Standard output and standard error have no reader.
     pub(crate) fn without_readers(mut self) -> Self {
         self.output = Output::AllClosed;
         self
@@ -206,7 +206,7 @@ impl Conjure {
     }
 
     /// Standard error is a full pipe, so that the first line that is written to it waits for ever.
-    pub(crate) fn with_stuck_errors(mut self) -> Self {
+    pub(crate) fn with_unread_stderr(mut self) -> Self {
         self.output = Output::ErrorsStuck;
         self
     }
@@ -342,7 +342,7 @@ impl Finished {
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let (pause, mut left) = (Duration::from_millis(5), PATIENCE);
     while !holds() {
-        left = left.checked_sub(pause).unwrap_or_else(|| panic!("it never came to be that {what}"));
+        left = left.checked_sub(pause).unwrap_or_else(|| panic!("timed out waiting until {what}"));
         std::thread::park_timeout(pause);
     }
 }

@@ -1,4 +1,4 @@
-//! The command at a terminal: its standard input and standard error are one, and it is in the foreground there.
+//! Runs the command at a pseudo-terminal, in the foreground.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -85,7 +85,7 @@ impl AtTerminal {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Whether the terminal itself shows what is typed, as it does unless a program edits lines.
+    /// True if the terminal echoes typed text, as it does unless a program edits lines.
     pub(crate) fn echoes(&self) -> bool {
         let mode = rustix::termios::tcgetattr(&self.person).unwrap();
         mode.local_modes.contains(rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ICANON)
@@ -106,7 +106,7 @@ impl AtTerminal {
 impl Drop for AtTerminal {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            #[expect(clippy::print_stderr, reason = "whoever reads of the failed test wants to know")]
+            #[expect(clippy::print_stderr, reason = "the message helps to understand the failed test")]
             {
                 eprintln!("the screen showed: {:?}", self.screen.text());
             }

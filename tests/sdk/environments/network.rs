@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::server::{Started, folder, python, run_python};
+use crate::server::{RunningServer, folder, python, run_python};
 
 /// A server with these sandboxes, and with a list of hosts that no client can widen.
-async fn start(data: &Path, sandbox: &str, script: &str) -> Started {
+async fn start(data: &Path, sandbox: &str, script: &str) -> RunningServer {
     let script = folder().join("scripts").join(script).display().to_string();
     let config = data.join("config.toml");
     let network = match sandbox {
@@ -16,7 +16,8 @@ async fn start(data: &Path, sandbox: &str, script: &str) -> Started {
     let (config, data_folder) = (config.display().to_string(), data.join("data").display().to_string());
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", sandbox, "--script", &script];
     let more = ["--data", &data_folder, "--config", &config];
-    Started::of_command(arguments.iter().chain(&more).map(|&text| text.to_owned()).collect(), data).await
+    RunningServer::of_command(arguments.iter().chain(&more).map(|&text| text.to_owned()).collect(), data)
+        .await
 }
 
 fn has_jails() -> bool {
@@ -28,7 +29,7 @@ fn has_jails() -> bool {
 }
 
 #[tokio::test]
-async fn sessions_reach_what_their_environment_lists_also_over_a_kill() {
+async fn sessions_reach_their_environments_hosts_also_after_a_kill() {
     let Some(python) = python().await else { return };
     if !has_jails() {
         return;
@@ -43,7 +44,7 @@ async fn sessions_reach_what_their_environment_lists_also_over_a_kill() {
 }
 
 #[tokio::test]
-async fn the_agent_fetches_nothing_from_this_machine_nor_from_hosts_that_are_not_listed() {
+async fn the_agent_fetches_nothing_from_local_or_unlisted_hosts() {
     let Some(python) = python().await else { return };
     if !has_jails() {
         return;

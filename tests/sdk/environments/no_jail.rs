@@ -1,4 +1,4 @@
-//! `conjure serve` where no jail can be made.
+//! `conjure serve` on a machine without jails.
 
 use tokio::process::Command;
 
@@ -22,8 +22,8 @@ async fn a_server_without_jails_does_not_start() {
     command.args(["serve", "--listen", "127.0.0.1:0", "--sandbox", "jail", "--data"]).arg(data.path());
     command.arg("--script").arg(folder().join("scripts/echo.yaml")).kill_on_drop(true);
     let output = command.output().await.unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("no jail can be made") && told.contains("conjure doctor"), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("no jail can be made") && stderr.contains("conjure doctor"), "{stderr}");
     assert!(output.stdout.is_empty(), "it never listens");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::server::{Started, folder, python, run_python};
+use crate::server::{RunningServer, folder, python, run_python};
 
 #[tokio::test]
 async fn the_packages_of_an_environment_are_installed_once_and_survive_a_restart() {
@@ -18,16 +18,16 @@ async fn the_packages_of_an_environment_are_installed_once_and_survive_a_restart
             .chain([data.display().to_string(), "--script".to_owned(), script.display().to_string()])
             .collect()
     };
-    let server = Started::of_command(arguments(data.path()), data.path()).await;
-    let given = [server.url(), data.path().to_str().unwrap(), index.to_str().unwrap()];
-    let session = run_python(&python, "packages.py", &given).await;
+    let server = RunningServer::of_command(arguments(data.path()), data.path()).await;
+    let input = [server.url(), data.path().to_str().unwrap(), index.to_str().unwrap()];
+    let session = run_python(&python, "packages.py", &input).await;
     server.kill().await;
-    let server = Started::of_command(arguments(data.path()), data.path()).await;
+    let server = RunningServer::of_command(arguments(data.path()), data.path()).await;
     run_python(&python, "packages_later.py", &[server.url(), session.trim()]).await;
     server.stop().await;
 }
 
-/// What the sandbox's Python has is not installed, so nothing needs the network here.
+/// Packages of the sandbox's Python are not installed, so this test needs no network.
 #[tokio::test]
 async fn a_jail_has_the_packages_to_read_and_needs_a_network_that_permits_them() {
     let Some(python) = python().await else { return };
@@ -47,7 +47,7 @@ async fn a_jail_has_the_packages_to_read_and_needs_a_network_that_permits_them()
             [data.path().join("data"), "--script".into(), script].map(|path| path.display().to_string());
         let arguments = fixed.into_iter().map(str::to_owned).chain(given).collect();
         let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-        let server = Started::of_command_with(arguments, data.path(), &environment).await;
+        let server = RunningServer::of_command_with(arguments, data.path(), &environment).await;
         run_python(&python, "packages_jail.py", &[server.url(), told]).await;
         server.stop().await;
     }

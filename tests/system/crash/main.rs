@@ -1,10 +1,10 @@
-//! Hosts are killed by SIGKILL at random moments while they work, and started again on the same data folder: nothing that was
+//! Hosts are killed by SIGKILL at random moments while they work, and started again on the same data directory: nothing that was
 //! acknowledged is lost, no effect is repeated, every next request is valid, no secret is told, nothing is left.
 //!
 //! The long form is `cargo bench --bench crash -- KILLS`. Without arguments it is the test; it starts itself again as the
 //! host. `SEED KILLS` repeats what another run has found, as far as chance of the machine allows.
 
-#![expect(clippy::print_stdout, reason = "it is a test, without a harness")]
+#![expect(clippy::print_stdout, reason = "this is a test without a harness")]
 
 mod drill;
 

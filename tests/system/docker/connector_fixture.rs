@@ -1,38 +1,38 @@
-//! Where commands run in the tests of the way out: in containers.
+//! Containers as the sandboxes of the egress tests.
 
 use bollard::models::NetworkSettings;
 use conjure_egress::Egress;
 use conjure_sandbox::{Connector, Executor, NetworkPolicy};
 
+use crate::container_fixture::ContainerFixture;
 use crate::kind::Containers;
 use crate::web::allowing;
-use crate::world::World;
 
-/// What a container needs beside itself. When it is dropped, its containers go.
+/// The resources of a container with egress. Dropping it removes its containers.
 pub(crate) struct ConnectorFixture(Containers);
 
 impl ConnectorFixture {
     pub(crate) fn new() -> Option<Self> {
-        World::new().map(Containers).map(Self)
+        ContainerFixture::new().map(Containers).map(Self)
     }
 
-    /// What makes sandboxes with this way out.
+    /// The connector of sandboxes with this egress.
     pub(crate) fn connector(&self, egress: Egress) -> Box<dyn Connector> {
         Box::new(self.0.0.connector().with_egress(egress))
     }
 }
 
 #[tokio::test]
-async fn a_container_with_a_way_out_has_no_network_for_the_engine() {
-    let Some(world) = World::new() else { return };
-    let connector = world.connector();
+async fn a_container_with_egress_has_no_engine_network() {
+    let Some(fixture) = ContainerFixture::new() else { return };
+    let connector = fixture.connector();
     for network in [allowing(&["example.com"], &[443]), NetworkPolicy::Full] {
-        let it = world.container_with(&connector, |context| context.network = network).await;
-        let found = world.inspected().await;
+        let container = fixture.container_with(&connector, |context| context.network = network).await;
+        let found = fixture.inspected().await;
         assert_eq!(found.host_config.unwrap().network_mode.as_deref(), Some("none"));
         let NetworkSettings { networks, .. } = found.network_settings.unwrap();
         let networks: Vec<String> = networks.unwrap_or_default().into_keys().collect();
         assert!(networks.iter().all(|name| name == "none"), "{networks:?}");
-        it.sandbox.cleanup().await;
+        container.sandbox.cleanup().await;
     }
 }

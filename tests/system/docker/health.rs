@@ -1,4 +1,4 @@
-//! An image's own health check, which nobody runs in a sandbox.
+//! An image's own health check is not run in a sandbox.
 //!
 //! Of Docker Engine alone: Podman's import takes no such instruction, and the images that Podman makes by itself, of the OCI's
 //! format, hold none.
@@ -6,9 +6,9 @@
 use bollard::models::HealthStatusEnum;
 use conjure_sandbox::Executor;
 
+use crate::container_fixture::ContainerFixture;
 use crate::images::BUSYBOX;
 use crate::support::image::Content;
-use crate::world::World;
 
 /// It would start another program, and say at once that the container is ill.
 const CHECKED: Content = Content {
@@ -19,16 +19,16 @@ const CHECKED: Content = Content {
 
 #[tokio::test]
 async fn an_image_with_an_entry_point_and_a_health_check_works_and_neither_is_run() {
-    let Some(world) = World::of(&CHECKED) else { return };
-    let image = world.engine().await.inspect_image(&world.options().image).await.unwrap();
+    let Some(fixture) = ContainerFixture::of(&CHECKED) else { return };
+    let image = fixture.engine().await.inspect_image(&fixture.options().image).await.unwrap();
     let wanted = image.config.unwrap();
     assert_eq!(wanted.entrypoint, Some(vec!["/no/such/program".to_owned()]));
     assert_eq!(wanted.healthcheck.unwrap().interval, Some(1_000_000_000));
-    let it = world.container().await;
-    assert_eq!(it.sh("busybox echo $((6 * 7))").await, "42\n");
-    let found = world.inspected().await;
+    let container = fixture.container().await;
+    assert_eq!(container.sh("busybox echo $((6 * 7))").await, "42\n");
+    let found = fixture.inspected().await;
     assert_eq!(found.config.unwrap().healthcheck.unwrap().test, Some(vec!["NONE".to_owned()]));
     let health = found.state.unwrap().health.and_then(|health| health.status);
     assert!(matches!(health, None | Some(HealthStatusEnum::NONE)), "{health:?}");
-    it.sandbox.cleanup().await;
+    container.sandbox.cleanup().await;
 }

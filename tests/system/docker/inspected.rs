@@ -1,20 +1,20 @@
-//! How a container is closed, as the engine has it.
+//! The hardening of a container, as the engine reports it.
 
 use std::os::unix::fs::chown;
 
 use bollard::models::{HostConfigCgroupnsModeEnum, RestartPolicyNameEnum};
 use conjure_sandbox::Executor;
 
-use crate::world::World;
+use crate::container_fixture::ContainerFixture;
 
 #[tokio::test]
-async fn a_container_is_hardened_as_the_engine_has_it() {
-    let Some(world) = World::new() else { return };
-    let connector = world.connector();
-    let it = world
+async fn the_engine_confirms_the_hardening_of_a_container() {
+    let Some(fixture) = ContainerFixture::new() else { return };
+    let connector = fixture.connector();
+    let it = fixture
         .container_with(&connector, |context| chown(&context.workspace, Some(4321), Some(1234)).unwrap())
         .await;
-    let found = world.inspected().await;
+    let found = fixture.inspected().await;
     let host = found.host_config.unwrap();
     let config = found.config.unwrap();
     assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));

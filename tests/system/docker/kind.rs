@@ -1,12 +1,12 @@
-//! Containers as a kind of sandbox, for what every kind must show.
+//! Containers as a kind of sandbox, for the conformance suite.
 
 use conjure_sandbox::Connector;
 
+use crate::container_fixture::{ContainerFixture, apart};
 use crate::support::{Kind, first_in_namespace};
-use crate::world::{World, apart};
 
 /// Containers of a small Debian.
-pub(crate) struct Containers(pub(crate) World);
+pub(crate) struct Containers(pub(crate) ContainerFixture);
 
 impl Kind for Containers {
     fn connector(&self) -> Box<dyn Connector> {
@@ -26,7 +26,7 @@ impl Kind for Containers {
         first_in_namespace(pid)
     }
 
-    fn left_by(&self, host: u32) -> Vec<String> {
+    fn leftovers_of(&self, host: u32) -> Vec<String> {
         apart(async {
             let swept = self.0.connector().sweep().await.unwrap();
             assert!(swept.failures.is_empty(), "{:?}", swept.failures);

@@ -1,4 +1,4 @@
-//! Containers from the host's side, against the real engine; their ways out, too, by the tests of `tests/network`.
+//! Containers from the host's side, against the real engine; their egress, too, by the tests of `tests/network`.
 //!
 //! Where none answers the tests say so and pass, unless `CONJURE_TEST_REQUIRE=all` is set.
 
@@ -12,6 +12,7 @@
 #[path = "../../../crates/sandbox/tests/network/clients.rs"]
 mod clients;
 mod connector_fixture;
+mod container_fixture;
 mod engine;
 mod engine_api;
 mod hardening;
@@ -28,20 +29,19 @@ mod orphans;
 #[path = "../../../crates/egress/tests/it/support.rs"]
 mod outside;
 #[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "it has what other kinds need, too")]
+#[expect(dead_code, reason = "other kinds of sandboxes use the rest of the module")]
 mod support;
 mod warm_sandboxes;
 #[path = "../../../crates/sandbox/tests/network/web.rs"]
 mod web;
-mod world;
 
+use container_fixture::ContainerFixture;
 use kind::Containers;
-use world::World;
 
 /// The kind, or the end of a test that has no engine.
 macro_rules! available {
     () => {
-        match World::new() {
+        match ContainerFixture::new() {
             Some(world) => Containers(world),
             None => return,
         }

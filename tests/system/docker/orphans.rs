@@ -1,5 +1,5 @@
 //! Containers of a host whose process nobody can know, because it was in another pid namespace, as when the host itself runs
-//! in a container that is started again: the lock in its data folder tells.
+//! in a container that is started again: the lock in its data directory tells.
 
 use std::future::pending;
 use std::path::Path;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{DataDir, Docker, DockerOptions, ExecutionContext, Sandbox};
 
-use crate::support::{again, host, soon, told, until};
-use crate::world::World;
+use crate::container_fixture::ContainerFixture;
+use crate::support::{host, rerun, soon, test_parameters, until};
 
 /// Ends the child when the test fails in between.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -24,9 +24,9 @@ impl Drop for Killed {
 
 /// The part: a host with a sandbox, until it is killed.
 #[tokio::test]
-async fn part_a_host_in_a_namespace_of_its_own() {
-    let Some(told) = told() else { return };
-    let [engine, image, mark, folder] = told.split('\n').collect::<Vec<_>>().try_into().unwrap();
+async fn part_a_host_in_its_own_namespace() {
+    let Some(parameters) = test_parameters() else { return };
+    let [engine, image, mark, folder] = parameters.split('\n').collect::<Vec<_>>().try_into().unwrap();
     let options = DockerOptions {
         engine: vec![engine.parse().unwrap()],
         image: image.to_owned(),
@@ -44,37 +44,37 @@ async fn part_a_host_in_a_namespace_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_host_that_cannot_be_known_lives_as_long_as_its_lock() {
-    let Some(world) = World::new() else { return };
+async fn an_unknown_host_counts_as_alive_while_its_lock_is_held() {
+    let Some(fixture) = ContainerFixture::new() else { return };
     if !rustix::process::geteuid().is_root() {
         test_support::skip("only root can make a pid namespace for it", "run the tests as root");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let options = world.options();
+    let options = fixture.options();
     let (engine, mark) = (&options.engine[0], &options.labels["conjure-test"]);
-    let told = format!("{engine}\n{}\n{mark}\n{}", options.image, folder.path().display());
+    let parameters = format!("{engine}\n{}\n{mark}\n{}", options.image, folder.path().display());
     let apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
-    let mut host = again(&apart, "orphans::part_a_host_in_a_namespace_of_its_own", &told);
+    let mut host = rerun(&apart, "orphans::part_a_host_in_its_own_namespace", &parameters);
     let host = host.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let host = Killed(host);
+    let host = KillOnDrop(host);
     until("it has a sandbox", || folder.path().join("ready").exists()).await;
 
     // As the next start would have it, but the host still lives.
     let data = || DataDir::open(&folder.path().join("data")).unwrap();
-    let next = world.connector().with_data(data());
+    let next = fixture.connector().with_data(data());
     next.sweep().await.unwrap();
-    assert_eq!(world.containers().await.len(), 1);
+    assert_eq!(fixture.containers().await.len(), 1);
     drop(host);
-    // Who has another data folder cannot know.
-    world.connector().sweep().await.unwrap();
-    assert_eq!(world.containers().await.len(), 1);
+    // A host with another data directory cannot know.
+    fixture.connector().sweep().await.unwrap();
+    assert_eq!(fixture.containers().await.len(), 1);
     let deadline = soon(120);
     let mut removed = 0;
-    while !world.containers().await.is_empty() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", world.containers().await);
+    while !fixture.containers().await.is_empty() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", fixture.containers().await);
         // The kernel may just be ending it.
-        removed += world.connector().with_data(data()).sweep().await.unwrap().removed;
+        removed += fixture.connector().with_data(data()).sweep().await.unwrap().removed;
     }
     assert_eq!(removed, 1);
 }

@@ -1,15 +1,15 @@
-//! Containers that are made before their session is there.
+//! Containers that are created before their session exists.
 
 use bollard::query_parameters::KillContainerOptions;
 use conjure_sandbox::Executor as _;
 
-use crate::support::warm_sandboxes::{self, House};
-use crate::world::World;
+use crate::container_fixture::ContainerFixture;
+use crate::support::warm_sandboxes::{self, WarmSandboxFixture};
 
 /// In folders that the engine has.
-fn house(world: &World) -> House {
+fn fixture(world: &ContainerFixture) -> WarmSandboxFixture {
     let connector = world.connector();
-    House::of(move |data| connector.clone().with_data(data))
+    WarmSandboxFixture::of(move |data| connector.clone().with_data(data))
 }
 
 macro_rules! shown {
@@ -17,8 +17,8 @@ macro_rules! shown {
         $(
             #[tokio::test]
             async fn $name() {
-                let Some(world) = World::new() else { return };
-                warm_sandboxes::$name(house(&world)).await;
+                let Some(world) = ContainerFixture::new() else { return };
+                warm_sandboxes::$name(fixture(&world)).await;
                 world.until_nothing_is_left().await;
             }
         )*
@@ -26,18 +26,18 @@ macro_rules! shown {
 }
 
 shown! {
-    a_claimed_spare_is_the_sessions
+    a_claimed_warm_sandbox_belongs_to_the_session
     a_spare_takes_over_a_workspace_with_files
-    two_tenants_of_one_pool_see_nothing_of_each_other
-    what_a_spare_does_not_serve_is_refused_and_harms_nothing
-    a_claim_that_is_dropped_leaves_nothing
-    a_claimed_spare_keeps_its_quota
+    two_tenants_of_one_pool_are_isolated
+    unsupported_uses_of_a_warm_sandbox_are_rejected_harmlessly
+    a_dropped_claim_leaves_nothing
+    a_claimed_warm_sandbox_keeps_its_quota
 }
 
 #[tokio::test]
-async fn a_spare_that_has_died_is_lost() {
-    let Some(world) = World::new() else { return };
-    warm_sandboxes::a_spare_that_has_died_is_lost(house(&world), async |_| {
+async fn a_dead_warm_sandbox_is_lost() {
+    let Some(world) = ContainerFixture::new() else { return };
+    warm_sandboxes::a_dead_warm_sandbox_is_lost(fixture(&world), async |_| {
         let name = world.inspected().await.id.unwrap();
         world.engine().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
     })
@@ -47,11 +47,11 @@ async fn a_spare_that_has_died_is_lost() {
 
 /// Its labels cannot change any more: they say of whose host it is, and name nobody else.
 #[tokio::test]
-async fn a_spare_bears_no_tenant_and_no_session() {
-    let Some(world) = World::new() else { return };
-    let house = house(&world);
-    let tenant = house.tenant("acme");
-    let sandbox = tenant.claim(house.spare().await).await.unwrap();
+async fn a_warm_sandbox_has_no_tenant_and_no_session() {
+    let Some(world) = ContainerFixture::new() else { return };
+    let fixture = fixture(&world);
+    let tenant = fixture.tenant("acme");
+    let sandbox = tenant.claim(fixture.warm_sandbox().await).await.unwrap();
     let labels = world.inspected().await.config.unwrap().labels.unwrap();
     assert_eq!((labels["conjure.tenant"].as_str(), labels["conjure.session"].as_str()), ("", ""));
     assert!(!format!("{labels:?}").contains("acme"));

@@ -31,7 +31,7 @@ fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> Finished {
     Finished { stderr: done.stderr.replace(path, "[SCRIPT]"), ..done }
 }
 
-/// What the doctor says of containers, without what is this machine's.
+/// The doctor's lines about containers, without machine-specific parts.
 fn of_containers(report: &str, image: &str) -> String {
     let lines = report.lines().skip_while(|line| !line.contains("container engine"));
     let lines = lines.take_while(|line| !line.contains("model key")).map(|line| {
@@ -51,12 +51,12 @@ fn without_version(word: &str) -> String {
 }
 
 /// As the exit code, and then what is said.
-fn told(finished: &Finished) -> String {
+fn stderr_of(finished: &Finished) -> String {
     format!("exit code: {:?}\n{}", finished.code, finished.stderr)
 }
 
 #[test]
-fn a_run_in_a_container_reads_skills_and_leaves_files_to_whom_the_folder_belongs() {
+fn a_run_in_a_container_reads_skills_and_files_belong_to_the_directorys_owner() {
     let Some(image) = test_image() else { return };
     let script = script(
         r#"
@@ -77,50 +77,55 @@ fn a_run_in_a_container_reads_skills_and_leaves_files_to_whom_the_folder_belongs
 - content: "{{result:last}}"
 "#,
     );
-    // Whoever runs the tests; and another one, which root alone can give a folder.
-    let own = rustix::process::geteuid();
-    let owners = if own.is_root() { vec![0, 4321] } else { vec![own.as_raw()] };
+    // The user of the tests; and another user, to whom only root can give a directory.
+    let own_uid = rustix::process::geteuid();
+    let owners = if own_uid.is_root() { vec![0, 4321] } else { vec![own_uid.as_raw()] };
     for owner in owners {
         let workspace = tempfile::tempdir().unwrap();
         chown(workspace.path(), Some(owner), None).unwrap();
         let run = conjure(&["run", "--sandbox", "docker", "--skills", "fixtures/skills", "--image"]);
         let run = run.arg(image.name()).arg("--script").arg(script.path());
         let done = run.arg("--workspace").arg(workspace.path()).arg("Do it.").finish().code(0);
-        let said: Vec<&str> = done.stdout.lines().collect();
-        assert_eq!(said[0], "/workspace", "{said:?}");
-        assert_ne!(said[1], "0", "commands are not root: {said:?}");
+        let lines: Vec<&str> = done.stdout.lines().collect();
+        assert_eq!(lines[0], "/workspace", "{lines:?}");
+        assert_ne!(lines[1], "0", "commands are not root: {lines:?}");
         let product = workspace.path().join("deep/product");
         assert_eq!(std::fs::read_to_string(&product).unwrap(), "made\n");
-        for made in [product, workspace.path().join("deep")] {
-            assert_eq!(std::fs::metadata(&made).unwrap().uid(), owner, "{}", made.display());
+        for file_metadata in [product, workspace.path().join("deep")] {
+            assert_eq!(
+                std::fs::metadata(&file_metadata).unwrap().uid(),
+                owner,
+                "{}",
+                file_metadata.display()
+            );
         }
         done.says("product");
     }
 }
 
 #[test]
-fn an_image_that_is_not_there_is_reported_with_what_makes_one() {
+fn a_missing_image_is_reported_with_a_hint() {
     let Some(_image) = test_image() else { return };
     let done = run_with(&["--image", NO_IMAGE], &[("DOCKER_HOST", &docker().to_string())]);
     assert_eq!(done.stdout, "");
-    insta::assert_snapshot!("run_without_image", told(&done));
+    insta::assert_snapshot!("run_without_image", stderr_of(&done));
 }
 
 #[test]
-fn an_engine_that_is_not_there_is_reported_with_where_it_was_looked_for() {
+fn a_missing_engine_is_reported_with_the_searched_addresses() {
     let done = run_with(&[], &[("DOCKER_HOST", NOWHERE)]);
     assert_eq!(done.stdout, "");
-    insta::assert_snapshot!("run_without_engine", told(&done));
+    insta::assert_snapshot!("run_without_engine", stderr_of(&done));
     // The same where the configuration says where it is.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("conjure.toml");
     std::fs::write(&file, format!("engine = \"{NOWHERE}\"\n")).unwrap();
     let configured = run_with(&["--config", file.to_str().unwrap()], &[]);
-    assert_eq!(told(&configured), told(&done));
+    assert_eq!(stderr_of(&configured), stderr_of(&done));
 }
 
 #[test]
-fn the_doctor_tells_of_engine_image_and_runtime() {
+fn the_doctor_reports_engine_image_and_runtime() {
     let Some(image) = test_image() else { return };
     let examine = |image: &TestImage| conjure(&["doctor"]).env("CONJURE_IMAGE", image.name());
     let report = examine(&image).finish().code(0);
@@ -130,7 +135,7 @@ fn the_doctor_tells_of_engine_image_and_runtime() {
 }
 
 #[test]
-fn the_doctor_tells_how_to_get_an_image() {
+fn the_doctor_explains_how_to_get_an_image() {
     let Some(_image) = test_image() else { return };
     let examine = || conjure(&["doctor"]).env("CONJURE_IMAGE", NO_IMAGE);
     let report = examine().finish().code(0);
@@ -140,7 +145,7 @@ fn the_doctor_tells_how_to_get_an_image() {
 }
 
 #[test]
-fn the_doctor_tells_how_to_get_an_engine() {
+fn the_doctor_explains_how_to_get_an_engine() {
     let examine = || Conjure::new(["doctor"]).env("DOCKER_HOST", NOWHERE);
     let report = examine().finish().code(0);
     insta::assert_snapshot!("doctor_without_engine", of_containers(&report.stdout, NO_IMAGE));

@@ -42,9 +42,9 @@ fn a_session_in_containers_keeps_its_skills_and_files_over_a_restart() {
     std::fs::remove_dir_all(fixture.skill("greeting")).unwrap();
     threads.block_on(async {
         let runtime = Runtime::spawn(options()).await.unwrap();
-        let again = runtime.session(&tenant("acme"), id).await.unwrap();
-        let said = ask(&again, run).await;
-        assert!(said.ends_with("hello\n/workspace\nkept\n"), "{said}");
+        let revived = runtime.session(&tenant("acme"), id).await.unwrap();
+        let answer = ask(&revived, run).await;
+        assert!(answer.ends_with("hello\n/workspace\nkept\n"), "{answer}");
         let files = runtime.files(&tenant("acme"), id).await.unwrap();
         assert_eq!((files.files.len(), files.files[0].size), (1, 5));
         runtime.delete(&tenant("acme"), id).await.unwrap();
@@ -52,7 +52,7 @@ fn a_session_in_containers_keeps_its_skills_and_files_over_a_restart() {
     });
 }
 
-/// What tells the part which host it is, and what its containers are made of.
+/// The environment variable with the part's host and the image of its containers.
 const HOST: &str = "CONJURE_TEST_CONTAINER_HOST";
 const IMAGE: &str = "CONJURE_TEST_CONTAINER_IMAGE";
 
@@ -73,7 +73,7 @@ fn own_tenant(fixture: &Fixture) -> String {
 /// The part: a host with a session in a container, which says so and lives until it is killed.
 #[tokio::test]
 async fn part_a_process_with_a_container() {
-    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
     let (Ok(folder), Ok(image)) = (std::env::var(HOST), std::env::var(IMAGE)) else { return };
     let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
     let runtime = Runtime::spawn(of_jails(&fixture, &image)).await.unwrap();
@@ -94,9 +94,9 @@ fn containers_of_a_killed_process_are_removed_by_the_next_start_whatever_the_def
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["containers::part_a_process_with_a_container", "--exact", "--nocapture"]);
     command.env(HOST, fixture.folder()).env(IMAGE, image.name());
-    let mut dying = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let said = BufReader::new(dying.stdout.take().unwrap());
-    let came_so_far = said.lines().any(|line| line.is_ok_and(|line| line == "READY"));
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let stdout = BufReader::new(process.stdout.take().unwrap());
+    let came_so_far = stdout.lines().any(|line| line.is_ok_and(|line| line == "READY"));
     let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let count = async || {
         let engine = client(&docker()).await.unwrap();
@@ -106,8 +106,8 @@ fn containers_of_a_killed_process_are_removed_by_the_next_start_whatever_the_def
         engine.list_containers(Some(options)).await.unwrap().len()
     };
     let there = threads.block_on(count());
-    dying.kill().unwrap();
-    dying.wait().unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
     assert!(came_so_far, "the host did not come so far");
     assert_eq!(there, 1);
     threads.block_on(async {

@@ -10,9 +10,6 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
-#[path = "../../../crates/sandbox/tests/support/again.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod again;
 #[path = "../support/engine.rs"]
 mod engine;
 #[path = "../support/image.rs"]
@@ -23,6 +20,9 @@ mod own_engine;
 #[path = "../../../crates/sandbox/tests/support/processes.rs"]
 #[expect(dead_code, reason = "other tests need more of it")]
 mod processes;
+#[path = "../../../crates/sandbox/tests/support/rerun.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod rerun;
 #[path = "../../it/support/mod.rs"]
 #[expect(dead_code, reason = "other tests need more of it")]
 mod support;

@@ -1,4 +1,4 @@
-//! MCP servers that a program such as `uvx` fetches and starts.
+//! MCP servers that a program such as `uvx` downloads and starts.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -9,7 +9,7 @@ use conjure::{Runtime, RuntimeOptions, SessionSpec};
 use serde_json::json;
 
 use crate::runtime::fixture::{Fixture, soon, tenant};
-use crate::runtime::programs::Sent;
+use crate::runtime::programs::SentRequests;
 use crate::runtime_engines::results;
 
 /// Asks the registry, as `uvx` does first.
@@ -20,7 +20,7 @@ urllib.request.urlopen('https://pypi.org/simple/', timeout=30)
 
 /// The registry is refused by its name, so nothing leaves this machine.
 #[tokio::test]
-async fn a_tenant_s_limit_holds_while_a_server_starts_too() {
+async fn a_tenants_limit_applies_while_a_server_starts() {
     if !test_support::has_user_namespaces() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
     }
@@ -31,7 +31,7 @@ async fn a_tenant_s_limit_holds_while_a_server_starts_too() {
     std::fs::set_permissions(&uvx, std::fs::Permissions::from_mode(0o755)).unwrap();
     let file = json!({"mcpServers": {"demo": {"command": uvx, "args": ["demo-server"]}}}).to_string();
     let server = parse_mcp_json(&file, &|_| None).unwrap().servers.remove(0);
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let options = RuntimeOptions::from(fixture.config()).model("program", sent.model());
     let runtime = Runtime::spawn(options).await.unwrap();
     let network = NetworkPolicy::Limited(vec!["permitted.example".to_owned()]);
@@ -40,7 +40,7 @@ async fn a_tenant_s_limit_holds_while_a_server_starts_too() {
     let spec = SessionSpec::new(tenant("acme")).without_sandbox().own_mcp_servers([server]);
     let session = runtime.open(spec).await.unwrap();
     results(&mut session.send("hello").await.unwrap()).await;
-    let told = format!("{:?}", sent.last().messages);
-    assert!(told.contains("refused `pypi.org:443` (the name is not on the list"), "{told}");
+    let messages = format!("{:?}", sent.last().messages);
+    assert!(messages.contains("refused `pypi.org:443` (the name is not on the list"), "{messages}");
     runtime.shutdown(soon()).await.unwrap();
 }

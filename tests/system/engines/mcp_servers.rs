@@ -1,4 +1,4 @@
-//! MCP servers whose lines are `docker run …`: their images are sandboxes on this machine's engine.
+//! MCP servers with the command `docker run …`: their images are sandboxes on this machine's engine.
 //!
 //! Where no engine answers the test says so and passes, unless `CONJURE_TEST_REQUIRE=all` is set.
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::engine::docker;
 use crate::image::{Content, test_image_of};
 use crate::runtime::fixture::{Fixture, soon, tenant};
-use crate::runtime::programs::Sent;
+use crate::runtime::programs::SentRequests;
 use crate::runtime_engines::results;
 
 /// An image that starts a server, as published ones do.
@@ -28,7 +28,7 @@ const SERVER: Content = Content {
 };
 
 #[tokio::test]
-async fn a_line_of_docker_is_a_sandbox_of_its_image() {
+async fn a_docker_command_line_opens_a_sandbox_of_its_image() {
     let Some(image) = test_image_of(&docker(), &SERVER) else { return };
     let settings = Settings { engine: Some(docker().to_string()), ..Settings::default() };
     let fixture = Fixture::with(ExecutorKind::Local, settings);
@@ -49,7 +49,7 @@ async fn a_line_of_docker_is_a_sandbox_of_its_image() {
     };
     let mut podman = line(image.name(), folder);
     podman["command"] = json!("podman");
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let options = RuntimeOptions::from(fixture.config()).model("program", sent.model());
     let runtime = Runtime::spawn(options).await.unwrap();
     let spec = || SessionSpec::new(tenant("acme")).without_sandbox();
@@ -63,18 +63,21 @@ async fn a_line_of_docker_is_a_sandbox_of_its_image() {
         variable("FROM_IMAGE"),
         [["mcp__app__pid", {}]],
     ]);
-    let said = results(&mut session.send(calls.to_string()).await.unwrap()).await;
-    assert_eq!(said[..4], ["hello", "info", "(unset)", "yes"]);
+    let results_text = results(&mut session.send(calls.to_string()).await.unwrap()).await;
+    assert_eq!(results_text[..4], ["hello", "info", "(unset)", "yes"]);
     // The sandbox's own program is the first process.
-    assert_ne!(said[4], "1");
+    assert_ne!(results_text[4], "1");
 
     // The model is told of those that cannot be started.
-    let gone = read("gone", line("conjure-test:no-such-image", folder));
-    let session = runtime.open(spec().own_mcp_servers([gone, read("other", podman)])).await.unwrap();
+    let missing_image = read("gone", line("conjure-test:no-such-image", folder));
+    let session = runtime.open(spec().own_mcp_servers([missing_image, read("other", podman)])).await.unwrap();
     results(&mut session.send("hello").await.unwrap()).await;
-    let told = format!("{:?}", sent.last().messages);
-    assert!(told.contains("has no image `conjure-test:no-such-image`"), "{told}");
-    assert!(told.contains("begins with `podman run`, and the engine that is used is no Podman"), "{told}");
+    let messages = format!("{:?}", sent.last().messages);
+    assert!(messages.contains("has no image `conjure-test:no-such-image`"), "{messages}");
+    assert!(
+        messages.contains("begins with `podman run`, and the engine that is used is no Podman"),
+        "{messages}"
+    );
 
     let missing = read("app", line(image.name(), "/no/such/folder"));
     let error = runtime.open(spec().own_mcp_servers([missing])).await.unwrap_err().to_string();

@@ -7,8 +7,8 @@ use conjure::config::{ExecutorKind, McpServerSpec, parse_mcp_json};
 use conjure::{Runtime, RuntimeOptions, Session, SessionSpec, Settings};
 use serde_json::{Value, json};
 
-use crate::runtime::fixture::{Fixture, possible, soon, tenant, until};
-use crate::runtime::programs::Sent;
+use crate::runtime::fixture::{Fixture, available_kind, soon, tenant, until};
+use crate::runtime::programs::SentRequests;
 use crate::runtime_engines::results;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/mcp/tests/client/server.py");
@@ -27,7 +27,7 @@ fn fixture(kind: ExecutorKind) -> Fixture {
 }
 
 async fn runtime(fixture: &Fixture) -> Runtime {
-    let options = RuntimeOptions::from(fixture.config()).model("program", Sent::default().model());
+    let options = RuntimeOptions::from(fixture.config()).model("program", SentRequests::default().model());
     Runtime::spawn(options).await.unwrap()
 }
 
@@ -36,7 +36,7 @@ async fn open(runtime: &Runtime, name: &str) -> Session {
     runtime.open(spec).await.unwrap()
 }
 
-/// What these tools of the shared server, and of the session's own, return.
+/// The results of these tools, of the shared server and of the session's own.
 async fn call(session: &Session, calls: &[(&str, Value)]) -> Vec<String> {
     let calls: Vec<Value> =
         calls.iter().map(|(tool, input)| json!([[format!("mcp__{tool}"), input]])).collect();
@@ -61,8 +61,8 @@ async fn the_sessions_of_a_tenant_share_a_process() {
     assert_eq!(process(&two, "shared").await, shared);
     let of_other = process(&other, "shared").await;
     assert_ne!(of_other, shared, "tenants share nothing");
-    let own = process(&one, "own").await;
-    assert_ne!(process(&two, "own").await, own);
+    let own_process = process(&one, "own").await;
+    assert_ne!(process(&two, "own").await, own_process);
 
     // It is restarted for both. The call in flight is lost.
     let crashed = call(&one, &[("shared__crash", json!({}))]).await;
@@ -74,13 +74,13 @@ async fn the_sessions_of_a_tenant_share_a_process() {
 
     // It stays for the session that still has it, and ends with the last one.
     one.close().await.unwrap();
-    has_ended(own).await;
+    has_ended(own_process).await;
     assert_eq!(process(&two, "shared").await, of_one);
     two.close().await.unwrap();
     has_ended(of_one).await;
     assert_eq!(process(&other, "shared").await, of_other);
-    let again = open(&runtime, "acme").await;
-    let started = process(&again, "shared").await;
+    let reopened = open(&runtime, "acme").await;
+    let started = process(&reopened, "shared").await;
     assert_ne!(started, of_one);
 
     assert!(runtime.delete_tenant(&tenant("acme")).await.unwrap().is_complete());
@@ -94,10 +94,10 @@ async fn the_sessions_of_a_tenant_share_a_process() {
 async fn a_session_s_own_server_is_never_shared() {
     let fixture = fixture(ExecutorKind::Local);
     let runtime = runtime(&fixture).await;
-    let own = fixture.config().mcp_servers()["shared"].clone();
-    assert!(own.shared);
+    let own_server = fixture.config().mcp_servers()["shared"].clone();
+    assert!(own_server.shared);
     let open = async || {
-        let spec = SessionSpec::new(tenant("acme")).without_sandbox().own_mcp_servers([own.clone()]);
+        let spec = SessionSpec::new(tenant("acme")).without_sandbox().own_mcp_servers([own_server.clone()]);
         runtime.open(spec).await.unwrap()
     };
     let (one, two) = (open().await, open().await);
@@ -107,15 +107,15 @@ async fn a_session_s_own_server_is_never_shared() {
 
 #[tokio::test]
 async fn a_shared_server_has_a_sandbox_of_its_own_and_keeps_its_secret() {
-    let fixture = fixture(possible(ExecutorKind::Jail));
+    let fixture = fixture(available_kind(ExecutorKind::Jail));
     let runtime = runtime(&fixture).await;
     let (one, two) = (open(&runtime, "acme").await, open(&runtime, "acme").await);
     for (session, count) in [(&one, "1"), (&two, "2"), (&one, "3")] {
         assert_eq!(call(session, &[("shared__count", json!({}))]).await, [count]);
     }
     // Each session redacts what comes from it.
-    let told = call(&two, &[("shared__env", json!({"text": "API_KEY"}))]).await;
-    assert_eq!(told, ["[REDACTED:API_KEY]"]);
+    let result = call(&two, &[("shared__env", json!({"text": "API_KEY"}))]).await;
+    assert_eq!(result, ["[REDACTED:API_KEY]"]);
     // A call that a session breaks off costs the other nothing.
     let number =
         async |session| call(session, &[("shared__count", json!({}))]).await[0].parse::<u32>().unwrap();

@@ -1,6 +1,6 @@
-//! The engine of containers dies under sessions, through the runtime: each test has an engine of its own, which it kills (S3).
+//! The container engine is killed during sessions. Each test kills its own engine (S3).
 //!
-//! Calls end as what they are, sessions in jails and what is told of all of them go on, workspaces are there, each request of the
+//! Calls end as what they are, sessions in jails and what is told of all of them continue, workspaces are there, each request of the
 //! model's is valid, and nothing is left, neither by the engine alone nor by a host that was killed with it.
 
 use std::collections::HashSet;
@@ -18,13 +18,13 @@ use conjure::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::again::{Killed, again, told};
 use crate::image::{Content, TestImage, test_image_of};
 use crate::own_engine::{OwnEngine, Part};
 use crate::processes::bearing;
+use crate::rerun::{KillOnDrop, rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, soon, spec, tenant};
 use crate::runtime::open_failpoints::pause;
-use crate::runtime::programs::{Sent, bash};
+use crate::runtime::programs::{SentRequests, bash};
 
 /// As little as calls need: the engine copies it for each container.
 const SHELL: Content = Content {
@@ -38,14 +38,14 @@ const SHELL: Content = Content {
 };
 
 /// A host whose sessions work in containers of an engine of its own, unless they say otherwise.
-struct Bed {
+struct EngineFixture {
     fixture: Fixture,
     image: TestImage,
     /// Ends last.
     engine: OwnEngine,
 }
 
-impl Bed {
+impl EngineFixture {
     async fn new() -> Option<Self> {
         let engine = OwnEngine::with_disk("1g").await?;
         let image = test_image_of(&engine.address(), &SHELL)?;
@@ -70,7 +70,7 @@ impl Bed {
         }
     }
 
-    /// Ends when the engine has so many containers.
+    /// Ends when the engine has this many containers.
     async fn until_there_are(&self, count: usize) {
         let deadline = soon();
         loop {
@@ -88,7 +88,7 @@ fn of(image: &str, engine: &str) -> Settings {
     Settings { image: Some(image.to_owned()), engine: Some(engine.to_owned()), ..Settings::default() }
 }
 
-async fn start(fixture: &Fixture, sent: &Sent) -> Runtime {
+async fn start(fixture: &Fixture, sent: &SentRequests) -> Runtime {
     Runtime::spawn(RuntimeOptions::from(fixture.config()).model("program", sent.model())).await.unwrap()
 }
 
@@ -121,12 +121,12 @@ async fn send(session: &Session, commands: &[&str]) -> TurnHandle {
     session.send(Value::from(answers).to_string()).await.unwrap()
 }
 
-/// What one command came to.
+/// The outcome of one command.
 async fn run(session: &Session, command: &str) -> String {
     results(&mut send(session, &[command]).await).await.pop().unwrap()
 }
 
-async fn until_one_bears(mark: &str) {
+async fn until_marked_process(mark: &str) {
     let deadline = soon();
     while bearing(mark).is_empty() {
         assert!(!SystemClock.remaining(deadline).is_zero(), "nothing runs with `{mark}`");
@@ -135,125 +135,131 @@ async fn until_one_bears(mark: &str) {
 }
 
 /// All that was recorded was told, each once and in order.
-async fn heard_everything(session: &Session) {
+async fn assert_all_events_delivered(session: &Session) {
     let mut listener = session.subscribe(0).await.unwrap();
     let end = session.snapshot().await.unwrap().events;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while listener.next_seq() < end {
         if let Update::Recorded(event) = listener.next().await.unwrap() {
-            heard.push(event.id);
+            received.push(event.id);
         }
     }
-    let count = heard.len();
-    let distinct: HashSet<_> = heard.iter().collect();
-    assert!(count > 0 && distinct.len() == count, "{heard:?}");
+    let count = received.len();
+    let distinct: HashSet<_> = received.iter().collect();
+    assert!(count > 0 && distinct.len() == count, "{received:?}");
 }
 
 #[tokio::test]
 async fn an_engine_that_is_killed_under_sessions_is_used_again() {
-    let Some(bed) = Bed::new().await else { return };
-    let sent = Sent::default();
-    let runtime = start(&bed.fixture, &sent).await;
+    let Some(engine_fixture) = EngineFixture::new().await else { return };
+    let sent = SentRequests::default();
+    let runtime = start(&engine_fixture.fixture, &sent).await;
     let [busy, idle] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
-    let calm = runtime.open(in_a_jail()).await.unwrap();
+    let other_session = runtime.open(in_a_jail()).await.unwrap();
     let mark = format!("mark-of-{}", busy.id());
     for round in 0..2 {
-        let said = run(&idle, &format!("echo {round} >> note; cat note")).await;
-        assert!(said.ends_with(&format!("{round}\n")), "{said}");
+        let output = run(&idle, &format!("echo {round} >> note; cat note")).await;
+        assert!(output.ends_with(&format!("{round}\n")), "{output}");
         // A call that takes for ever, and one that follows in the same turn; one in a jail that waits for its file.
         let long = format!("echo {round} >> note; exec -a {mark} sleep 1000");
         let mut lost = send(&busy, &[&long, "cat note"]).await;
         let go = format!("go-{round}");
-        let mut going = send(&calm, &[&format!("until [ -e {go} ]; do sleep 0.02; done; echo went")]).await;
-        until_one_bears(&mark).await;
-        let before = bed.ids().await;
-        bed.engine.end(Signal::KILL).await;
+        let mut going =
+            send(&other_session, &[&format!("until [ -e {go} ]; do sleep 0.02; done; echo went")]).await;
+        until_marked_process(&mark).await;
+        let before = engine_fixture.ids().await;
+        engine_fixture.engine.end(Signal::KILL).await;
 
-        // Without it: what runs goes on, a container that is not there yet is not to be had, jails are.
+        // Without it: what runs continues, a container that is not there yet is not to be had, jails are.
         let note: String = (0..=round).map(|round| format!("{round}\n")).collect();
         assert_eq!(run(&idle, "cat note").await, note);
         let late = runtime.open(spec()).await.unwrap();
-        let said = run(&late, "echo here").await;
-        assert!(said.contains("the sandbox could not be started") && said.contains("engine"), "{said}");
-        std::fs::write(bed.workspace(&calm).join(go), "").unwrap();
+        let output = run(&late, "echo here").await;
+        assert!(output.contains("the sandbox could not be started") && output.contains("engine"), "{output}");
+        std::fs::write(engine_fixture.workspace(&other_session).join(go), "").unwrap();
         assert_eq!(results(&mut going).await, ["went\n"]);
         let other = runtime.open(in_a_jail()).await.unwrap();
         assert_eq!(run(&other, "echo here").await, "here\n");
 
-        bed.engine.start().await;
-        let told = results(&mut lost).await;
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("the sandbox was lost"), "{told:?}");
-        assert!(told[1].contains("This ran in a new sandbox") && told[1].ends_with(&note), "{told:?}");
-        // What was lost between calls.
-        bed.until_gone(&before).await;
-        let again = run(&idle, "cat note").await;
-        assert!(again.contains("This ran in a new sandbox") && again.ends_with(&note), "{again}");
+        engine_fixture.engine.start().await;
+        let result = results(&mut lost).await;
+        assert_eq!(result.len(), 2, "{result:?}");
+        assert!(result[0].contains("the sandbox was lost"), "{result:?}");
+        assert!(result[1].contains("This ran in a new sandbox") && result[1].ends_with(&note), "{result:?}");
+        // The loss between calls.
+        engine_fixture.until_gone(&before).await;
+        let second = run(&idle, "cat note").await;
+        assert!(second.contains("This ran in a new sandbox") && second.ends_with(&note), "{second}");
         assert_eq!(run(&late, "echo here").await, "here\n");
-        bed.until_there_are(3).await;
+        engine_fixture.until_there_are(3).await;
         for session in [&late, &other] {
             runtime.delete(session.tenant(), session.id()).await.unwrap();
         }
-        bed.until_there_are(2).await;
-        for session in [&busy, &idle, &calm] {
-            heard_everything(session).await;
+        engine_fixture.until_there_are(2).await;
+        for session in [&busy, &idle, &other_session] {
+            assert_all_events_delivered(session).await;
         }
     }
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
-    bed.engine.until_nothing_is_left().await;
-    assert_eq!((bearing(&mark), bed.engine.pids(Part::Guest)), (Vec::new(), Vec::new()));
+    engine_fixture.engine.until_nothing_is_left().await;
+    assert_eq!((bearing(&mark), engine_fixture.engine.pids(Part::Guest)), (Vec::new(), Vec::new()));
 }
 
 /// The part: a host with a call under way in a container, and one between two calls, which lives until it is killed.
 #[tokio::test]
 async fn part_a_process_with_an_engine_that_dies() {
-    let Some(told) = told() else { return };
-    let [folder, image, engine] = *told.split(' ').collect::<Vec<_>>() else { panic!("{told}") };
+    let Some(parameters) = test_parameters() else { return };
+    let [folder, image, engine] = *parameters.split(' ').collect::<Vec<_>>() else { panic!("{parameters}") };
     let fixture = Fixture::existing_with(Path::new(folder), ExecutorKind::Docker, of(image, engine));
-    let runtime = start(&fixture, &Sent::default()).await;
+    let runtime = start(&fixture, &SentRequests::default()).await;
     let [busy, idle] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
     assert_eq!(run(&idle, "echo kept > note; cat note").await, "kept\n");
     let mark = format!("mark-of-{}", busy.id());
     let _turn = send(&busy, &[&format!("echo kept > note; exec -a {mark} sleep 1000")]).await;
-    until_one_bears(&mark).await;
+    until_marked_process(&mark).await;
     println!("\nBUSY {}\nIDLE {}\nREADY", busy.id(), idle.id());
     std::future::pending::<()>().await;
 }
 
 /// Whether the engine is there again before the next host is, or after.
 async fn both_are_killed(is_engine_first: bool) {
-    let Some(bed) = Bed::new().await else { return };
-    let told = format!("{} {} {}", bed.fixture.folder().display(), bed.image.name(), bed.engine.address());
-    let mut part = again(&[], "runtime_engines::part_a_process_with_an_engine_that_dies", &told);
-    let mut part = Killed(part.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let said = BufReader::new(part.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let said: Vec<String> = said.take_while(|line| line != "READY").collect();
-    let named = |name| said.iter().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap();
+    let Some(engine_fixture) = EngineFixture::new().await else { return };
+    let parameters = format!(
+        "{} {} {}",
+        engine_fixture.fixture.folder().display(),
+        engine_fixture.image.name(),
+        engine_fixture.engine.address()
+    );
+    let mut part = rerun(&[], "runtime_engines::part_a_process_with_an_engine_that_dies", &parameters);
+    let mut part = KillOnDrop(part.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let lines = BufReader::new(part.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let lines: Vec<String> = lines.take_while(|line| line != "READY").collect();
+    let named = |name| lines.iter().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap();
     let (busy, idle) = (named("BUSY"), named("IDLE"));
-    bed.until_there_are(2).await;
-    bed.engine.end(Signal::KILL).await;
+    engine_fixture.until_there_are(2).await;
+    engine_fixture.engine.end(Signal::KILL).await;
     drop(part);
 
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let mut runtime = None;
     if is_engine_first {
-        bed.engine.start().await;
+        engine_fixture.engine.start().await;
     } else {
-        runtime = Some(start(&bed.fixture, &sent).await);
-        bed.engine.start().await;
+        runtime = Some(start(&engine_fixture.fixture, &sent).await);
+        engine_fixture.engine.start().await;
     }
     let runtime = match runtime {
         Some(runtime) => runtime,
-        None => start(&bed.fixture, &sent).await,
+        None => start(&engine_fixture.fixture, &sent).await,
     };
     let acme = tenant("acme");
     for id in [busy, idle] {
         let session = runtime.session(&acme, id).await.unwrap();
-        let said = run(&session, "cat note").await;
-        assert!(said.contains("This ran in a new sandbox") && said.ends_with("kept\n"), "{said}");
+        let output = run(&session, "cat note").await;
+        assert!(output.contains("This ran in a new sandbox") && output.ends_with("kept\n"), "{output}");
     }
-    // What was under way is told once, as unknown.
+    // The interrupted call is reported once, as unknown.
     let events = runtime.events(&acme, busy, 0).await.unwrap();
     let unknown = events.iter().filter(|event| {
         matches!(event.kind, SessionEventKind::AgentToolResult { outcome: CallOutcome::Unknown, .. })
@@ -261,10 +267,10 @@ async fn both_are_killed(is_engine_first: bool) {
     assert_eq!(unknown.count(), 1);
     assert_eq!(bearing(&format!("mark-of-{busy}")), []);
     sent.check();
-    bed.until_there_are(2).await;
+    engine_fixture.until_there_are(2).await;
     runtime.shutdown(soon()).await.unwrap();
-    bed.engine.until_nothing_is_left().await;
-    assert_eq!(bed.engine.pids(Part::Guest), [0; 0]);
+    engine_fixture.engine.until_nothing_is_left().await;
+    assert_eq!(engine_fixture.engine.pids(Part::Guest), [0; 0]);
 }
 
 #[tokio::test]

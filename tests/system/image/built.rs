@@ -1,4 +1,4 @@
-//! Images that are built for real, by this machine's engine and of Debian's own packages, and what is left of builds.
+//! Images that are really built, by this machine's engine and from Debian packages, and leftovers of builds.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panic")]
 
@@ -18,7 +18,7 @@ use conjure_sandbox::{
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::container::{docker, said_by};
+use crate::container::{docker, output_of_image};
 use crate::support::image::test_image;
 use crate::support::{bearing, soon};
 
@@ -28,7 +28,7 @@ struct Build {
     options: ImageOptions,
     cancelled: CancellationToken,
     temporary: TempDir,
-    told: Mutex<Vec<ImageProgress>>,
+    progress: Mutex<Vec<ImageProgress>>,
 }
 
 /// Longer than a build takes on a slow machine.
@@ -47,7 +47,7 @@ impl Build {
             temporary: Some(temporary.path().to_owned()),
             ..ImageOptions::new(variables)
         };
-        Self { options, cancelled: CancellationToken::new(), temporary, told: Mutex::default() }
+        Self { options, cancelled: CancellationToken::new(), temporary, progress: Mutex::default() }
     }
 
     fn name(&self) -> String {
@@ -67,30 +67,31 @@ impl Build {
             if is_enough(&news) {
                 self.cancelled.cancel();
             }
-            self.told.lock().unwrap().push(news);
+            self.progress.lock().unwrap().push(news);
         };
         build_image(&self.options, soon(PATIENCE), &self.cancelled, &mut listener).await
     }
 
-    fn told(&self) -> String {
-        format!("{:#?}", self.told.lock().unwrap())
+    fn progress(&self) -> String {
+        format!("{:#?}", self.progress.lock().unwrap())
     }
 
     fn assert_no_folder_is_left(&self) {
-        let left: Vec<_> = std::fs::read_dir(self.temporary.path()).unwrap().collect();
-        assert!(left.is_empty(), "{left:?}");
+        let leftovers: Vec<_> = std::fs::read_dir(self.temporary.path()).unwrap().collect();
+        assert!(leftovers.is_empty(), "{leftovers:?}");
     }
 
-    /// Nothing of a build is on this machine or in the engine, but the image if there is one.
+    /// Asserts that a build left nothing on this machine or in the engine, except its image.
     async fn assert_nothing_is_left(&self) {
         self.assert_no_folder_is_left();
         let mark = self.temporary.path().to_str().unwrap();
         assert!(bearing(mark).is_empty(), "{:?}", bearing(mark));
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(mark));
-        let told = self.told();
+        let progress = self.progress();
         // Else the engine has had nothing to do with it but to take a whole image.
-        let Some(label) = told.split(['(', ')']).find(|word| word.starts_with("io.conjure.build=")) else {
+        let Some(label) = progress.split(['(', ')']).find(|word| word.starts_with("io.conjure.build="))
+        else {
             return;
         };
         let docker = docker().await;
@@ -120,7 +121,7 @@ impl Drop for Build {
     }
 }
 
-/// Whether the test can go on without an image, because this machine cannot build one.
+/// True if the test continues without an image, because this machine cannot build one.
 fn is_skipped(error: &ImageError) -> bool {
     let cannot = matches!(error.kind(), ImageErrorKind::Network | ImageErrorKind::MissingProgram);
     if cannot {
@@ -129,16 +130,16 @@ fn is_skipped(error: &ImageError) -> bool {
     cannot
 }
 
-/// What the specification says of the image (9.3), and what every sandbox needs.
+/// The specification of the image (9.3), and the needs of every sandbox.
 async fn assert_it_is_as_specified(image: &str) {
     let script = "id -un; id -u; id -g; pwd; touch /workspace/file && stat -c %U /workspace/file; echo $HOME; \
                   echo $PYTHONUNBUFFERED $NODE_ENV; bash -c 'echo $((1 + 1))'; \
                   python3 -c 'import json, ssl; print(json.dumps([1]))'; test -s /etc/ssl/certs/ca-certificates.crt; \
                   test ! -e /build; ls -A /tmp | wc -l; getent passwd 1000 | cut -d: -f1,7";
-    let said = said_by(image, script).await;
+    let output = output_of_image(image, script).await;
     let expected =
         "sandbox 1000 1000 /workspace sandbox /home/sandbox 1 production 2 [1] 0 sandbox:/bin/bash";
-    assert_eq!(said.split_whitespace().collect::<Vec<_>>().join(" "), expected);
+    assert_eq!(output.split_whitespace().collect::<Vec<_>>().join(" "), expected);
 }
 
 #[tokio::test]
@@ -149,13 +150,13 @@ async fn an_image_of_debian_packages_is_as_specified_and_a_base_for_the_dockerfi
     let debian = Build::of("debian", ImageSource::Debian);
     let built = match debian.run().await {
         Err(error) if is_skipped(&error) => return,
-        built => built.unwrap_or_else(|error| panic!("{error}: {}", debian.told())),
+        built => built.unwrap_or_else(|error| panic!("{error}: {}", debian.progress())),
     };
     assert_eq!((built.source, built.name.to_string()), (ImageSource::Debian, debian.name()));
     assert!(built.id.starts_with("sha256:") && built.size > 50_000_000, "{built:?}");
     assert!(
         debian
-            .told
+            .progress
             .lock()
             .unwrap()
             .iter()
@@ -167,23 +168,23 @@ async fn an_image_of_debian_packages_is_as_specified_and_a_base_for_the_dockerfi
     // The engine has the base, so the Dockerfile fits, and no registry is asked.
     let mut dockerfile = Build::of("dockerfile", ImageSource::Fitting);
     dockerfile.options.base = Some(debian.name());
-    let first = dockerfile.run().await.unwrap_or_else(|error| panic!("{error}: {}", dockerfile.told()));
+    let first = dockerfile.run().await.unwrap_or_else(|error| panic!("{error}: {}", dockerfile.progress()));
     assert_eq!(first.source, ImageSource::Dockerfile);
     assert_it_is_as_specified(&dockerfile.name()).await;
     dockerfile.assert_nothing_is_left().await;
-    assert!(dockerfile.told().contains("COPY --from=wheels"), "{}", dockerfile.told());
+    assert!(dockerfile.progress().contains("COPY --from=wheels"), "{}", dockerfile.progress());
 }
 
 #[tokio::test]
-async fn a_step_of_the_dockerfile_that_fails_is_told_and_leaves_nothing() {
+async fn a_failed_dockerfile_step_is_reported_and_leaves_nothing() {
     let Some(image) = test_image() else { return };
     // It has no apt.
     let mut build = Build::of("fails", ImageSource::Dockerfile);
     build.options.base = Some(image.name().to_owned());
     let error = build.run().await.unwrap_err();
     assert_eq!(error.kind(), ImageErrorKind::Refused, "{error}");
-    let told = "a step of the Dockerfile failed with exit code 127: /bin/sh: 1: apt-get: not found";
-    assert_eq!(error.to_string(), told);
+    let expected = "a step of the Dockerfile failed with exit code 127: /bin/sh: 1: apt-get: not found";
+    assert_eq!(error.to_string(), expected);
     build.assert_nothing_is_left().await;
     assert!(docker().await.inspect_image(&build.name()).await.is_err());
 }
@@ -215,7 +216,7 @@ async fn a_build_of_debian_packages_that_is_cancelled_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_fetched_is_the_networks_fault_and_leaves_nothing() {
+async fn a_failed_download_is_a_network_error_and_leaves_nothing() {
     if test_image().is_none() {
         return;
     }
@@ -232,7 +233,7 @@ async fn what_cannot_be_fetched_is_the_networks_fault_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_before_anything_is_done() {
+async fn missing_requirements_are_reported_before_any_work() {
     if test_image().is_none() {
         return;
     }
@@ -247,7 +248,7 @@ async fn what_is_missing_is_told_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_not_there_is_told() {
+async fn a_missing_engine_is_reported() {
     let mut build = Build::of("engineless", ImageSource::Debian);
     build.options.engine = vec!["unix:///nonexistent/engine.sock".parse().unwrap()];
     let error = build.run().await.unwrap_err();
@@ -260,7 +261,7 @@ async fn an_engine_that_is_not_there_is_told() {
 
 /// Where nothing is said: an image of the base that the engine has, then one that a registry gives, then Debian packages.
 #[tokio::test]
-async fn a_base_that_is_nowhere_is_looked_for_everywhere_in_order() {
+async fn a_missing_base_image_is_searched_in_every_source_in_order() {
     let mut build = Build::of("nowhere", ImageSource::Fitting);
     let (socket, asked) = (build.temporary.path().with_extension("socket"), Arc::new(Mutex::new(Vec::new())));
     engine_without_images(&socket, Arc::clone(&asked));
@@ -270,9 +271,9 @@ async fn a_base_that_is_nowhere_is_looked_for_everywhere_in_order() {
     let error = build.run().await.unwrap_err();
     std::fs::remove_file(socket).unwrap();
     assert_eq!(error.kind(), ImageErrorKind::BaseNotFound, "{error}");
-    let told = error.to_string();
-    assert!(told.contains("no image `ubuntu:24.04`, and no registry gives it: no way"), "{told}");
-    assert!(told.contains("and it cannot be made of Debian packages: "), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("no image `ubuntu:24.04`, and no registry gives it: no way"), "{message}");
+    assert!(message.contains("and it cannot be made of Debian packages: "), "{message}");
     let asked = asked.lock().unwrap();
     let [.., base, fetched] = asked.as_slice() else { panic!("{asked:?}") };
     assert!(base.starts_with("GET ") && base.contains("/images/ubuntu:24.04/json"), "{asked:?}");

@@ -1,6 +1,6 @@
-//! One command in a container of an image, and what it said.
+//! Runs one command in a container of an image, and returns its output.
 
-#![expect(clippy::unwrap_used, reason = "it is a part of tests, which fail by panic")]
+#![expect(clippy::unwrap_used, reason = "this is test code, which fails by panic")]
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) async fn docker() -> Docker {
 
 /// Runs a script of the shell in the image, with what the image says of user, folder and variables, and without a
 /// network. Gives everything that it wrote; fails when it fails.
-pub(crate) async fn said_by(image: &str, script: &str) -> String {
+pub(crate) async fn output_of_image(image: &str, script: &str) -> String {
     let docker = docker().await;
     let name = format!(
         "conjure-test-{}-{}",
@@ -39,9 +39,9 @@ pub(crate) async fn said_by(image: &str, script: &str) -> String {
     let ran = run(&docker, &name).await;
     let force = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
     docker.remove_container(&name, Some(force)).await.unwrap();
-    let (code, said) = ran.unwrap();
-    assert_eq!(code, 0, "{said}");
-    said
+    let (code, text) = ran.unwrap();
+    assert_eq!(code, 0, "{text}");
+    text
 }
 
 async fn run(docker: &Docker, name: &str) -> Result<(i64, String), bollard::errors::Error> {

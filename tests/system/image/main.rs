@@ -6,6 +6,6 @@ mod built;
 mod container;
 mod server;
 mod small;
-#[expect(dead_code, reason = "a part of it is used here")]
+#[expect(dead_code, reason = "only a part of the module is used here")]
 #[path = "../support/mod.rs"]
 mod support;

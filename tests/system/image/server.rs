@@ -39,7 +39,7 @@ fn profile() -> PathBuf {
 }
 
 #[test]
-fn the_profile_of_the_server_is_that_of_sandboxes_and_what_a_jail_needs() {
+fn the_servers_seccomp_profile_is_the_sandbox_profile_plus_jail_needs() {
     let read =
         |path: PathBuf| -> Value { serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() };
     let mut expected = read(source().join("docker/seccomp.json"));
@@ -70,8 +70,8 @@ impl ServerImage {
         assert!(strip.status().unwrap().success());
         let from = format!("BASE={}", image._base.name());
         let context = context.path().to_str().unwrap();
-        said(&["build", "--quiet", "--tag", &image.name, "--build-arg", &from, context]);
-        said(&["volume", "create", &image.name]);
+        output(&["build", "--quiet", "--tag", &image.name, "--build-arg", &from, context]);
+        output(&["volume", "create", &image.name]);
         Some(image)
     }
 
@@ -105,8 +105,8 @@ fn docker(arguments: &[&str]) -> Output {
     Command::new("timeout").args(["300", "docker"]).args(arguments).output().unwrap()
 }
 
-/// What a successful command writes.
-fn said(arguments: &[&str]) -> String {
+/// The output of a successful command.
+fn output(arguments: &[&str]) -> String {
     text(&docker(arguments))
 }
 
@@ -126,20 +126,20 @@ async fn a_server_in_a_container_runs_tools_in_jails_and_says_what_they_need() {
     let seccomp = format!("seccomp={}", profile().display());
     for options in [&[][..], &["--security-opt", &seccomp]] {
         let refused = image.run(options, &serve);
-        let told = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(2), "{told}");
-        assert!(told.contains("--security-opt systempaths=unconfined"), "{told}");
-        assert_eq!(options.is_empty(), told.contains("docker/server/seccomp.json"), "{told}");
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("--security-opt systempaths=unconfined"), "{stderr}");
+        assert_eq!(options.is_empty(), stderr.contains("docker/server/seccomp.json"), "{stderr}");
     }
     let publish = ["--detach", "--publish", "127.0.0.1::8400"];
     let security = ["--security-opt", &seccomp, "--security-opt", "systempaths=unconfined"];
     let container = text(&image.run(&[&publish[..], &security].concat(), &serve));
-    let address = said(&["port", &container, "8400"]);
+    let address = output(&["port", &container, "8400"]);
     let client = scripts().join("server_client.py");
     let program = [client.to_str().unwrap(), &format!("http://{address}"), &key];
     assert_eq!(python.run(&program, "").await.trim(), "the tool ran");
     // It ends in order, before the engine kills it.
-    said(&["stop", "--time", "60", &container]);
-    let status = said(&["inspect", "--format", "{{.State.ExitCode}}", &container]);
+    output(&["stop", "--time", "60", &container]);
+    let status = output(&["inspect", "--format", "{{.State.ExitCode}}", &container]);
     assert_eq!(status, "143");
 }

@@ -67,10 +67,10 @@ fn a_complete_validator_agrees() {
         prop_assert!(draft202012::meta::is_valid(&schema), "{}", schema);
         // JSON is YAML.
         let inputs = json!({"required": [{"name": "value", "schema": schema}]});
-        let ours = Manifest::parse(&json!({"manifest_version": "1.0", "inputs": inputs}).to_string());
+        let actual = Manifest::parse(&json!({"manifest_version": "1.0", "inputs": inputs}).to_string());
         // Only a maximum below a minimum is refused here but not there.
-        if let Ok(ours) = ours && ours.diagnostics.is_empty() {
-            let manifest = ours.manifest.unwrap();
+        if let Ok(actual) = actual && actual.diagnostics.is_empty() {
+            let manifest = actual.manifest.unwrap();
             let problems = manifest.input("value").unwrap().schema().check(&value, Disclosure::Shown);
             let is_valid = draft202012::is_valid(&schema, &value);
             prop_assert_eq!(problems.is_empty(), is_valid, "{} and {}", schema, value);

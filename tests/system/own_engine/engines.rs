@@ -1,4 +1,4 @@
-//! The engine dies, ends, hangs, or has no room, under load.
+//! The engine is killed, ends, hangs, or has no space, under load.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ use crate::support::{options, soon};
 
 /// S3, for the engine.
 #[tokio::test]
-async fn an_engine_that_is_killed_holds_up_nothing_and_is_used_again() {
+async fn a_killed_engine_blocks_nothing_and_is_used_again() {
     let Some(engine) = OwnEngine::new().await else { return };
     let connector = engine.connector();
     for _ in 0..3 {
@@ -22,8 +22,8 @@ async fn an_engine_that_is_killed_holds_up_nothing_and_is_used_again() {
         load.openings_end().await;
         let refused = container(&connector).await.unwrap_err();
         assert_eq!(refused.kind(), SandboxErrorKind::EngineUnavailable, "{refused}");
-        // What runs needs no engine, until the next one ends what it finds.
-        load.goes_on().await;
+        // Running containers need no engine, until the next one ends them.
+        load.assert_continues().await;
         engine.start().await;
         let workspaces = load.end_as_lost().await;
         for workspace in &workspaces {
@@ -35,7 +35,7 @@ async fn an_engine_that_is_killed_holds_up_nothing_and_is_used_again() {
 }
 
 #[tokio::test]
-async fn an_engine_that_ends_gracefully_under_load_loses_what_runs_and_is_used_again() {
+async fn an_engine_stopped_under_load_loses_its_containers_and_is_used_again() {
     let Some(engine) = OwnEngine::new().await else { return };
     let connector = engine.connector();
     let load = Load::on(&connector, 2).await;
@@ -47,7 +47,7 @@ async fn an_engine_that_ends_gracefully_under_load_loses_what_runs_and_is_used_a
 
 /// As one that is starved of everything, or whose disk does not answer.
 #[tokio::test]
-async fn an_engine_that_hangs_holds_nobody_beyond_the_deadline() {
+async fn a_hanging_engine_blocks_nobody_beyond_the_deadline() {
     let Some(engine) = OwnEngine::new().await else { return };
     let connector = engine.connector();
     let it = container(&connector).await.unwrap();
@@ -59,8 +59,8 @@ async fn an_engine_that_hangs_holds_nobody_beyond_the_deadline() {
     let context = conjure_sandbox::ExecutionContext::new(it.workspace.path());
     let clock = std::sync::Arc::new(conjure_base::SystemClock);
     let opening = conjure_sandbox::Sandbox::open(&connector, &context, clock, soon(1));
-    let late = ends("an opening", opening).await.unwrap_err();
-    assert_eq!(late.kind(), SandboxErrorKind::TimedOut, "{late}");
+    let error = ends("an opening", opening).await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::TimedOut, "{error}");
     ends("a cleanup", it.sandbox.cleanup()).await;
     engine.signal(Part::Daemon, Signal::CONT);
     assert_works(&connector, it.workspace.path()).await;
@@ -68,7 +68,7 @@ async fn an_engine_that_hangs_holds_nobody_beyond_the_deadline() {
 }
 
 #[tokio::test]
-async fn an_engine_whose_disk_is_full_says_so_and_works_when_there_is_room() {
+async fn an_engine_with_a_full_disk_reports_it_and_recovers() {
     let Some(engine) = OwnEngine::with_disk("48m").await else { return };
     let connector = engine.connector();
     let running = container(&connector).await.unwrap();
@@ -77,7 +77,7 @@ async fn an_engine_whose_disk_is_full_says_so_and_works_when_there_is_room() {
     let refused = container(&connector).await.unwrap_err();
     assert_eq!(refused.kind(), SandboxErrorKind::NoSpace, "{refused}");
     assert!(refused.to_string().contains("make room where the engine keeps its data"), "{refused}");
-    // Nothing that runs needs room there.
+    // Running containers need no space there.
     assert_eq!(sh(&running.sandbox, "echo well > made; cat made").await, "well\n");
     running.sandbox.create_file("another", b"well", options()).await.unwrap();
     running.sandbox.cleanup().await;
@@ -100,9 +100,9 @@ fn fill(path: &Path) {
     }
 }
 
-/// What an engine says that has just begun to be asked is told as well as what it says later.
+/// An engine's early errors are reported like later ones.
 #[tokio::test]
-async fn an_engine_that_goes_while_it_is_looked_for_is_told() {
+async fn an_engine_that_ends_during_detection_is_reported() {
     let Some(engine) = OwnEngine::new().await else { return };
     let workspace = tempfile::tempdir().unwrap();
     fs::write(workspace.path().join("kept"), "kept\n").unwrap();

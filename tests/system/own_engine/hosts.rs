@@ -1,4 +1,4 @@
-//! The host is killed, at any moment, alone or together with the engine: the next start's sweep leaves nothing.
+//! The host is killed at any moment, alone or together with the engine: the sweep of the next start leaves nothing.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,24 +15,24 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 
 use crate::engine::{OwnEngine, Part, pause};
-use crate::support::{Killed, again, host, options, signal, soon, told, until};
+use crate::support::{KillOnDrop, host, options, rerun, signal, soon, test_parameters, until};
 
 /// How often a host is killed.
 const KILLS: u64 = 10;
 
 /// A host on this engine, which keeps what it has in this folder.
-fn host_on(engine: &OwnEngine, folder: &Path) -> Killed {
-    let told = format!("{} {}", engine.address(), folder.display());
-    let mut host = again(&[], "hosts::part_a_host_that_is_killed", &told);
+fn host_on(engine: &OwnEngine, folder: &Path) -> KillOnDrop {
+    let parameters = format!("{} {}", engine.address(), folder.display());
+    let mut host = rerun(&[], "hosts::part_a_killed_host", &parameters);
     let host = host.env("TMPDIR", folder).stdout(Stdio::null()).stderr(Stdio::null());
-    Killed(host.spawn().unwrap())
+    KillOnDrop(host.spawn().unwrap())
 }
 
 /// The part: a host that opens sandboxes, calls, and closes them, for ever; one of them stays open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn part_a_host_that_is_killed() {
-    let Some(told) = told() else { return };
-    let (address, folder) = told.split_once(' ').unwrap();
+async fn part_a_killed_host() {
+    let Some(parameters) = test_parameters() else { return };
+    let (address, folder) = parameters.split_once(' ').unwrap();
     let data = DataDir::open(&Path::new(folder).join("data")).unwrap();
     let of_engine = DockerOptions {
         engine: vec![address.parse().unwrap()],
@@ -40,8 +40,8 @@ async fn part_a_host_that_is_killed() {
         ..DockerOptions::default()
     };
     let connector = Docker::new(of_engine, host()).with_data(data.clone());
-    let kept = data.workspace().unwrap();
-    let context = ExecutionContext::new(kept.path());
+    let named_workspace = data.workspace().unwrap();
+    let context = ExecutionContext::new(named_workspace.path());
     let _open = Sandbox::open(&connector, &context, Arc::new(SystemClock), soon(600)).await.unwrap();
     let busy = |number: u32| {
         let (connector, data) = (connector.clone(), data.clone());
@@ -51,8 +51,8 @@ async fn part_a_host_that_is_killed() {
                 let context = ExecutionContext::new(workspace.path());
                 let clock = Arc::new(SystemClock);
                 let sandbox = Sandbox::open(&connector, &context, clock, soon(600)).await.unwrap();
-                let said = Command::new(["sh", "-c", "echo x > made"]);
-                sandbox.run(said, options()).await.unwrap();
+                let command = Command::new(["sh", "-c", "echo x > made"]);
+                sandbox.run(command, options()).await.unwrap();
                 fs::write(Path::new(folder).join(format!("progress-{number}-{round}")), "").unwrap();
                 match round % 3 {
                     0 => sandbox.cleanup().await,
@@ -65,11 +65,11 @@ async fn part_a_host_that_is_killed() {
     join_all((0..2).map(busy)).await;
 }
 
-/// What the next host finds when it has started: nothing.
+/// Checks that the next host leaves nothing after its start.
 async fn assert_swept(engine: &OwnEngine, folder: &Path) {
     let data = DataDir::open(&folder.join("data")).unwrap();
     let connector = engine.connector().with_data(data);
-    // What the dead one has asked for in its last moment, the engine may just be making.
+    // The engine may still be executing the last request of the killed host.
     let deadline = SystemClock.deadline(Duration::from_secs(600));
     loop {
         let swept = connector.sweep().await.unwrap();
@@ -82,14 +82,14 @@ async fn assert_swept(engine: &OwnEngine, folder: &Path) {
         pause().await;
     }
     for name in ["sandboxes", "workspaces"] {
-        let left: Vec<_> = fs::read_dir(folder.join("data").join(name)).unwrap().flatten().collect();
-        assert!(left.is_empty(), "{name}: {left:?}");
+        let leftovers: Vec<_> = fs::read_dir(folder.join("data").join(name)).unwrap().flatten().collect();
+        assert!(leftovers.is_empty(), "{name}: {leftovers:?}");
     }
 }
 
 /// S3, for the host.
 #[tokio::test]
-async fn what_hosts_leave_that_are_killed_at_any_moment_is_swept_by_the_next() {
+async fn leftovers_of_hosts_killed_at_any_moment_are_swept_by_the_next() {
     let Some(engine) = OwnEngine::new().await else { return };
     let folder = engine.folder("host");
     for kill in 0..KILLS {
@@ -118,7 +118,7 @@ async fn what_hosts_leave_that_are_killed_at_any_moment_is_swept_by_the_next() {
 
 /// Containers of a dead host, in every state that an engine knows: running, paused, never started, ended, and half removed.
 #[tokio::test]
-async fn what_is_left_when_host_and_engine_are_killed_is_swept_in_whatever_state_it_is() {
+async fn leftovers_of_a_killed_host_and_engine_are_swept_in_any_state() {
     let Some(engine) = OwnEngine::new().await else { return };
     let folder = engine.folder("host");
     let host = host_on(&engine, &folder);
@@ -137,10 +137,11 @@ async fn what_is_left_when_host_and_engine_are_killed_is_swept_in_whatever_state
     config["State"]["Dead"] = true.into();
     fs::write(&file, config.to_string()).unwrap();
     engine.start().await;
-    let mut states: Vec<_> = engine.containers().await.into_iter().filter_map(|it| it.status).collect();
+    let mut states: Vec<_> =
+        engine.containers().await.into_iter().filter_map(|container| container.status).collect();
     states.sort();
     for state in ["Created", "Dead", "Exited"] {
-        assert!(states.iter().any(|it| it.starts_with(state)), "{state}: {states:?}");
+        assert!(states.iter().any(|container| container.starts_with(state)), "{state}: {states:?}");
     }
     let paused = engine.make(1003, &labels).await;
     let running = engine.make(1004, &labels).await;
@@ -157,6 +158,8 @@ async fn what_is_left_when_host_and_engine_are_killed_is_swept_in_whatever_state
 /// Those of a container that runs.
 async fn labels(engine: &OwnEngine) -> HashMap<String, String> {
     let all = engine.containers().await;
-    let is_up = |it: &&ContainerSummary| it.status.as_deref().is_some_and(|status| status.starts_with("Up"));
+    let is_up = |container: &&ContainerSummary| {
+        container.status.as_deref().is_some_and(|status| status.starts_with("Up"))
+    };
     all.iter().find(is_up).unwrap().labels.clone().unwrap()
 }

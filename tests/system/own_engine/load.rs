@@ -1,4 +1,4 @@
-//! A host that is busy: sandboxes in which something runs, files that go in and out, sandboxes that are being made.
+//! A busy host: sandboxes with running commands, file transfers, and sandboxes that are being created.
 
 use std::fs;
 use std::path::Path;
@@ -15,9 +15,9 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::engine::{OwnEngine, pause};
-use crate::support::{host, options, said, soon, until};
+use crate::support::{host, options, output_of, soon, until};
 
-/// Nothing takes as long as this, or it hangs.
+/// The timeout after which an operation counts as hanging.
 const HANGS: Duration = Duration::from_secs(400);
 
 /// A sandbox, and its workspace, which is an ordinary folder of the host's.
@@ -51,20 +51,20 @@ pub(crate) async fn container(connector: &Docker) -> Result<Container, SandboxEr
     Ok(Container { sandbox: Arc::new(sandbox), workspace })
 }
 
-/// What a script writes; it must end well.
+/// The output of a script, which must succeed.
 pub(crate) async fn sh(sandbox: &Sandbox, script: &str) -> String {
-    said(&sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap())
+    output_of(&sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap())
 }
 
 /// A new container works, for a folder that was there before; and nothing but it is there.
 pub(crate) async fn assert_works(connector: &Docker, workspace: &Path) {
-    let sandbox = again(connector, workspace).await;
+    let sandbox = reopen(connector, workspace).await;
     assert_eq!(sh(&sandbox, "cat kept; echo well").await, "kept\nwell\n");
     sandbox.cleanup().await;
 }
 
 /// A sandbox, as a host opens one that is told to try again.
-async fn again(connector: &Docker, workspace: &Path) -> Sandbox {
+async fn reopen(connector: &Docker, workspace: &Path) -> Sandbox {
     let deadline = soon(180);
     loop {
         match open(connector, workspace).await {
@@ -83,7 +83,7 @@ pub(crate) async fn ends<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(HANGS, work).await.unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
-/// What may be told of a call or an opening whose engine, container or guest went away.
+/// The allowed errors of a call or an open whose engine, container or guest ended.
 #[track_caller]
 pub(crate) fn assert_told(error: &SandboxError) {
     let kinds = [SandboxErrorKind::Lost, SandboxErrorKind::Unavailable, SandboxErrorKind::EngineUnavailable];
@@ -100,8 +100,8 @@ impl Load {
         for it in &load.containers {
             load.calls.spawn(runs(Arc::clone(&it.sandbox)));
             load.calls.spawn(writes(Arc::clone(&it.sandbox)));
-            load.calls.spawn(puts(Arc::clone(&it.sandbox)));
-            load.calls.spawn(gets(Arc::clone(&it.sandbox), it.workspace.path().join("large")));
+            load.calls.spawn(upload(Arc::clone(&it.sandbox)));
+            load.calls.spawn(download(Arc::clone(&it.sandbox), it.workspace.path().join("large")));
         }
         for it in &load.containers {
             let is_there = |name: &str| it.workspace.path().join(name).exists();
@@ -114,7 +114,7 @@ impl Load {
         load
     }
 
-    /// What is being made is made, or is told of.
+    /// Pending creations complete or fail.
     pub(crate) async fn openings_end(&mut self) {
         while let Some(ended) = ends("an opening", self.openings.join_next()).await {
             match ended.unwrap() {
@@ -125,11 +125,11 @@ impl Load {
     }
 
     /// Commands run in all that were made, for longer than an engine's silence could be overlooked.
-    pub(crate) async fn goes_on(&self) {
+    pub(crate) async fn assert_continues(&self) {
         let until = soon(3);
         while !SystemClock.remaining(until).is_zero() {
-            for it in &self.containers {
-                assert_eq!(sh(&it.sandbox, "cat kept").await, "kept\n");
+            for container in &self.containers {
+                assert_eq!(sh(&container.sandbox, "cat kept").await, "kept\n");
             }
             pause().await;
         }
@@ -173,7 +173,7 @@ async fn writes(sandbox: Arc<Sandbox>) -> Result<(), SandboxError> {
 }
 
 /// Files that go in, one after the other.
-async fn puts(sandbox: Arc<Sandbox>) -> Result<(), SandboxError> {
+async fn upload(sandbox: Arc<Sandbox>) -> Result<(), SandboxError> {
     let piece = Bytes::from(vec![b'x'; 64 << 10]);
     loop {
         let pieces = stream::iter(vec![Ok(piece.clone()); 16]);
@@ -182,7 +182,7 @@ async fn puts(sandbox: Arc<Sandbox>) -> Result<(), SandboxError> {
 }
 
 /// A file that comes out, again and again.
-async fn gets(sandbox: Arc<Sandbox>, large: std::path::PathBuf) -> Result<(), SandboxError> {
+async fn download(sandbox: Arc<Sandbox>, large: std::path::PathBuf) -> Result<(), SandboxError> {
     let made = large.with_extension("new");
     fs::write(&made, vec![b'x'; 4 << 20]).unwrap();
     fs::set_permissions(&made, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();

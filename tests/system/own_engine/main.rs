@@ -5,13 +5,13 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panic")]
 
+mod engine_processes;
 mod engines;
 mod hosts;
 mod load;
-mod parts;
 mod queue;
 #[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "it has what other kinds need, too")]
+#[expect(dead_code, reason = "other kinds of sandboxes use the rest of the module")]
 mod support;
 
 use support::own_engine as engine;

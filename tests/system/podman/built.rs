@@ -1,4 +1,4 @@
-//! Images of Debian's packages that are built for Podman, what is left of such builds, and containers of what was built.
+//! Images of Debian packages that are built for Podman, leftovers of such builds, and containers of the images.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,14 +16,14 @@ use conjure_sandbox::{
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::container_fixture::{Container, ContainerFixture, apart, open};
 use crate::support::engine::client;
 use crate::support::{bearing, soon};
-use crate::world::{Container, World, apart, open};
 
 /// Names the image that was built, for containers of a user who cannot build it.
 pub(crate) const BUILT: &str = "CONJURE_TEST_BUILT";
 
-/// What every image of a build bears.
+/// The label of every image of a build.
 const LABEL: &str = "io.conjure.build";
 
 /// One at a time, for what is looked for afterwards could be another's.
@@ -38,7 +38,7 @@ pub(crate) struct Build {
     engine: EngineAddress,
     options: ImageOptions,
     temporary: TempDir,
-    told: Mutex<Vec<String>>,
+    progress: Mutex<Vec<String>>,
 }
 
 impl Build {
@@ -54,7 +54,7 @@ impl Build {
             // The programs of a build need the network's settings.
             ..ImageOptions::new(std::env::vars_os())
         };
-        Self { engine: engine.clone(), options, temporary, told: Mutex::default() }
+        Self { engine: engine.clone(), options, temporary, progress: Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -63,10 +63,12 @@ impl Build {
 
     /// The image; `None`, and a word about it, where this machine cannot build one and need not.
     pub(crate) async fn run(&self) -> Option<BuiltImage> {
-        let mut listener = |news| self.told.lock().unwrap().push(format!("{news:?}"));
+        let mut listener = |news| self.progress.lock().unwrap().push(format!("{news:?}"));
         match build_image(&self.options, soon(PATIENCE), &CancellationToken::new(), &mut listener).await {
             Err(error) if is_skipped(&error) => None,
-            built => Some(built.unwrap_or_else(|error| panic!("{error}: {:#?}", self.told.lock().unwrap()))),
+            built => {
+                Some(built.unwrap_or_else(|error| panic!("{error}: {:#?}", self.progress.lock().unwrap())))
+            }
         }
     }
 
@@ -74,17 +76,17 @@ impl Build {
     async fn run_until(
         &self,
         is_it: impl Fn(&ImageProgress) -> bool + Send + Sync,
-        given_up: GivenUp,
+        given_up: CancelPoint,
     ) -> Option<ImageError> {
         let (met, cancelled) = (CancellationToken::new(), CancellationToken::new());
         let mut listener = |news: ImageProgress| {
             if is_it(&news) {
                 match given_up {
-                    GivenUp::Cancelled => cancelled.cancel(),
-                    GivenUp::Dropped => met.cancel(),
+                    CancelPoint::Cancelled => cancelled.cancel(),
+                    CancelPoint::Dropped => met.cancel(),
                 }
             }
-            self.told.lock().unwrap().push(format!("{news:?}"));
+            self.progress.lock().unwrap().push(format!("{news:?}"));
         };
         tokio::select! {
             built = build_image(&self.options, soon(PATIENCE), &cancelled, &mut listener) => built.err(),
@@ -96,17 +98,17 @@ impl Build {
     async fn until_nothing_is_left(&self) {
         let deadline = soon(PATIENCE);
         loop {
-            let left = self.left().await;
-            if left.is_empty() {
+            let leftovers = self.leftovers().await;
+            if leftovers.is_empty() {
                 return;
             }
-            assert!(!SystemClock.remaining(deadline).is_zero(), "{left}");
+            assert!(!SystemClock.remaining(deadline).is_zero(), "{leftovers}");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     }
 
-    /// What there is of it, but for an image of its name.
-    async fn left(&self) -> String {
+    /// The leftovers of a build, except an image of its name.
+    async fn leftovers(&self) -> String {
         let files: Vec<PathBuf> = [self.temporary.path().to_owned(), crate::engine::files()]
             .iter()
             .flat_map(|folder| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()))
@@ -147,7 +149,7 @@ impl Drop for Build {
 
 /// How a build is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GivenUp {
+enum CancelPoint {
     Cancelled,
     Dropped,
 }
@@ -161,25 +163,25 @@ fn is_skipped(error: &ImageError) -> bool {
 }
 
 /// The name of an image that was built; of the user who cannot build one, that which was built for them.
-#[expect(clippy::disallowed_methods, reason = "it is set by these tests alone")]
+#[expect(clippy::disallowed_methods, reason = "only these tests set it")]
 fn built_for_us() -> Option<String> {
     std::env::var(BUILT).ok()
 }
 
 #[tokio::test]
-async fn an_image_of_debian_packages_is_what_containers_run_in() {
-    let Some(world) = World::new() else { return };
+async fn containers_run_in_an_image_of_debian_packages() {
+    let Some(fixture) = ContainerFixture::new() else { return };
     if let Some(name) = built_for_us() {
-        return assert_containers_run_in(&world, &name).await;
+        return assert_containers_run_in(&fixture, &name).await;
     }
     let _turn = TURN.lock().await;
-    let build = Build::of("built", &world.options().engine[0]);
+    let build = Build::of("built", &fixture.options().engine[0]);
     let Some(first) = build.run().await else { return };
     assert_eq!((first.source, first.name.to_string()), (ImageSource::Debian, build.name()));
     assert!(first.size > 50_000_000, "{first:?}");
-    assert_containers_run_in(&world, &build.name()).await;
+    assert_containers_run_in(&fixture, &build.name()).await;
     build.until_nothing_is_left().await;
-    assert_the_engine_builds_on(&build.name(), &world.options().engine[0]).await;
+    assert_the_engine_builds_on(&build.name(), &fixture.options().engine[0]).await;
     // One that is built under the same name takes its place.
     let second = build.run().await.unwrap();
     assert_ne!(second.id, first.id);
@@ -190,7 +192,7 @@ async fn an_image_of_debian_packages_is_what_containers_run_in() {
 
 /// By the Dockerfile. The service ends no build that is given up, but nothing is left when it has ended by itself.
 async fn assert_the_engine_builds_on(base: &str, engine: &EngineAddress) {
-    let abandoned = format!("conjure-build-1:{}", nobody());
+    let abandoned = format!("conjure-build-1:{}", unused_port());
     let (repository, tag) = abandoned.split_once(':').unwrap();
     let options = TagImageOptionsBuilder::new().repo(&format!("localhost/{repository}")).tag(tag).build();
     client(engine).await.unwrap().tag_image(base, Some(options)).await.unwrap();
@@ -199,7 +201,7 @@ async fn assert_the_engine_builds_on(base: &str, engine: &EngineAddress) {
     build.options.base = Some(base.to_owned());
     let begins =
         |news: &ImageProgress| matches!(news, ImageProgress::Line(line) if line.contains("[2/2] STEP 2/"));
-    let error = build.run_until(begins, GivenUp::Cancelled).await.unwrap();
+    let error = build.run_until(begins, CancelPoint::Cancelled).await.unwrap();
     assert_eq!(error.kind(), ImageErrorKind::Cancelled, "{error}");
     let names = async || build.images().await.into_iter().flat_map(|(_, names)| names).collect::<Vec<_>>();
     assert_eq!(names().await, [format!("docker.io/library/{base}")]);
@@ -212,57 +214,57 @@ async fn assert_the_engine_builds_on(base: &str, engine: &EngineAddress) {
 }
 
 /// A builder who is dead, as the names of images tell: a process with the number of this one, and another start.
-fn nobody() -> String {
+fn unused_port() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
     format!("{}.conjure-{namespace}-{}-1-0", boot.trim(), std::process::id())
 }
 
 /// As every sandbox's, and with what the image says.
-async fn assert_containers_run_in(world: &World, name: &str) {
-    let connector = Docker::new(DockerOptions { image: name.to_owned(), ..world.options() }, []);
+async fn assert_containers_run_in(fixture: &ContainerFixture, name: &str) {
+    let connector = Docker::new(DockerOptions { image: name.to_owned(), ..fixture.options() }, []);
     let workspace = tempfile::tempdir().unwrap();
     let sandbox = open(&connector, &ExecutionContext::new(workspace.path())).await.unwrap();
-    let it = Container { sandbox, workspace };
+    let container = Container { sandbox, workspace };
     let script = "pwd; echo $PYTHONUNBUFFERED $NODE_ENV; echo $PATH; bash -c 'echo $((1 + 1))'; \
                   python3 -c 'import json, ssl; print(json.dumps([1]))'; \
                   getent passwd 1000 | cut -d: -f7; touch /workspace/file; test ! -w /etc";
-    let said = it.sh(script).await;
+    let output = container.sh(script).await;
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let expected = format!("/workspace 1 production {path} 2 [1]");
-    assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(&expected), "{said}");
-    it.sandbox.cleanup().await;
+    assert!(output.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(&expected), "{output}");
+    container.sandbox.cleanup().await;
 }
 
 #[tokio::test]
-async fn a_build_that_is_given_up_leaves_nothing() {
-    let Some(world) = World::new() else { return };
+async fn a_cancelled_build_leaves_nothing() {
+    let Some(fixture) = ContainerFixture::new() else { return };
     let _turn = TURN.lock().await;
-    let build = Build::of("given-up", &world.options().engine[0]);
+    let build = Build::of("given-up", &fixture.options().engine[0]);
     let begins = |news: &ImageProgress| matches!(news, ImageProgress::Line(_));
     let is_sent = |news: &ImageProgress| matches!(news, ImageProgress::Sent(_));
-    let error = build.run_until(begins, GivenUp::Cancelled).await.unwrap();
+    let error = build.run_until(begins, CancelPoint::Cancelled).await.unwrap();
     if is_skipped(&error) {
         return;
     }
     assert_eq!(error.kind(), ImageErrorKind::Cancelled, "{error}");
     build.until_nothing_is_left().await;
-    let error = build.run_until(is_sent, GivenUp::Cancelled).await.unwrap();
+    let error = build.run_until(is_sent, CancelPoint::Cancelled).await.unwrap();
     assert_eq!(error.kind(), ImageErrorKind::Cancelled, "{error}");
     build.until_nothing_is_left().await;
-    assert!(build.run_until(is_sent, GivenUp::Dropped).await.is_none());
+    assert!(build.run_until(is_sent, CancelPoint::Dropped).await.is_none());
     build.until_nothing_is_left().await;
     assert_eq!(build.images().await, []);
 }
 
 #[tokio::test]
 async fn a_build_that_fails_leaves_nothing() {
-    let Some(world) = World::new() else { return };
+    let Some(fixture) = ContainerFixture::new() else { return };
     let _turn = TURN.lock().await;
-    let mut build = Build::of("unreachable", &world.options().engine[0]);
+    let mut build = Build::of("unreachable", &fixture.options().engine[0]);
     // A port that nobody listens at.
     build.options.mirror = Some("http://127.0.0.1:1/debian".to_owned());
-    let error = build.run_until(|_| false, GivenUp::Dropped).await.unwrap();
+    let error = build.run_until(|_| false, CancelPoint::Dropped).await.unwrap();
     assert!([ImageErrorKind::Network, ImageErrorKind::MissingProgram].contains(&error.kind()), "{error}");
     build.until_nothing_is_left().await;
     assert_eq!(build.images().await, []);

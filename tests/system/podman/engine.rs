@@ -1,4 +1,4 @@
-//! The engine of these tests: a service of Podman of their own, beside whatever else this machine runs.
+//! The engine of these tests: their own Podman service, separate from the machine's.
 //!
 //! State: one service for each process of tests, with all that it keeps in a folder that is named after the process. A shell
 //! watches over it, which waits for the end of its input: when the process has ended, in whatever way, it ends the service,
@@ -19,7 +19,7 @@ use futures_util::TryStreamExt as _;
 
 use crate::support::engine::client;
 use crate::support::image::TestImage;
-use crate::support::told;
+use crate::support::test_parameters;
 
 /// Nothing of the machine's configuration, and locks that are not shared with its own Podman. Of the runtimes, `crun` knows no
 /// machine that has both kinds of control groups.
@@ -50,7 +50,7 @@ pub(crate) fn address() -> Option<EngineAddress> {
         return Some(EngineAddress::Unix(socket));
     }
     // A process that a test has started uses the service of that test.
-    if told().is_some() {
+    if test_parameters().is_some() {
         return Some(EngineAddress::Unix(socket(&folder(std::os::unix::process::parent_id()))));
     }
     /// It ends with the process, which holds its input.
@@ -68,22 +68,22 @@ pub(crate) fn keep(image: &TestImage) {
 /// All containers that bear this label: Podman's own answer, for in that to Docker's clients one that is half there hides them all.
 pub(crate) async fn labelled(engine: &EngineAddress, label: &str) -> Result<Vec<ContainerSummary>, Error> {
     let filters = format!("%7B%22label%22%3A%5B%22{}%22%5D%7D", label.replace('=', "%3D"));
-    let asked = format!("/v4.0.0/libpod/containers/json?all=true&filters={filters}");
+    let request_path = format!("/v4.0.0/libpod/containers/json?all=true&filters={filters}");
     let client = client(engine).await?.with_request_modifier(move |mut request| {
         // The socket is in what is before the path.
         let uri = request.uri();
-        let uri = format!("{}://{}{asked}", uri.scheme_str().unwrap(), uri.authority().unwrap());
+        let uri = format!("{}://{}{request_path}", uri.scheme_str().unwrap(), uri.authority().unwrap());
         *request.uri_mut() = uri.parse().unwrap();
         request
     });
     // The client reads nothing in the answer to this.
     let answer = client.export_container("").try_collect::<Vec<_>>().await?.concat();
     let all: Vec<serde_json::Value> = serde_json::from_slice(&answer)?;
-    let found = |it: serde_json::Value| ContainerSummary {
-        id: it["Id"].as_str().map(str::to_owned),
-        names: serde_json::from_value(it["Names"].clone()).unwrap(),
-        labels: serde_json::from_value(it["Labels"].clone()).unwrap(),
-        status: it["State"].as_str().map(str::to_owned),
+    let found = |container: serde_json::Value| ContainerSummary {
+        id: container["Id"].as_str().map(str::to_owned),
+        names: serde_json::from_value(container["Names"].clone()).unwrap(),
+        labels: serde_json::from_value(container["Labels"].clone()).unwrap(),
+        status: container["State"].as_str().map(str::to_owned),
         ..ContainerSummary::default()
     };
     Ok(all.into_iter().map(found).collect())
@@ -94,20 +94,20 @@ pub(crate) fn files() -> PathBuf {
     folder(process::id()).join("files")
 }
 
-/// Whether the storage of this process' service has a container of this name.
+/// True if the storage of this process' service has a container of this name.
 pub(crate) fn stores(name: &str) -> bool {
     let list = folder(process::id()).join("root/overlay-containers/containers.json");
     fs::read_to_string(list).unwrap().contains(&format!("\"{name}\""))
 }
 
-/// Removes a container from the storage of this process' service, which goes on in the belief that it is there: by a Podman that has
+/// Removes a container from the storage of this process' service, which continues in the belief that it is there: by a Podman that has
 /// the same storage and another database, where it is nobody's.
 #[expect(clippy::disallowed_methods, reason = "it asks another engine")]
 pub(crate) fn remove_from_storage(name: &str) {
     let inner = |name: &str| folder(process::id()).join(name).to_str().unwrap().to_owned();
-    let stranger =
+    let foreign =
         format!("{CONFIGURATION}static_dir = \"{}\"\ntmp_dir = \"{}\"\n", inner("static"), inner("other"));
-    fs::write(inner("stranger.conf"), stranger).unwrap();
+    fs::write(inner("stranger.conf"), foreign).unwrap();
     let storage = format!(
         "[storage]\ndriver = \"overlay\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
         inner("root"),
@@ -155,12 +155,12 @@ fn start() -> Option<(Child, PathBuf)> {
         .args(options.concat())
         .env("CONTAINERS_CONF", inner("containers.conf"))
         .env("TMPDIR", files())
-        // Who watches over a container leaves a file where it is when memory runs out.
+        // `conmon` leaves a file in its directory when memory runs out.
         .current_dir(&folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // What ends the tests from a terminal must not end it before it has cleared up.
+        // A signal from the terminal must not end it before its cleanup.
         .process_group(0)
         .spawn();
     let watch = watch.unwrap();

@@ -15,8 +15,9 @@ mod built;
 mod clients;
 #[path = "../docker/connector_fixture.rs"]
 mod connector_fixture;
+#[path = "../docker/container_fixture.rs"]
+mod container_fixture;
 mod engine;
-mod halves;
 #[path = "../docker/hardening.rs"]
 mod hardening;
 #[path = "../docker/images.rs"]
@@ -34,22 +35,21 @@ mod names;
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../../crates/egress/tests/it/support.rs"]
 mod outside;
+mod partial_containers;
 mod rootless;
 #[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "it has what other kinds need, too")]
+#[expect(dead_code, reason = "other kinds of sandboxes use the rest of the module")]
 mod support;
 #[path = "../../../crates/sandbox/tests/network/web.rs"]
 mod web;
-#[path = "../docker/world.rs"]
-mod world;
 
+use container_fixture::ContainerFixture;
 use kind::Containers;
-use world::World;
 
 /// The kind, or the end of a test that has no engine.
 macro_rules! available {
     () => {
-        match World::new() {
+        match ContainerFixture::new() {
             Some(world) => Containers(world),
             None => return,
         }

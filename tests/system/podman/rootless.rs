@@ -16,9 +16,9 @@ use conjure_sandbox::{
 };
 
 use crate::built::{BUILT, Build};
+use crate::container_fixture::{ContainerFixture, apart, open};
 use crate::engine::{CONFIGURATION, until_it_listens};
 use crate::support::copied;
-use crate::world::{World, apart, open};
 
 /// Where the service listens whose user runs these tests; nothing where that is root.
 const SOCKET: &str = "CONJURE_TEST_ROOTLESS";
@@ -47,31 +47,31 @@ exec cat > /dev/null
 const SHOWN: &[&str] = &[
     "a_program_runs_in_the_workspace_with_its_input_and_variables",
     "a_timeout_ends_every_descendant",
-    "built::an_image_of_debian_packages_is_what_containers_run_in",
+    "built::containers_run_in_an_image_of_debian_packages",
     "cleanup_ends_everything_and_removes_what_was_spilled",
     "every_attack_is_refused",
-    "hardening::commands_have_nothing_to_attack_with",
-    "hardening::what_is_demanded_and_cannot_be_had_is_refused_before_and_after",
-    "isolation::commands_find_the_proxy_and_cannot_take_its_place",
-    "layout::a_container_is_as_a_jail_is",
-    "layout::content_appears_in_a_container_that_runs",
-    "layout::skills_and_volumes_are_where_they_should_be_and_for_reading_only",
-    "leftovers::a_container_goes_with_its_sandbox",
+    "hardening::commands_have_no_privileges_to_attack_with",
+    "hardening::unavailable_isolation_is_rejected_before_and_after_creation",
+    "isolation::commands_find_the_proxy_and_cannot_replace_it",
+    "layout::a_container_has_the_layout_of_a_jail",
+    "layout::content_appears_in_a_running_container",
+    "layout::skills_and_volumes_are_mounted_read_only_at_their_paths",
+    "leftovers::a_container_is_removed_with_its_sandbox",
     "nothing_of_the_host_is_there",
-    "output_that_was_cut_is_whole_in_a_file_that_commands_cannot_change",
-    "rootless::what_is_not_limited_is_told_and_refused_where_it_is_demanded",
+    "truncated_output_is_complete_in_a_read_only_file",
+    "rootless::missing_limits_are_reported_and_rejected_where_required",
     "skills_and_allowed_folders_are_where_they_should_be",
-    "what_commands_make_is_the_host_s_to_read_and_delete",
+    "the_host_can_read_and_delete_files_of_commands",
 ];
 
 /// Where the engine of this process' user listens, if that is not root.
-#[expect(clippy::disallowed_methods, reason = "it is set by this file alone")]
+#[expect(clippy::disallowed_methods, reason = "only this file sets it")]
 pub(crate) fn socket() -> Option<PathBuf> {
     std::env::var_os(SOCKET).map(PathBuf::from)
 }
 
-/// What this machine lacks for it.
-fn lacking() -> Option<&'static str> {
+/// The missing requirements of this machine.
+fn missing_requirement() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root can become a user for it");
     }
@@ -135,7 +135,7 @@ impl Service {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What ends the tests from a terminal must not end it before it has cleared up.
+            // A signal from the terminal must not end it before its cleanup.
             .process_group(0)
             .spawn();
         let service = Self { user, watch: watch.unwrap(), folder };
@@ -169,8 +169,8 @@ impl Drop for Service {
 }
 
 #[test]
-fn a_user_s_own_engine_shows_the_same() {
-    if let Some(lacking) = lacking() {
+fn a_rootless_engine_passes_the_suite() {
+    if let Some(lacking) = missing_requirement() {
         test_support::skip(
             &format!("no rootless engine: {lacking}"),
             "apt-get install podman uidmap; run as root",
@@ -186,12 +186,12 @@ fn a_user_s_own_engine_shows_the_same() {
     };
     let ended = service.program().env(BUILT, build.name()).arg("--exact").args(&shown).output().unwrap();
     drop(build);
-    let said = String::from_utf8_lossy(&ended.stdout);
+    let output = String::from_utf8_lossy(&ended.stdout);
     let complaint = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{said}{complaint}");
-    assert!(said.contains(&format!("running {} tests", shown.len())), "one has another name: {said}");
+    assert!(ended.status.success(), "{output}{complaint}");
+    assert!(output.contains(&format!("running {} tests", shown.len())), "one has another name: {output}");
     assert!(!complaint.contains("SKIPPED: no container engine"), "{complaint}");
-    eprintln!("{said}");
+    eprintln!("{output}");
     let (user, folder) = (service.user, service.folder.clone());
     drop(service);
     assert!(!folder.exists(), "its folder is left");
@@ -209,15 +209,15 @@ fn processes_of(user: u32) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn what_is_not_limited_is_told_and_refused_where_it_is_demanded() {
-    let Some(world) = World::new() else { return };
-    let connector = world.connector();
+async fn missing_limits_are_reported_and_rejected_where_required() {
+    let Some(fixture) = ContainerFixture::new() else { return };
+    let connector = fixture.connector();
     let found = connector.check_environment().await.unwrap();
     let is_user = !rustix::process::geteuid().is_root();
     assert_eq!((found.engine, found.is_rootless), (EngineKind::Podman, is_user));
-    let it = world.container().await;
-    let isolation = it.sandbox.isolation();
-    it.sandbox.cleanup().await;
+    let container = fixture.container().await;
+    let isolation = container.sandbox.isolation();
+    container.sandbox.cleanup().await;
     if socket().is_some() {
         let open: Vec<_> = isolation.open().collect();
         assert_eq!(open, ["identity", "memory", "processor", "process_count"]);
@@ -241,6 +241,6 @@ async fn what_is_not_limited_is_told_and_refused_where_it_is_demanded() {
                 assert!(refused.to_string().contains(name), "{refused}");
             }
         }
-        assert!(world.containers().await.is_empty(), "{name}");
+        assert!(fixture.containers().await.is_empty(), "{name}");
     }
 }

@@ -12,13 +12,13 @@ use conjure_sandbox::{
 use conjure_store::{FileMode, TreeOptions};
 
 use crate::Remote;
-use crate::support::{options, said, soon};
+use crate::support::{options, output_of, soon};
 
 async fn sh(sandbox: &Sandbox, script: &str) -> String {
-    said(&sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap())
+    output_of(&sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap())
 }
 
-/// What a sandbox looks like.
+/// The layout of a sandbox.
 const LOOK: &str = "whoami; pwd; echo ~ $USER $TMPDIR; ls -A /mnt/skills /mnt/skills/one /artifacts /output; \
     stat -c '%A %U %n' /workspace; stat -c '%A %n' /mnt/skills/one/SKILL.md /mnt/skills/one/run.sh; cat /proc/1/comm; \
     grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status; findmnt -no OPTIONS /mnt/skills | cut -d, -f1; \
@@ -26,7 +26,7 @@ const LOOK: &str = "whoami; pwd; echo ~ $USER $TMPDIR; ls -A /mnt/skills /mnt/sk
     chmod 777 /mnt/skills/one/SKILL.md 2>&1; touch /workspace/made && echo made";
 
 #[tokio::test]
-async fn it_looks_as_it_does_where_folders_are_shared() {
+async fn the_layout_equals_that_of_shared_directories() {
     let Some(remote) = Remote::new() else { return };
     let skill = tempfile::tempdir().unwrap();
     fs::write(skill.path().join("SKILL.md"), "# One").unwrap();
@@ -36,20 +36,20 @@ async fn it_looks_as_it_does_where_folders_are_shared() {
         let workspace = remote.data.workspace().unwrap();
         let read_only = vec![SharedFolder::new(skill.path(), "/mnt/skills/one")];
         let context = ExecutionContext { read_only, ..ExecutionContext::new(workspace.path()) };
-        let sandbox = crate::world::open(connector, &context).await.unwrap();
-        let seen = sh(&sandbox, LOOK).await;
+        let sandbox = crate::container_fixture::open(connector, &context).await.unwrap();
+        let output = sh(&sandbox, LOOK).await;
         assert_eq!(sh(&sandbox, "/mnt/skills/one/run.sh").await, "ran\n");
         let (layout, sharing) = (sandbox.layout().clone(), sandbox.host_access());
         let isolation = Isolation { identity: Boundary::Open, ..sandbox.isolation() };
         sandbox.cleanup().await;
-        (seen, layout, isolation, sharing)
+        (output, layout, isolation, sharing)
     };
     let shared =
         conjure_sandbox::Docker::new(remote.world.options(), crate::host()).with_data(remote.data.clone());
-    let (here, there) = (look(&shared).await, look(&remote.docker()).await);
-    assert_eq!((here.3, there.3), (HostAccess::Mounted, HostAccess::Copied));
-    assert_eq!(here.0, there.0);
-    assert_eq!((here.1, here.2), (there.1, there.2));
+    let (shared_layout, remote_layout) = (look(&shared).await, look(&remote.docker()).await);
+    assert_eq!((shared_layout.3, remote_layout.3), (HostAccess::Mounted, HostAccess::Copied));
+    assert_eq!(shared_layout.0, remote_layout.0);
+    assert_eq!((shared_layout.1, shared_layout.2), (remote_layout.1, remote_layout.2));
     let environment = remote.docker().check_environment().await.unwrap();
     assert_eq!(environment.host_access, HostAccess::Copied);
     remote.world.until_nothing_is_left().await;
@@ -72,17 +72,17 @@ async fn skills_and_artifacts_appear_while_commands_run() {
         .install_content(ContentItem::tree(ContentDir::Skills, "late", store, tree.clone()), options());
     let (outcome, provided) = futures_util::future::join(waiting, providing).await;
     assert_eq!(provided.unwrap(), Path::new("/mnt/skills/late"));
-    assert_eq!(said(&outcome.unwrap()), "SKILL.md\na\n# Late\n");
+    assert_eq!(output_of(&outcome.unwrap()), "SKILL.md\na\n# Late\n");
     let text = store.insert_bytes(b"1,2\n", FileMode::Plain).unwrap().digest;
     let file = |name: &str| ContentItem::file(ContentDir::Artifacts, name, store, text, FileMode::Plain);
     sandbox.install_content(file("sales.csv"), options()).await.unwrap();
     assert_eq!(sh(&sandbox, "cat /artifacts/sales.csv /mnt/skills/late/a/deep/file").await, "1,2\ndeep");
-    let shown = sandbox.view("/artifacts/sales.csv", None, 100, options()).await.unwrap();
-    assert!(matches!(shown, View::Text { text, .. } if text == "1,2\n"));
-    // What is there stays, and what makes no sense is refused, as on shelves of this machine.
-    let again =
+    let view = sandbox.view("/artifacts/sales.csv", None, 100, options()).await.unwrap();
+    assert!(matches!(view, View::Text { text, .. } if text == "1,2\n"));
+    // Existing content stays, and invalid requests are rejected, as with shared content directories.
+    let second =
         sandbox.install_content(ContentItem::tree(ContentDir::Skills, "late", store, tree), options()).await;
-    assert_eq!(again.unwrap(), Path::new("/mnt/skills/late"));
+    assert_eq!(second.unwrap(), Path::new("/mnt/skills/late"));
     let other = store.insert_bytes(b"3,4\n", FileMode::Plain).unwrap().digest;
     let other = ContentItem::file(ContentDir::Artifacts, "sales.csv", store, other, FileMode::Plain);
     assert_eq!(
@@ -114,7 +114,7 @@ async fn skills_and_artifacts_appear_while_commands_run() {
         sh(&sandbox, "ls /mnt/skills /artifacts").await,
         "/artifacts:\nsales.csv\n\n/mnt/skills:\nlate\n"
     );
-    // Withdrawn while it is read, and given anew.
+    // Withdrawn while it is read, and given again.
     let reading = "exec 3< /artifacts/sales.csv; until [ ! -e /artifacts/sales.csv ] && [ ! -e /mnt/skills/late ]; do \
                    echo waits > /workspace/waits; done; cat <&3";
     let reading = sandbox.run(Command::new(["sh", "-c", reading]), options());
@@ -127,14 +127,14 @@ async fn skills_and_artifacts_appear_while_commands_run() {
         }
     };
     let (read, ()) = futures_util::future::join(reading, withdrawing).await;
-    assert_eq!(said(&read.unwrap()), "1,2\n");
+    assert_eq!(output_of(&read.unwrap()), "1,2\n");
     sandbox.install_content(other, options()).await.unwrap();
     assert_eq!(sh(&sandbox, "cat /artifacts/sales.csv; ls /mnt/skills").await, "3,4\n");
     sandbox.cleanup().await;
 }
 
 #[tokio::test]
-async fn commands_cannot_write_what_the_guest_puts_there() {
+async fn commands_cannot_write_installed_content() {
     let Some(remote) = Remote::new() else { return };
     let (sandbox, _workspace) = remote.sandbox().await;
     let store = remote.data.store();
@@ -177,7 +177,7 @@ async fn commands_cannot_write_what_the_guest_puts_there() {
 }
 
 #[tokio::test]
-async fn a_thousand_files_and_no_more_than_there_is_room_for() {
+async fn a_thousand_files_are_installed_within_the_space_limit() {
     let Some(remote) = Remote::new() else { return };
     let workspace = remote.data.workspace().unwrap();
     let limits = Limits::default().with_disk(24 << 20).unwrap();
@@ -203,15 +203,15 @@ async fn a_thousand_files_and_no_more_than_there_is_room_for() {
     let much = sandbox.install_content(large("large"), options()).await.unwrap_err();
     assert_eq!(much.kind(), SandboxErrorKind::NoSpace, "{much}");
     assert_eq!(sh(&sandbox, "ls /artifacts").await, "");
-    let late = CallOptions::until(soon(0));
+    let expired = CallOptions::until(soon(0));
     let small = store.insert_bytes(b"small", FileMode::Executable).unwrap().digest;
     let small = ContentItem::file(ContentDir::Artifacts, "small", store, small, FileMode::Executable);
     assert_eq!(
-        sandbox.install_content(small.clone(), late).await.unwrap_err().kind(),
+        sandbox.install_content(small.clone(), expired).await.unwrap_err().kind(),
         SandboxErrorKind::TimedOut
     );
     sandbox.install_content(small, options()).await.unwrap();
-    // What is withdrawn makes room.
+    // Removed content frees space.
     sandbox.install_content(large("a"), options()).await.unwrap_err();
     sandbox.remove_content(ContentDir::Skills, "many", options()).await.unwrap();
     sandbox.install_content(large("a"), options()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A TCP port of this machine behind which an engine listens, and which can be cut.
+//! A TCP port of this machine that forwards to an engine and can be disconnected.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What becomes of connections.
+/// The treatment of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Up,
@@ -48,7 +48,7 @@ impl Link {
         self.state.send_replace(State::Cut);
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn reconnect(&self) {
         self.state.send_replace(State::Up);
     }
 }

@@ -1,4 +1,4 @@
-//! Links that are cut: whoever waits is told, and nothing stays.
+//! Lost connections: every waiting call fails, and nothing is left.
 
 use std::fs;
 
@@ -9,10 +9,10 @@ use conjure_store::FileMode;
 use futures_util::{StreamExt as _, future, stream};
 
 use crate::Remote;
-use crate::support::{bearing, options, until, until_nobody_goes_on};
+use crate::support::{bearing, options, until, until_no_process_runs};
 
 #[tokio::test]
-async fn a_link_that_is_cut_loses_the_sandbox_and_leaves_nothing() {
+async fn a_lost_connection_loses_the_sandbox_and_leaves_nothing() {
     let Some(remote) = Remote::new() else { return };
     let (sandbox, workspace) = remote.sandbox().await;
     let mark = workspace.path().to_str().unwrap();
@@ -29,14 +29,14 @@ async fn a_link_that_is_cut_loses_the_sandbox_and_leaves_nothing() {
     assert_eq!(outcome.unwrap_err().kind(), SandboxErrorKind::Lost);
     assert!(sandbox.failure().is_some_and(|failure| failure.is_retryable()));
     assert_eq!(sandbox.copy_out(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
-    // What could not be removed is removed when the engine can be asked again.
-    remote.link.mend();
+    // Leftovers are removed when the engine is reachable again.
+    remote.link.reconnect();
     drop(sandbox);
     remote.world.until_nothing_is_left().await;
 }
 
 #[tokio::test]
-async fn a_link_that_is_cut_in_a_transfer_is_told() {
+async fn a_connection_lost_in_a_transfer_is_reported() {
     let Some(remote) = Remote::new() else { return };
     let store = remote.data.store();
     let large = store.insert_bytes(&vec![7; 64 << 20], FileMode::Plain).unwrap().digest;
@@ -67,14 +67,14 @@ async fn a_link_that_is_cut_in_a_transfer_is_told() {
         remote.link.cut();
         assert_eq!(calling.await.unwrap_err().kind(), SandboxErrorKind::Lost, "{what}");
         assert_eq!(fs::read_dir(workspace.path()).unwrap().count(), 0, "{what}");
-        remote.link.mend();
+        remote.link.reconnect();
         sandbox.cleanup().await;
         remote.world.until_nothing_is_left().await;
     }
 }
 
 #[tokio::test]
-async fn a_sandbox_whose_making_is_dropped_anywhere_leaves_nothing() {
+async fn a_sandbox_creation_dropped_at_any_await_leaves_nothing() {
     let Some(remote) = Remote::new() else { return };
     let workspace = remote.data.workspace().unwrap();
     let skill = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ async fn a_sandbox_whose_making_is_dropped_anywhere_leaves_nothing() {
     for steps in [1, 2, 3, 5, 8, 13, 21, 34] {
         let mut opening = std::pin::pin!(remote.open(&context));
         let mut polls = 0;
-        // Dropped after so many times that something happened.
+        // Dropped after this many times that something happened.
         let opened = future::poll_fn(|cx| {
             polls += 1;
             match opening.as_mut().poll(cx) {
@@ -97,6 +97,6 @@ async fn a_sandbox_whose_making_is_dropped_anywhere_leaves_nothing() {
             opened.unwrap().cleanup().await;
         }
     }
-    until_nobody_goes_on().await;
+    until_no_process_runs().await;
     remote.world.until_nothing_is_left().await;
 }

@@ -10,31 +10,31 @@
     reason = "tests fail by panic, and say what they skip"
 )]
 
+#[path = "../docker/container_fixture.rs"]
+#[expect(dead_code, reason = "the tests of this machine's engine use the rest of the module")]
+mod container_fixture;
 mod content_dirs;
 #[path = "../docker/engine.rs"]
 mod engine;
 mod link;
 mod lost;
 #[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "it has what other kinds need, too")]
+#[expect(dead_code, reason = "other kinds of sandboxes use the rest of the module")]
 mod support;
 mod workspace;
-#[path = "../docker/world.rs"]
-#[expect(dead_code, reason = "it has what tests of an engine of this machine need, too")]
-mod world;
 
 use std::sync::Arc;
 
 use conjure_sandbox::{
     Connector, DataDir, Docker, DockerOptions, ExecutionContext, OwnedWorkspace, Sandbox, SandboxError,
 };
+use container_fixture::{ContainerFixture, apart};
 use link::Link;
 use support::{Kind, PatientClock, Workspace, first_in_namespace, host, soon};
-use world::{World, apart};
 
-/// An engine behind a port, a data folder, and what containers are made of.
+/// An engine behind a port, a data directory, and what containers are made of.
 struct Remote {
-    world: World,
+    world: ContainerFixture,
     link: Link,
     data: DataDir,
 }
@@ -42,8 +42,12 @@ struct Remote {
 impl Remote {
     /// `None` where there is no engine and none is required.
     fn new() -> Option<Self> {
-        let world = World::new()?;
-        Some(Self { world, link: Link::to("/var/run/docker.sock"), data: DataDir::temporary().unwrap() })
+        let fixture = ContainerFixture::new()?;
+        Some(Self {
+            world: fixture,
+            link: Link::to("/var/run/docker.sock"),
+            data: DataDir::temporary().unwrap(),
+        })
     }
 
     fn options(&self) -> DockerOptions {
@@ -87,7 +91,7 @@ impl Kind for Remote {
         first_in_namespace(pid)
     }
 
-    fn left_by(&self, host: u32) -> Vec<String> {
+    fn leftovers_of(&self, host: u32) -> Vec<String> {
         apart(async {
             let swept = self.docker().sweep().await.unwrap();
             assert!(swept.failures.is_empty(), "{:?}", swept.failures);

@@ -1,4 +1,4 @@
-//! The workspace of a sandbox that shares no folders: a session's own, of which copies travel there and back.
+//! The workspace of a sandbox without shared directories: it is copied in and out.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,10 +9,10 @@ use conjure_sandbox::{
 
 use crate::Remote;
 use crate::support::conformance::pauses;
-use crate::support::{options, said};
+use crate::support::{options, output_of};
 
 #[tokio::test]
-async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
+async fn the_workspace_is_copied_in_and_changes_are_copied_out() {
     let Some(remote) = Remote::new() else { return };
     let workspace = remote.data.workspace().unwrap();
     let path = |name: &str| workspace.path().join(name);
@@ -28,14 +28,14 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
                   echo more >> in/deep/text; ln -s in link; rm run.sh; : > .hidden; rmdir empty; mkdir -p new/empty; \
                   printf '#!/bin/sh\\necho again\\n' > again.sh; chmod 755 again.sh";
     let outcome = sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap();
-    assert_eq!(said(&outcome), format!("ran\nfrom the host\n{}\n", 10 << 20));
+    assert_eq!(output_of(&outcome), format!("ran\nfrom the host\n{}\n", 10 << 20));
     assert!(!path("out").exists());
     let told = sandbox.take_model_notice().unwrap();
     assert!(told.contains("`link-of-the-host`"), "{told}");
     let brought = sandbox.copy_out(options()).await.unwrap();
     assert_eq!((brought.files, brought.bytes), (4, 5 + 19 + 21));
-    let left: Vec<_> = brought.skipped.iter().map(|left| left.path.as_str()).collect();
-    assert_eq!(left, ["link"]);
+    let skipped: Vec<_> = brought.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
+    assert_eq!(skipped, ["link"]);
     assert_eq!(fs::read_to_string(path("out/deep/file")).unwrap(), "made\n");
     assert_eq!(fs::read_to_string(path("in/deep/text")).unwrap(), "from the host\nmore\n");
     assert!(path(".hidden").exists() && path("run.sh").exists() && !path("link").exists());
@@ -45,12 +45,12 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
     assert_eq!(sandbox.copy_out(options()).await.unwrap().files, 1);
     sandbox.cleanup().await;
     assert_eq!(sandbox.copy_out(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
-    // The next one goes on with what was brought back.
+    // The next one continues with what was brought back.
     let next = remote.open(&ExecutionContext::new(workspace.path())).await.unwrap();
     let outcome =
         next.run(Command::bash("cat out/deep/file out/late; ./again.sh; ls new"), options()).await.unwrap();
-    assert_eq!(said(&outcome), "made\nxagain\nempty\n");
-    // What has another kind now is no reason to bring nothing.
+    assert_eq!(output_of(&outcome), "made\nxagain\nempty\n");
+    // A path that changed its kind does not prevent the copy of the others.
     let script = "rm -r out; echo file > out; rm again.sh; mkdir again.sh; echo in > again.sh/x";
     next.run(Command::bash(script), options()).await.unwrap();
     assert_eq!(next.copy_out(options()).await.unwrap().files, 2);
@@ -61,7 +61,7 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
 }
 
 #[tokio::test]
-async fn the_files_of_a_paused_sandbox_come_back() {
+async fn files_of_a_paused_sandbox_are_copied_out() {
     let Some(remote) = Remote::new() else { return };
     let (sandbox, workspace) = remote.sandbox().await;
     let count = "i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.001; done";
@@ -69,25 +69,25 @@ async fn the_files_of_a_paused_sandbox_come_back() {
     let script = format!(
         "setsid bash -c '{count}' {mark} > /dev/null 2>&1 & while [ ! -e count ]; do sleep 0.001; done"
     );
-    said(&sandbox.run(Command::bash(&script), options()).await.unwrap());
+    output_of(&sandbox.run(Command::bash(&script), options()).await.unwrap());
     pauses::pause_sandbox(&sandbox).await;
-    pauses::until_nobody_is_held(mark).await;
+    pauses::until_no_process_is_stopped(mark).await;
     assert!(sandbox.copy_out(options()).await.unwrap().files >= 1);
     let before = fs::read_to_string(workspace.path().join("count")).unwrap();
     sandbox.create_file("late", b"x", options()).await.unwrap();
-    assert_eq!(sandbox.copy_out(options()).await.unwrap().files, 1, "what stands still changes nothing");
+    assert_eq!(sandbox.copy_out(options()).await.unwrap().files, 1, "a paused process changes nothing");
     sandbox.resume(options()).await.unwrap();
     let goes_on = format!("while read now < count; [ \"$now\" = {} ]; do sleep 0.001; done", before.trim());
-    said(&sandbox.run(Command::bash(&goes_on), options()).await.unwrap());
+    output_of(&sandbox.run(Command::bash(&goes_on), options()).await.unwrap());
     sandbox.cleanup().await;
     remote.world.until_nothing_is_left().await;
 }
 
 #[tokio::test]
-async fn what_could_only_be_the_hosts_folder_is_refused_with_what_helps() {
+async fn host_directories_are_rejected_with_a_hint() {
     let Some(remote) = Remote::new() else { return };
-    let (own, folder) = (remote.data.workspace().unwrap(), tempfile::tempdir().unwrap());
-    let context = ExecutionContext::new(own.path());
+    let (own_dir, folder) = (remote.data.workspace().unwrap(), tempfile::tempdir().unwrap());
+    let context = ExecutionContext::new(own_dir.path());
     let cases = [
         (ExecutionContext::new(folder.path()), "a session's own workspace"),
         (
@@ -102,15 +102,15 @@ async fn what_could_only_be_the_hosts_folder_is_refused_with_what_helps() {
             "`/mnt/skills/NAME` or `/artifacts/NAME`",
         ),
     ];
-    for (context, told) in cases {
+    for (context, message) in cases {
         let refused = remote.open(&context).await.unwrap_err();
         assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
-        assert!(refused.to_string().contains(told) && refused.to_string().contains("tcp://"), "{refused}");
+        assert!(refused.to_string().contains(message) && refused.to_string().contains("tcp://"), "{refused}");
     }
     let volume: HostMount = format!("{}:/data", folder.path().display()).parse().unwrap();
     let options = DockerOptions { volumes: vec![volume], ..remote.options() };
     let connector = conjure_sandbox::Docker::new(options, []).with_data(remote.data.clone());
-    let refused = crate::world::open(&connector, &context).await.unwrap_err();
+    let refused = crate::container_fixture::open(&connector, &context).await.unwrap_err();
     assert!(refused.to_string().contains("the volume"), "{refused}");
     assert!(remote.world.containers().await.is_empty());
 }

@@ -1,7 +1,7 @@
-//! A host that works for long: many turns in one session, then many short sessions, and what that takes of the machine (A11).
+//! A long-running host: many turns in one session, then many short sessions, and the resources that they use (A11).
 //!
 //! Every tenth turn and every tenth session has a command run in a real jail; all is recorded in SQLite. What is measured is this
-//! process: its resident memory, its file descriptors, and what lies in its data folder, each after the same number of steps.
+//! process: its resident memory, its file descriptors, and what lies in its data directory, each after the same number of steps.
 
 use std::error::Error;
 use std::path::Path;
@@ -25,32 +25,32 @@ const SETTLING: Duration = Duration::from_secs(60);
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What the process has at a moment.
+/// The resources of the process at one time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct ResourceUsage {
     /// Steps done before.
     pub(crate) steps: u32,
     /// Resident memory, in KiB.
     pub(crate) memory: u64,
     /// Open file descriptors.
     pub(crate) files: usize,
-    /// What the data folder holds, in KiB, as far as it is not the journal's.
+    /// The size of the data directory without the journal, in KiB.
     pub(crate) disk: u64,
-    /// What the journal holds, in KiB.
+    /// The size of the journal, in KiB.
     pub(crate) journal: u64,
     /// The median time of the last steps, in milliseconds.
     pub(crate) step: f64,
 }
 
-/// What a course came to: a mark at each tenth of its steps.
+/// The result of a run: the resource usage at each tenth of its steps.
 #[derive(Debug)]
-pub(crate) struct Course {
-    pub(crate) marks: Vec<Mark>,
+pub(crate) struct SoakReport {
+    pub(crate) marks: Vec<ResourceUsage>,
 }
 
-impl Course {
+impl SoakReport {
     /// After the first tenths, when everything was there once, and at the end.
-    pub(crate) fn ends(&self) -> (Mark, Mark) {
+    pub(crate) fn start_and_end(&self) -> (ResourceUsage, ResourceUsage) {
         (self.marks[2.min(self.marks.len() - 1)], self.marks[self.marks.len() - 1])
     }
 }
@@ -84,11 +84,11 @@ impl Site {
     }
 
     /// So many turns in one session, which is deleted afterwards.
-    pub(crate) async fn turns(&self, count: u32) -> Result<Course> {
+    pub(crate) async fn turns(&self, count: u32) -> Result<SoakReport> {
         let session = self.session().await?;
         let course = self
-            .course(count, async |step| {
-                let stop = session.send(words(step)).await?.end().await?;
+            .run_steps(count, async |step| {
+                let stop = session.send(message(step)).await?.end().await?;
                 let is_done = stop.to_string() == "the model is done (end_turn)";
                 if is_done { Ok(()) } else { Err(stop.to_string().into()) }
             })
@@ -98,11 +98,11 @@ impl Site {
     }
 
     /// So many sessions of one turn each, which are deleted.
-    pub(crate) async fn sessions(&self, count: u32) -> Result<Course> {
+    pub(crate) async fn sessions(&self, count: u32) -> Result<SoakReport> {
         let tenant = TenantId::new("acme")?;
-        self.course(count, async |step| {
+        self.run_steps(count, async |step| {
             let session = self.session().await?;
-            session.send(words(step)).await?.end().await?;
+            session.send(message(step)).await?.end().await?;
             let id = session.id();
             drop(session);
             self.runtime.delete(&tenant, id).await?;
@@ -112,7 +112,7 @@ impl Site {
     }
 
     /// How many sessions are known, and live.
-    pub(crate) fn left(&self) -> (usize, usize) {
+    pub(crate) fn leftovers(&self) -> (usize, usize) {
         let health = self.runtime.health();
         (health.known_sessions, health.live_sessions)
     }
@@ -122,32 +122,42 @@ impl Site {
         Ok(self.folder.close()?)
     }
 
-    async fn course(&self, count: u32, mut step: impl AsyncFnMut(u32) -> Result<()>) -> Result<Course> {
+    async fn run_steps(
+        &self,
+        count: u32,
+        mut step: impl AsyncFnMut(u32) -> Result<()>,
+    ) -> Result<SoakReport> {
         let tenth = (count / 10).max(1);
-        let (mut marks, mut times) = (vec![self.mark(0, &mut Vec::new(), None).await?], Vec::new());
+        let (mut marks, mut times) = (vec![self.measure(0, &mut Vec::new(), None).await?], Vec::new());
         for number in 1..=count {
-            let began = Instant::now();
+            let started = Instant::now();
             step(number).await?;
-            times.push(began.elapsed());
+            times.push(started.elapsed());
             if number % tenth == 0 {
-                let begun = if number + tenth > count { marks.get(2).copied() } else { None };
-                marks.push(self.mark(number, &mut times, begun).await?);
+                let baseline = if number + tenth > count { marks.get(2).copied() } else { None };
+                marks.push(self.measure(number, &mut times, baseline).await?);
                 times.clear();
             }
         }
-        Ok(Course { marks })
+        Ok(SoakReport { marks })
     }
 
-    /// What it has after so many steps. The last one is given what it had at the beginning: what it has more for a moment is waited for.
-    async fn mark(&self, steps: u32, times: &mut [Duration], begun: Option<Mark>) -> Result<Mark> {
+    /// What it has after this many steps. The last one is given what it had at the beginning: what it has more for a moment is waited for.
+    async fn measure(
+        &self,
+        steps: u32,
+        times: &mut [Duration],
+        baseline: Option<ResourceUsage>,
+    ) -> Result<ResourceUsage> {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
         let data = self.folder.path().join("data");
         let journal = data.join("journal");
-        // What somebody has for a moment is not kept: the least of some looks counts.
+        // Short-lived usage does not count: the minimum of several measurements is used.
         let (mut files, mut disk, mut looks) = (usize::MAX, u64::MAX, 0);
         let settling = SystemClock.deadline(SETTLING);
-        let is_more = |files, disk| begun.is_some_and(|begun| files > begun.files || disk > begun.disk);
+        let is_more =
+            |files, disk| baseline.is_some_and(|baseline| files > baseline.files || disk > baseline.disk);
         while looks < LOOKS || is_more(files, disk / 1024) && !SystemClock.remaining(settling).is_zero() {
             files = files.min(std::fs::read_dir("/proc/self/fd")?.count());
             disk = disk.min(size_but(&data, &journal));
@@ -156,7 +166,7 @@ impl Site {
         }
         times.sort_unstable();
         let median = times.get(times.len() / 2).copied().unwrap_or_default();
-        Ok(Mark {
+        Ok(ResourceUsage {
             steps,
             memory: memory.ok_or("the system does not say how much memory there is")?.trim().parse()?,
             files,
@@ -167,7 +177,7 @@ impl Site {
     }
 }
 
-/// What the files of a folder hold together, in bytes, but for those of one folder in it. What goes meanwhile does not count.
+/// What the files of a folder hold together, in bytes, but for those of one folder in it. What goes in the meantime does not count.
 fn size_but(folder: &Path, other: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -180,15 +190,15 @@ fn size_but(folder: &Path, other: &Path) -> u64 {
         .sum()
 }
 
-fn words(step: u32) -> &'static str {
+fn message(step: u32) -> &'static str {
     if step.is_multiple_of(10) { "$ true" } else { "hello" }
 }
 
 /// Has a command run that it is asked for, and is done.
 pub(crate) fn model() -> impl Model {
     model_fn(|request: Request| async move {
-        let words = request.messages.last().map(|message| message.text()).unwrap_or_default();
-        let (content, stop_reason) = match words.strip_prefix("$ ") {
+        let text = request.messages.last().map(|message| message.text()).unwrap_or_default();
+        let (content, stop_reason) = match text.strip_prefix("$ ") {
             Some(command) if request.call == 1 => {
                 let id = format!("toolu_{}", request.messages.len());
                 let input = serde_json::json!({"command": command, "description": "as it was asked"});

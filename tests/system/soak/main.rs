@@ -1,4 +1,4 @@
-//! A11 in short: a host that goes on for a while takes no more of the machine than at its beginning. `cargo bench --bench soak` is the
+//! A11 in short: a host that continues for a while takes no more of the machine than at its beginning. `cargo bench --bench soak` is the
 //! long form. A process of its own, as what is measured is a process.
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -19,15 +19,15 @@ const SLACK: u64 = 8 * 1024;
 async fn many_turns_and_many_sessions_leave_nothing_behind() {
     let _alone = ALONE.lock().await;
     let site = Site::open().await.unwrap();
-    let (begun, ended) = site.turns(300).await.unwrap().ends();
-    assert!(ended.files <= begun.files, "{begun:?} {ended:?}");
-    assert!(ended.memory < begun.memory + SLACK, "{begun:?} {ended:?}");
-    assert_eq!(ended.disk, begun.disk, "{begun:?} {ended:?}");
+    let (first, ended) = site.turns(300).await.unwrap().start_and_end();
+    assert!(ended.files <= first.files, "{first:?} {ended:?}");
+    assert!(ended.memory < first.memory + SLACK, "{first:?} {ended:?}");
+    assert_eq!(ended.disk, first.disk, "{first:?} {ended:?}");
 
-    let (begun, ended) = site.sessions(300).await.unwrap().ends();
-    assert_eq!(site.left(), (0, 0));
-    assert!(ended.files <= begun.files, "{begun:?} {ended:?}");
-    assert!(ended.memory < begun.memory + SLACK, "{begun:?} {ended:?}");
-    assert_eq!(ended.disk, begun.disk, "{begun:?} {ended:?}");
+    let (first, ended) = site.sessions(300).await.unwrap().start_and_end();
+    assert_eq!(site.leftovers(), (0, 0));
+    assert!(ended.files <= first.files, "{first:?} {ended:?}");
+    assert!(ended.memory < first.memory + SLACK, "{first:?} {ended:?}");
+    assert_eq!(ended.disk, first.disk, "{first:?} {ended:?}");
     site.close().await.unwrap();
 }

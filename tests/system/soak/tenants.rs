@@ -1,4 +1,4 @@
-//! Many tenants, most of which have no session that is live: what they leave open in this process.
+//! Many tenants, most of them without a live session: the resources that they keep open in this process.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -21,13 +21,13 @@ const AT_ONCE: usize = 8;
 /// So many files may be open at a time: fewer than there are tenants, and enough for those that are being served.
 const FILES: u64 = 512;
 
-/// How long it may take until sessions that nobody has are put away.
+/// How long it may take until sessions that nobody has are passivated.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A bound on what this process may have open, for as long as this lives.
-struct Bound(Rlimit);
+struct FdLimit(Rlimit);
 
-impl Bound {
+impl FdLimit {
     fn to(files: u64) -> Result<Self> {
         let before = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: before.maximum })?;
@@ -35,7 +35,7 @@ impl Bound {
     }
 }
 
-impl Drop for Bound {
+impl Drop for FdLimit {
     fn drop(&mut self) {
         // It was so before, so it may be so again.
         let _ = setrlimit(Resource::Nofile, self.0);
@@ -64,19 +64,19 @@ async fn check() -> Result<()> {
     let options = RuntimeOptions::from(config).model("echo", model());
     let options = options.sessions(|sessions| sessions.idle_after = Duration::from_millis(20));
     let runtime = Runtime::spawn(options).await?;
-    let bound = Bound::to(FILES)?;
+    let bound = FdLimit::to(FILES)?;
 
     visit(&runtime, 0..TENANTS / 10).await?;
-    let begun = settled(&runtime, SystemClock.deadline(PATIENCE), |_| true).await?;
+    let baseline = settled(&runtime, SystemClock.deadline(PATIENCE), |_| true).await?;
     let visited = visit(&runtime, TENANTS / 10..TENANTS).await?;
-    // What a session had is closed a moment after it is counted as gone.
-    settled(&runtime, SystemClock.deadline(PATIENCE), |open| open <= begun).await?;
+    // A session's files are closed shortly after it is counted as ended.
+    settled(&runtime, SystemClock.deadline(PATIENCE), |open| open <= baseline).await?;
 
     // They are all there, and what they need is opened again.
     for (tenant, session) in visited.iter().step_by(TENANTS / 20) {
         runtime.session(tenant, *session).await?.send("$ true").await?.end().await?;
     }
-    settled(&runtime, SystemClock.deadline(PATIENCE), |open| open <= begun).await?;
+    settled(&runtime, SystemClock.deadline(PATIENCE), |open| open <= baseline).await?;
     drop(bound);
     runtime.shutdown(SystemClock.deadline(PATIENCE)).await?;
     Ok(())
@@ -87,15 +87,15 @@ async fn visit(runtime: &Runtime, tenants: Range<usize>) -> Result<Vec<(TenantId
     let visits = stream::iter(tenants).map(async |number| {
         let tenant = TenantId::new(format!("tenant-{number}"))?;
         let session = runtime.open(SessionSpec::new(tenant.clone()).without_skills()).await?;
-        let words = if number.is_multiple_of(50) { "$ true" } else { "hello" };
-        let stop = session.send(words).await?.end().await?;
+        let text = if number.is_multiple_of(50) { "$ true" } else { "hello" };
+        let stop = session.send(text).await?.end().await?;
         let is_done = stop.to_string() == "the model is done (end_turn)";
         if is_done { Ok((tenant, session.id())) } else { Err(format!("tenant {number}: {stop}").into()) }
     });
     visits.buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// How many files are open once all sessions are put away, and it is as it should be.
+/// How many files are open once all sessions are passivated, and it is as it should be.
 async fn settled(runtime: &Runtime, until: Deadline, is_good: impl Fn(usize) -> bool) -> Result<usize> {
     loop {
         let health = runtime.health();

@@ -1,4 +1,4 @@
-//! The engines that tests speak to.
+//! The engines that the tests use.
 
 use std::env;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use conjure_sandbox::EngineAddress;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where this machine's Docker Engine listens.
-#[expect(clippy::disallowed_methods, reason = "users say there where it is")]
+#[expect(clippy::disallowed_methods, reason = "users configure its location")]
 pub(crate) fn docker() -> EngineAddress {
     let named = env::var("DOCKER_HOST").ok();
     EngineAddress::candidates(named.as_deref(), None).unwrap().swap_remove(0)

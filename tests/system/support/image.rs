@@ -1,4 +1,4 @@
-//! An image for the tests, of this machine's own packages: nothing is fetched, and it is there in a few seconds.
+//! An image for the tests from this machine's own packages: nothing is downloaded, and it is built in a few seconds.
 //!
 //! State: one image for each process of tests, each engine and each [`Content`], made when the first test asks for it and removed with
 //! the last [`TestImage`] of it, also when tests fail. Its name says which process made it, so that the images of
@@ -32,7 +32,7 @@ use super::engine::{client, docker};
 /// The repository of the images of tests; their tags are `<content>-<pid>-<start time>-<number>`.
 const REPOSITORY: &str = "conjure-test";
 
-/// What an image holds.
+/// The content of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Content {
     /// Debian packages of this machine; with everything that they need of libraries.
@@ -51,7 +51,7 @@ impl Content {
     }
 }
 
-/// What a small Debian has: a shell, its tools, Python with its library, curl.
+/// The programs of a small Debian: a shell, its tools, Python with its library, curl.
 pub(crate) const DEBIAN: Content = Content {
     packages: &[
         "bash",
@@ -131,9 +131,9 @@ impl Image {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         sweep(engine);
         let tar = RootFs::of(content).tar();
-        let own = std::process::id();
+        let own_pid = std::process::id();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}{}-{number}", content.name_of(own), start_time(own).unwrap());
+        let name = format!("{}{}-{number}", content.name_of(own_pid), start_time(own_pid).unwrap());
         import(engine, &name, content.changes, &tar);
         Self { engine: engine.clone(), name }
     }
@@ -143,9 +143,9 @@ impl Drop for Image {
     /// Without force: a container that a test has left is a failure of that test.
     fn drop(&mut self) {
         if let Err(reason) = remove(&self.engine, &self.name) {
-            let told = format!("`{}` is left: {reason}", self.name);
-            assert!(std::thread::panicking(), "{told}");
-            eprintln!("{told}");
+            let message = format!("`{}` is left: {reason}", self.name);
+            assert!(std::thread::panicking(), "{message}");
+            eprintln!("{message}");
         }
     }
 }
@@ -173,8 +173,8 @@ fn import(engine: &EngineAddress, name: &str, changes: &[&str], tar: &[u8]) {
     let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     curl.stdin.take().unwrap().write_all(tar).unwrap();
     let done = curl.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && !said.contains("\"error\""), "the engine imports no image: {said}");
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && !stdout.contains("\"error\""), "the engine imports no image: {stdout}");
 }
 
 /// As it stands in a query.
@@ -224,11 +224,11 @@ fn in_engine<T: Send>(
     done.unwrap().map_err(|error| error.to_string())
 }
 
-/// What will be the root folder of an image.
+/// The root directory of an image under construction.
 struct RootFs {
     /// Beneath `/`, of this machine, by the same paths.
     paths: BTreeSet<PathBuf>,
-    /// What is different from this machine.
+    /// The differences from this machine.
     own: TempDir,
 }
 
@@ -275,7 +275,7 @@ impl RootFs {
             }
             self.paths.insert(in_place(path));
         }
-        // What is in no package's list.
+        // Files that no package lists.
         let made = ["/usr/bin/awk", "/etc/alternatives/awk", "/etc/ssl/certs/ca-certificates.crt"];
         let (mawk, certificates) = (packages.contains("mawk"), packages.contains("ca-certificates"));
         let are_there = [mawk, mawk, certificates];
@@ -330,8 +330,8 @@ fn in_place(path: &Path) -> PathBuf {
 /// These packages, and those that they depend on, as this machine has them.
 fn with_libraries(packages: &[&str]) -> BTreeSet<String> {
     let format = "${Package}\t${Pre-Depends}, ${Depends}\n";
-    let shown = output(Command::new("dpkg-query").args(["--show", "--showformat", format]));
-    let installed: BTreeMap<&str, &str> = shown.lines().filter_map(|line| line.split_once('\t')).collect();
+    let listing = output(Command::new("dpkg-query").args(["--show", "--showformat", format]));
+    let installed: BTreeMap<&str, &str> = listing.lines().filter_map(|line| line.split_once('\t')).collect();
     let mut found = BTreeSet::new();
     let mut pending = packages.to_vec();
     while let Some(package) = pending.pop() {

@@ -1,6 +1,6 @@
-//! What the tests of containers have in common: an engine and an image, and all that the tests of other sandboxes have.
+//! Shared support of the container tests: an engine, an image, and the support of all sandbox tests.
 
-#![expect(clippy::unwrap_used, reason = "it is a part of tests, which fail by panic")]
+#![expect(clippy::unwrap_used, reason = "this is test code, which fails by panic")]
 
 #[path = "../../../crates/sandbox/tests/support/mod.rs"]
 mod sandboxes;

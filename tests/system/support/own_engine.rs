@@ -1,11 +1,11 @@
-//! An engine of a test's own: `dockerd` in namespaces of its own, which may be killed, filled and starved.
+//! A test's own engine: `dockerd` in its own namespaces, which may be killed, filled and stopped.
 //!
 //! State: a folder in the temporary folder, `conjure-engine-<pid>-<start>-<number>`; and below namespaces of processes, mounts
 //! and network interfaces everything else. The first process of these ends when what the test holds is closed, by the test
 //! or by its death, and the kernel kills and unmounts the rest with it; a shell that waits outside then removes the folder
 //! and the control groups. What is left when that was killed too, the next test of this kind removes.
 
-#![expect(clippy::print_stderr, reason = "it says what an engine has left")]
+#![expect(clippy::print_stderr, reason = "the output lists an engine's leftovers")]
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ use super::{descendants, is_alive, processes, signal};
 /// The image that it has: a shell and its tools in one program.
 const IMAGE: &str = "busybox:own";
 
-/// What begins the names of folders and control groups.
+/// The prefix of directories and control groups.
 const PREFIX: &str = "conjure-engine-";
 
 /// Waits for the end of the engine's namespaces, and clears up.
@@ -44,7 +44,7 @@ rm -rf "$2"
 "#;
 
 /// The first process of its namespaces: starts the engine whenever it is told so. It also takes in whom others leave.
-/// Nothing that the machine's own engine has can be reached: `/run` is another one.
+/// The machine's own engine is unreachable: `/run` is a separate mount.
 const INSIDE: &str = r#"
 set -eu
 mount -t tmpfs -o mode=755 none /run
@@ -66,7 +66,7 @@ pub(crate) struct OwnEngine {
     shell: Child,
 }
 
-/// What can be killed of it.
+/// The processes of the engine that a test can kill.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part {
     Daemon,
@@ -96,15 +96,15 @@ impl OwnEngine {
         Some(engine)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "it is a program of a test's own")]
+    #[expect(clippy::disallowed_methods, reason = "the program belongs to the test")]
     fn in_namespaces(size: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let own = std::process::id();
+        let own_pid = std::process::id();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{own}-{}-{number}", start_time(own).unwrap());
+        let name = format!("{PREFIX}{own_pid}-{}-{number}", start_time(own_pid).unwrap());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(folder.join("data")).unwrap();
-        // Nothing of the machine's own engine's.
+        // An empty configuration, so that the machine's own is not used.
         fs::write(folder.join("daemon.json"), "{}").unwrap();
         let mut shell = Command::new("bash");
         shell.args(["-c", OUTSIDE, "outside", INSIDE]).arg(&folder).arg(size);
@@ -130,7 +130,7 @@ impl OwnEngine {
         EngineAddress::Unix(self.folder.join("socket"))
     }
 
-    /// What containers of it are made of.
+    /// The image of its containers.
     pub(crate) fn options(&self) -> DockerOptions {
         DockerOptions { engine: vec![self.address()], image: IMAGE.to_owned(), ..DockerOptions::default() }
     }
@@ -273,8 +273,8 @@ pub(crate) async fn pause() {
     SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(20))).await;
 }
 
-/// What is not there of what such an engine needs.
-#[expect(clippy::disallowed_methods, reason = "it is asked whether a program is there")]
+/// The missing requirements of such an engine.
+#[expect(clippy::disallowed_methods, reason = "the test checks whether a program exists")]
 fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("root".to_owned());

@@ -21,36 +21,36 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::scenario::{Host, Scenario, answered, follow, options};
 use crate::support::of;
-use crate::world::{Host, Stage, answered, follow, options};
 
-/// A tenant's store, what is fetched of the web, and what was kept.
+/// A tenant's store, a fake of the web, and the pinned contents.
 #[derive(Clone)]
-struct Bench {
-    stage: Stage,
+struct Fixture {
+    scenario: Scenario,
     folder: Arc<tempfile::TempDir>,
     store: Store,
     options: Arc<ArtifactOptions>,
     fetches: Arc<AtomicU32>,
-    /// Whether fetches come to an end.
+    /// True if fetches complete.
     may_end: watch::Sender<bool>,
-    kept: watch::Sender<Vec<ArtifactContent>>,
+    pins: watch::Sender<Vec<ArtifactContent>>,
     has_parts: bool,
     workspace: Option<std::path::PathBuf>,
 }
 
-impl Bench {
+impl Fixture {
     fn new(options: ArtifactOptions) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let store = Store::open(&folder.path().join("store")).unwrap();
         Self {
-            stage: Stage::default(),
+            scenario: Scenario::default(),
             folder,
             store,
             options: Arc::new(options),
             fetches: Arc::default(),
             may_end: watch::Sender::new(true),
-            kept: watch::Sender::default(),
+            pins: watch::Sender::default(),
             has_parts: true,
             workspace: None,
         }
@@ -61,7 +61,7 @@ impl Bench {
     }
 
     async fn host_over(&self, journal: MemoryJournal) -> Host {
-        Host::fitted(of(journal), self.stage.clone(), options("first"), Arc::new(self.clone())).await
+        Host::with_factory(of(journal), self.scenario.clone(), options("first"), Arc::new(self.clone())).await
     }
 
     fn file(&self, name: &str, content: &str) -> std::path::PathBuf {
@@ -71,7 +71,7 @@ impl Bench {
     }
 }
 
-impl Fetch for Bench {
+impl Fetch for Fixture {
     fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a> {
         async move {
             self.fetches.fetch_add(1, Ordering::SeqCst);
@@ -88,25 +88,25 @@ impl Fetch for Bench {
     }
 }
 
-impl ContentPinner for Bench {
+impl ContentPinner for Fixture {
     fn pin(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
         std::future::ready(Ok(())).boxed()
     }
 
     fn retain(&self, _: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
         async move {
-            self.kept.send_replace(contents);
+            self.pins.send_replace(contents);
             Ok(())
         }
         .boxed()
     }
 }
 
-impl SessionFactory for Bench {
+impl SessionFactory for Fixture {
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
             let (tenant, options) = (setup.key.tenant.clone(), Arc::clone(&self.options));
-            let parts = self.stage.build(setup).await?;
+            let parts = self.scenario.build(setup).await?;
             let resolver = ReferenceResolver::new(tenant, self.store.clone(), Arc::clone(&options));
             let artifacts = ArtifactServices {
                 ingestor: ArtifactIngestor::new(options),
@@ -138,7 +138,7 @@ fn kind<T: std::fmt::Debug>(result: Result<T, SessionError>) -> ArtifactErrorKin
     }
 }
 
-/// A millisecond at most, where the time to live is none.
+/// At most a millisecond, where the time to live is zero.
 async fn until_expired(session: &Session) {
     while !names(session).await.is_empty() {
         tokio::task::yield_now().await;
@@ -156,18 +156,18 @@ async fn read(session: &Session, uri: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_session_is_given_artifacts_which_survive_it() {
-    let bench = Bench::new(ArtifactOptions::default());
+    let fixture = Fixture::new(ArtifactOptions::default());
     let journal = MemoryJournal::new();
-    let host = bench.host_over(journal.clone()).await;
+    let host = fixture.host_over(journal.clone()).await;
     let session = host.open().await;
     let artifacts = session.artifacts();
-    let path = bench.file("sales.csv", "a,b\n1,2\n");
+    let path = fixture.file("sales.csv", "a,b\n1,2\n");
     let sales = artifacts.register("sales", RegistrationSource::file(&path)).await.unwrap();
     assert_eq!((sales.variable.as_str(), sales.size()), ("ARTIFACT_SALES", Some(8)));
     let mut config = Registration::new("config".parse().unwrap(), content("x"));
     config.metadata = BTreeMap::from([("from".to_owned(), json!("a form"))]);
     artifacts.register_with(config).await.unwrap();
-    // What becomes of the file changes nothing.
+    // Later changes of the file have no effect.
     std::fs::remove_file(&path).unwrap();
     assert_eq!(read(&session, "file://sales").await, b"a,b\n1,2\n");
 
@@ -184,35 +184,35 @@ async fn a_session_is_given_artifacts_which_survive_it() {
     assert_eq!(absent, SessionError::Rejected(Rejection::NoArtifact { name: "gone".parse().unwrap() }));
 
     let before = artifacts.list().await.unwrap();
-    bench.kept.subscribe().wait_for(|kept| kept.len() == 2).await.unwrap();
+    fixture.pins.subscribe().wait_for(|pinned| pinned.len() == 2).await.unwrap();
     session.kill();
     assert_eq!(artifacts.list().await.unwrap(), before);
-    let key = crate::world::key(&session);
+    let key = crate::scenario::key(&session);
     drop((session, artifacts));
     host.shutdown().await;
 
     // After a restart, too.
-    let host = bench.host_over(journal).await;
+    let host = fixture.host_over(journal).await;
     let session = host.session(&key);
     assert_eq!(session.artifacts().list().await.unwrap(), before);
     assert_eq!(session.artifacts().info("config").await.unwrap().metadata["from"], "a form");
     assert_eq!(read(&session, "file://config").await, b"x");
     session.artifacts().unregister("sales").await.unwrap();
-    bench.kept.subscribe().wait_for(|kept| kept.len() == 1).await.unwrap();
+    fixture.pins.subscribe().wait_for(|pinned| pinned.len() == 1).await.unwrap();
     session.artifacts().cleanup().await.unwrap();
     assert_eq!(names(&session).await, [""; 0]);
-    bench.kept.subscribe().wait_for(Vec::is_empty).await.unwrap();
+    fixture.pins.subscribe().wait_for(Vec::is_empty).await.unwrap();
     host.shutdown().await;
 }
 
 #[tokio::test]
 async fn artifacts_come_and_go_while_a_turn_runs() {
-    let bench = Bench::new(ArtifactOptions::default());
-    let host = bench.host().await;
+    let fixture = Fixture::new(ArtifactOptions::default());
+    let host = fixture.host().await;
     let session = host.open().await;
     session.artifacts().register("before", content("x")).await.unwrap();
     let mut turn = session.send("call door").await.unwrap();
-    bench.stage.reached(1).await;
+    fixture.scenario.reached(1).await;
     session.artifacts().register("during", content("y")).await.unwrap();
     session.artifacts().unregister("before").await.unwrap();
     assert_eq!(kind(session.artifacts().register("during", content("y")).await), ArtifactErrorKind::Exists);
@@ -220,7 +220,7 @@ async fn artifacts_come_and_go_while_a_turn_runs() {
     // It is recorded before the turn's end.
     let events = host.events(&session).await;
     assert!(!events.iter().any(|event| matches!(event, EventKind::TurnFinished { .. })), "{events:?}");
-    bench.stage.open();
+    fixture.scenario.open();
     assert_eq!(follow(&mut turn).await.1, answered());
     assert_eq!(names(&session).await, ["during"]);
     host.shutdown().await;
@@ -228,17 +228,17 @@ async fn artifacts_come_and_go_while_a_turn_runs() {
 
 #[tokio::test]
 async fn a_url_is_fetched_at_its_first_use_and_what_it_led_to_is_recorded() {
-    let bench = Bench::new(ArtifactOptions::default());
-    let host = bench.host().await;
+    let fixture = Fixture::new(ArtifactOptions::default());
+    let host = fixture.host().await;
     let session = host.open().await;
     let artifacts = session.artifacts();
-    let fetches = || bench.fetches.load(Ordering::SeqCst);
+    let fetches = || fixture.fetches.load(Ordering::SeqCst);
     artifacts.register("api", RegistrationSource::url("https://a.example/data")).await.unwrap();
     assert_eq!((artifacts.info("api").await.unwrap().size(), fetches()), (None, 0));
     assert_eq!(read(&session, "file://api").await, b"https://a.example/data");
     let known = artifacts.info("api").await.unwrap();
     assert_eq!((known.size(), known.content_type.as_str(), fetches()), (Some(22), "application/json", 1));
-    // What the host declares stays, whatever the server says.
+    // The declared media type takes precedence over the server's.
     let declared =
         Registration::new("export".parse().unwrap(), RegistrationSource::url("https://a.example/export"));
     let declared = Registration { content_type: Some("text/csv".to_owned()), ..declared };
@@ -254,9 +254,9 @@ async fn a_url_is_fetched_at_its_first_use_and_what_it_led_to_is_recorded() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_ends_with_whoever_wants_it_with_its_panic_and_with_the_session() {
-    let bench = Bench::new(ArtifactOptions::default());
-    let host = bench.host().await;
+async fn running_work_ends_with_its_caller_its_panic_or_the_session() {
+    let fixture = Fixture::new(ArtifactOptions::default());
+    let host = fixture.host().await;
     let session = host.open().await;
     let artifacts = session.artifacts();
     // A crash of one request is no other's.
@@ -264,17 +264,17 @@ async fn what_is_under_way_ends_with_whoever_wants_it_with_its_panic_and_with_th
     assert_eq!(lost, SessionError::Lost);
     artifacts.register("a", content("x")).await.unwrap();
     // The session's end ends what is under way.
-    bench.may_end.send_replace(false);
-    let begun = bench.fetches.load(Ordering::SeqCst);
+    fixture.may_end.send_replace(false);
+    let before = fixture.fetches.load(Ordering::SeqCst);
     let resolving = artifacts.resolve("https://a.example/data");
     tokio::pin!(resolving);
-    while bench.fetches.load(Ordering::SeqCst) == begun {
+    while fixture.fetches.load(Ordering::SeqCst) == before {
         assert!(resolving.as_mut().now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     session.kill();
     assert_eq!(resolving.await.unwrap_err(), SessionError::Lost);
-    bench.may_end.send_replace(true);
+    fixture.may_end.send_replace(true);
     assert_eq!(read(&session, "file://a").await, b"x");
     artifacts.register("b", content("y")).await.unwrap();
     assert_eq!(names(&session).await, ["a", "b"]);
@@ -282,26 +282,27 @@ async fn what_is_under_way_ends_with_whoever_wants_it_with_its_panic_and_with_th
 }
 
 #[tokio::test]
-async fn artifacts_that_nobody_used_for_too_long_are_gone() {
+async fn unused_artifacts_expire() {
     let session_ttl = Some(Duration::ZERO);
-    let bench = Bench::new(ArtifactOptions { session_ttl, ..ArtifactOptions::default() });
-    let host = bench.host().await;
+    let fixture = Fixture::new(ArtifactOptions { session_ttl, ..ArtifactOptions::default() });
+    let host = fixture.host().await;
     let session = host.open().await;
     let artifacts = session.artifacts();
     artifacts.register("a", content("x")).await.unwrap();
     until_expired(&session).await;
     assert_eq!(kind(artifacts.resolve("file://a").await), ArtifactErrorKind::ArtifactNotFound);
-    // Its name is free, and that it is gone is recorded when the session is used again.
+    // Its name is free, and its expiry is recorded when the session is used again.
     artifacts.register("a", content("y")).await.unwrap();
     until_expired(&session).await;
     follow(&mut session.send("hello").await.unwrap()).await;
     let events = host.events(&session).await;
-    let gone = events.iter().filter(|event| matches!(event, EventKind::ArtifactUnregistered { .. })).count();
-    assert_eq!(gone, 2);
+    let deleted =
+        events.iter().filter(|event| matches!(event, EventKind::ArtifactUnregistered { .. })).count();
+    assert_eq!(deleted, 2);
     host.shutdown().await;
 
-    let bench = Bench::new(ArtifactOptions { session_ttl: None, ..ArtifactOptions::default() });
-    let host = bench.host().await;
+    let fixture = Fixture::new(ArtifactOptions { session_ttl: None, ..ArtifactOptions::default() });
+    let host = fixture.host().await;
     let session = host.open().await;
     session.artifacts().register("a", content("x")).await.unwrap();
     follow(&mut session.send("hello").await.unwrap()).await;
@@ -311,16 +312,16 @@ async fn artifacts_that_nobody_used_for_too_long_are_gone() {
 
 #[tokio::test]
 async fn a_produced_file_becomes_another_sessions_artifact_but_no_other_tenants() {
-    let bench = Bench::new(ArtifactOptions::default());
-    let workspace = bench.folder.path().join("workspace");
+    let fixture = Fixture::new(ArtifactOptions::default());
+    let workspace = fixture.folder.path().join("workspace");
     std::fs::create_dir(&workspace).unwrap();
-    let bench = Bench { workspace: Some(workspace.clone()), ..bench };
-    let host = bench.host().await;
+    let fixture = Fixture { workspace: Some(workspace.clone()), ..fixture };
+    let host = fixture.host().await;
     let session = host.open().await;
     let mut turn = session.send("call door").await.unwrap();
-    bench.stage.reached(1).await;
+    fixture.scenario.reached(1).await;
     std::fs::write(workspace.join("report.csv"), "region,total\n").unwrap();
-    bench.stage.open();
+    fixture.scenario.open();
     follow(&mut turn).await;
     let files = session.files().await.unwrap();
     assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["report.csv"]);
@@ -338,8 +339,8 @@ async fn a_produced_file_becomes_another_sessions_artifact_but_no_other_tenants(
     host.shutdown().await;
 
     // Another tenant has another store.
-    let elsewhere = Bench::new(ArtifactOptions::default());
-    let host = elsewhere.host().await;
+    let other_fixture = Fixture::new(ArtifactOptions::default());
+    let host = other_fixture.host().await;
     let session = host.open().await;
     assert_eq!(session.tenant(), &TenantId::new("acme").unwrap());
     assert_eq!(kind(session.artifacts().register("report", source).await), ArtifactErrorKind::Unsupported);
@@ -348,8 +349,8 @@ async fn a_produced_file_becomes_another_sessions_artifact_but_no_other_tenants(
 
 #[tokio::test]
 async fn a_session_without_artifacts_says_so() {
-    let bench = Bench { has_parts: false, ..Bench::new(ArtifactOptions::default()) };
-    let host = bench.host().await;
+    let fixture = Fixture { has_parts: false, ..Fixture::new(ArtifactOptions::default()) };
+    let host = fixture.host().await;
     let session = host.open().await;
     let refused = session.artifacts().register("a", content("x")).await.unwrap_err();
     assert_eq!(refused.to_string(), "the session has no artifacts: they are switched off");

@@ -12,33 +12,33 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 
+use crate::scenario::{Host, Scenario, answered, follow, options};
 use crate::support::{SECOND, memory};
-use crate::world::{Host, Stage, answered, follow, options};
 
-/// What a store does when it is asked.
+/// The behaviour of a fake output store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Does {
-    Tells,
+enum StoreBehaviour {
+    Succeeds,
     Fails,
     Panics,
     Hangs,
 }
 
-/// Files that are as many as turns were asked for.
+/// One file for each listed turn.
 #[derive(Debug, Clone)]
-struct Shelf {
+struct FakeOutputs {
     source: FileSource,
-    /// What it does next; then it tells.
-    plan: Arc<Mutex<VecDeque<Does>>>,
+    /// The next behaviours; afterwards it succeeds.
+    plan: Arc<Mutex<VecDeque<StoreBehaviour>>>,
     calls: watch::Sender<Vec<FinishedTurnInfo>>,
 }
 
-impl Shelf {
+impl FakeOutputs {
     fn of(source: FileSource) -> Self {
         Self { source, plan: Arc::default(), calls: watch::Sender::new(Vec::new()) }
     }
 
-    fn plan(&self, plan: impl IntoIterator<Item = Does>) {
+    fn plan(&self, plan: impl IntoIterator<Item = StoreBehaviour>) {
         self.plan.lock().unwrap().extend(plan);
     }
 
@@ -60,7 +60,7 @@ fn file(source: FileSource, number: u64, record: &FinishedTurnInfo) -> SessionFi
     }
 }
 
-impl OutputStore for Shelf {
+impl OutputStore for FakeOutputs {
     fn source(&self) -> FileSource {
         self.source
     }
@@ -71,14 +71,14 @@ impl OutputStore for Shelf {
     ) -> BoxFuture<'a, Result<TurnOutputs, OutputError>> {
         async move {
             self.calls.send_modify(|calls| calls.push(turn.clone()));
-            let does = self.plan.lock().unwrap().pop_front().unwrap_or(Does::Tells);
-            match does {
-                Does::Tells => {}
-                Does::Fails => {
+            let behaviour = self.plan.lock().unwrap().pop_front().unwrap_or(StoreBehaviour::Succeeds);
+            match behaviour {
+                StoreBehaviour::Succeeds => {}
+                StoreBehaviour::Fails => {
                     return Err(OutputError::Failed { name: "all".to_owned(), reason: "no".to_owned() });
                 }
-                Does::Panics => panic!("the store panics"),
-                Does::Hangs => std::future::pending().await,
+                StoreBehaviour::Panics => panic!("the store panics"),
+                StoreBehaviour::Hangs => std::future::pending().await,
             }
             let files = vec![file(self.source, turn.turn.number(), turn)];
             Ok(TurnOutputs { files, completeness: Completeness::Complete })
@@ -100,27 +100,27 @@ impl OutputStore for Shelf {
     }
 }
 
-/// The stage, with such stores.
-struct Bench {
-    stage: Stage,
-    shelves: Vec<Shelf>,
+/// The scenario, with such stores.
+struct Fixture {
+    scenario: Scenario,
+    stores: Vec<FakeOutputs>,
 }
 
-impl SessionFactory for Bench {
+impl SessionFactory for Fixture {
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
-            let parts = self.stage.build(setup).await?;
-            let outputs = self.shelves.iter().map(|shelf| Arc::new(shelf.clone()) as _).collect();
+            let parts = self.scenario.build(setup).await?;
+            let outputs = self.stores.iter().map(|store| Arc::new(store.clone()) as _).collect();
             Ok(SessionComponents { outputs, ..parts })
         }
         .boxed()
     }
 }
 
-async fn host(shelves: &[Shelf]) -> (Host, Session) {
-    let stage = Stage::default();
-    let bench = Arc::new(Bench { stage: stage.clone(), shelves: shelves.to_vec() });
-    let host = Host::fitted(memory(), stage, options("first"), bench).await;
+async fn host(stores: &[FakeOutputs]) -> (Host, Session) {
+    let scenario = Scenario::default();
+    let fixture = Arc::new(Fixture { scenario: scenario.clone(), stores: stores.to_vec() });
+    let host = Host::with_factory(memory(), scenario, options("first"), fixture).await;
     let session = host.open().await;
     (host, session)
 }
@@ -140,11 +140,11 @@ async fn recorded(host: &Host, session: &Session) -> Vec<Completeness> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_hears_of_a_turns_end_finds_its_files_and_a_turn_of_words_has_none() {
-    let shelves = [Shelf::of(FileSource::Workspace), Shelf::of(FileSource::Hosted)];
-    let (host, session) = host(&shelves).await;
+async fn the_files_of_a_turn_are_listed_before_its_end_is_reported() {
+    let stores = [FakeOutputs::of(FileSource::Workspace), FakeOutputs::of(FileSource::Hosted)];
+    let (host, session) = host(&stores).await;
     assert_eq!(follow(&mut session.send("hello").await.unwrap()).await.1, answered());
-    assert_eq!((shelves[0].calls(), session.files().await.unwrap()), (0, Vec::new()));
+    assert_eq!((stores[0].calls(), session.files().await.unwrap()), (0, Vec::new()));
     assert_eq!(recorded(&host, &session).await, []);
 
     let mut subscription = session.subscribe(0).await.unwrap();
@@ -152,11 +152,11 @@ async fn whoever_hears_of_a_turns_end_finds_its_files_and_a_turn_of_words_has_no
     let files = session.files().await.unwrap();
     assert_eq!(names(&files), ["workspace-2.txt", "hosted-2.txt"]);
     assert_eq!(recorded(&host, &session).await, [Completeness::Complete]);
-    let record = shelves[0].calls.borrow()[0].clone();
+    let record = stores[0].calls.borrow()[0].clone();
     assert_eq!((record.turn.number(), record.known.len()), (2, 0));
     assert!(record.messages.last().unwrap().text().contains("heard"), "{record:?}");
 
-    // It is told, behind the turn's end.
+    // It is reported after the turn's end.
     let mut reported = Vec::new();
     while reported.last() != Some(&"files") {
         let conjure_actors::session::Update::Recorded(event) = subscription.next().await.unwrap() else {
@@ -171,40 +171,44 @@ async fn whoever_hears_of_a_turns_end_finds_its_files_and_a_turn_of_words_has_no
     assert_eq!(reported, ["idle", "idle", "files"]);
 
     follow(&mut session.send("call write").await.unwrap()).await;
-    assert_eq!(shelves[0].calls.borrow()[1].known, files);
+    assert_eq!(stores[0].calls.borrow()[1].known, files);
     assert_eq!(session.files().await.unwrap().len(), 4);
-    // The same after it was put away.
+    // The same after it was passivated.
     session.close().await.unwrap();
     assert_eq!(session.files().await.unwrap().len(), 4);
-    assert_eq!(shelves[0].calls(), 2);
+    assert_eq!(stores[0].calls(), 2);
     host.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_listed_is_no_failure_of_the_turn_and_is_asked_for_again() {
-    let shelves = [Shelf::of(FileSource::Workspace), Shelf::of(FileSource::Hosted)];
-    let (host, session) = host(&shelves).await;
-    for does in [Does::Fails, Does::Panics, Does::Hangs] {
+async fn a_failed_listing_does_not_fail_the_turn_and_is_retried() {
+    let stores = [FakeOutputs::of(FileSource::Workspace), FakeOutputs::of(FileSource::Hosted)];
+    let (host, session) = host(&stores).await;
+    for behaviour in [StoreBehaviour::Fails, StoreBehaviour::Panics, StoreBehaviour::Hangs] {
         let before = recorded(&host, &session).await.len();
-        shelves[0].plan([does]);
-        assert_eq!(follow(&mut session.send("call write").await.unwrap()).await.1, answered(), "{does:?}");
-        assert_eq!(recorded(&host, &session).await.len(), before, "{does:?}");
+        stores[0].plan([behaviour]);
+        assert_eq!(
+            follow(&mut session.send("call write").await.unwrap()).await.1,
+            answered(),
+            "{behaviour:?}"
+        );
+        assert_eq!(recorded(&host, &session).await.len(), before, "{behaviour:?}");
         // Before the next turn it is tried again, here with success.
         assert_eq!(follow(&mut session.send("hello").await.unwrap()).await.1, answered());
         let now = recorded(&host, &session).await;
-        assert_eq!((now.len(), now.last()), (before + 1, Some(&Completeness::Complete)), "{does:?}");
+        assert_eq!((now.len(), now.last()), (before + 1, Some(&Completeness::Complete)), "{behaviour:?}");
     }
     assert_eq!(session.files().await.unwrap().len(), 6);
-    // What fails again is left out, and that is recorded.
-    shelves[1].plan([Does::Fails, Does::Fails]);
+    // A repeatedly failing listing is skipped, and that is recorded.
+    stores[1].plan([StoreBehaviour::Fails, StoreBehaviour::Fails]);
     follow(&mut session.send("call write").await.unwrap()).await;
     follow(&mut session.send("hello").await.unwrap()).await;
     assert_eq!(recorded(&host, &session).await.last(), Some(&Completeness::Truncated));
     assert_eq!(session.files().await.unwrap().len(), 7);
     // Also where nothing is left.
     let before = recorded(&host, &session).await.len();
-    for shelf in &shelves {
-        shelf.plan([Does::Fails, Does::Fails]);
+    for store in &stores {
+        store.plan([StoreBehaviour::Fails, StoreBehaviour::Fails]);
     }
     follow(&mut session.send("call write").await.unwrap()).await;
     assert_eq!(recorded(&host, &session).await.len(), before);
@@ -215,57 +219,57 @@ async fn what_cannot_be_listed_is_no_failure_of_the_turn_and_is_asked_for_again(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_between_a_turns_end_and_its_files_loses_none() {
-    let shelf = Shelf::of(FileSource::Workspace);
-    let (host, session) = host(std::slice::from_ref(&shelf)).await;
-    shelf.plan([Does::Hangs]);
+async fn a_crash_between_a_turns_end_and_its_file_listing_loses_no_file() {
+    let store = FakeOutputs::of(FileSource::Workspace);
+    let (host, session) = host(std::slice::from_ref(&store)).await;
+    store.plan([StoreBehaviour::Hangs]);
     let mut turn = session.send("call write").await.unwrap();
-    shelf.calls.subscribe().wait_for(|calls| calls.len() == 1).await.unwrap();
-    // It is recorded that the turn is over, and nobody was told.
+    store.calls.subscribe().wait_for(|calls| calls.len() == 1).await.unwrap();
+    // The end of the turn is recorded, and not yet reported.
     let events = host.events(&session).await;
     assert!(matches!(events.last(), Some(EventKind::TurnFinished { .. })), "{events:?}");
     session.kill();
     assert_eq!(follow(&mut turn).await.1, answered());
-    // Whoever has the handle has it asked for again.
-    shelf.calls.subscribe().wait_for(|calls| calls.len() == 2).await.unwrap();
+    // A request through the handle retries the listing.
+    store.calls.subscribe().wait_for(|calls| calls.len() == 2).await.unwrap();
     // This waits until nothing is under way, and refers to nothing that there is.
-    let nothing = session.decide(conjure_base::CallId::new("none"), conjure_conversation::Decision::Allow);
-    assert!(nothing.await.is_err());
+    let result = session.decide(conjure_base::CallId::new("none"), conjure_conversation::Decision::Allow);
+    assert!(result.await.is_err());
     assert_eq!(names(&session.files().await.unwrap()), ["workspace-1.txt"]);
     assert_eq!(recorded(&host, &session).await, [Completeness::Complete]);
     host.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_turn_has_its_files_too_and_is_not_waited_for_long() {
-    let shelf = Shelf::of(FileSource::Workspace);
-    let (host, session) = host(std::slice::from_ref(&shelf)).await;
+async fn an_interrupted_turn_lists_its_files_within_a_short_deadline() {
+    let store = FakeOutputs::of(FileSource::Workspace);
+    let (host, session) = host(std::slice::from_ref(&store)).await;
     let mut turn = session.send("call slow").await.unwrap();
     host_until_started(&host).await;
     session.interrupt().await.unwrap();
     follow(&mut turn).await;
     assert_eq!(names(&session.files().await.unwrap()), ["workspace-1.txt"]);
     follow(&mut session.send("hello").await.unwrap()).await;
-    shelf.plan([Does::Hangs]);
+    store.plan([StoreBehaviour::Hangs]);
     let mut turn = session.send("call write").await.unwrap();
-    shelf.calls.subscribe().wait_for(|calls| calls.len() == 2).await.unwrap();
+    store.calls.subscribe().wait_for(|calls| calls.len() == 2).await.unwrap();
     let late = SystemClock.deadline(11 * SECOND);
     session.interrupt().await.unwrap();
     follow(&mut turn).await;
-    assert!(!SystemClock.remaining(late).is_zero(), "it was waited for too long");
+    assert!(!SystemClock.remaining(late).is_zero(), "the wait was too long");
     host.shutdown().await;
 }
 
 async fn host_until_started(host: &Host) {
-    while host.stage.started.lock().unwrap().is_empty() {
+    while host.scenario.started.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_file_is_opened_by_the_session_that_produced_it() {
-    let shelf = Shelf::of(FileSource::Workspace);
-    let (host, session) = host(std::slice::from_ref(&shelf)).await;
+    let store = FakeOutputs::of(FileSource::Workspace);
+    let (host, session) = host(std::slice::from_ref(&store)).await;
     follow(&mut session.send("call write").await.unwrap()).await;
     let file = session.files().await.unwrap().remove(0);
     let mut content = session.open_file(&file).await.unwrap();

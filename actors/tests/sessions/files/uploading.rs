@@ -15,8 +15,8 @@ use conjure_store::Store;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use crate::scenario::{Host, Scenario, answered, follow, options};
 use crate::support::memory;
-use crate::world::{Host, Stage, answered, follow, options};
 
 /// A service that takes `good`, will never take `bad`, and takes `late` the second time.
 #[derive(Debug, Clone)]
@@ -65,20 +65,21 @@ impl ContentPinner for Service {
     }
 }
 
-struct Bench {
-    stage: Stage,
+struct Fixture {
+    scenario: Scenario,
     service: Service,
 }
 
-impl SessionFactory for Bench {
+impl SessionFactory for Fixture {
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
             let tenant = setup.key.tenant.clone();
-            let parts = self.stage.build(setup).await?;
-            let (store, given) = (self.service.store.clone(), Arc::new(ArtifactOptions::default()));
+            let parts = self.scenario.build(setup).await?;
+            let (store, artifact_options) =
+                (self.service.store.clone(), Arc::new(ArtifactOptions::default()));
             let artifacts = ArtifactServices {
-                ingestor: ArtifactIngestor::new(Arc::clone(&given)),
-                resolver: ReferenceResolver::new(tenant, store.clone(), given),
+                ingestor: ArtifactIngestor::new(Arc::clone(&artifact_options)),
+                resolver: ReferenceResolver::new(tenant, store.clone(), artifact_options),
                 pinner: Arc::new(self.service.clone()),
                 quota: Arc::new(()),
             };
@@ -90,26 +91,26 @@ impl SessionFactory for Bench {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_once_and_what_is_never_taken_is_not_tried_again() {
+async fn a_failed_upload_is_reported_once_and_a_permanent_one_is_not_retried() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let store = Store::open(&folder.path().join("store")).unwrap();
     let service = Service { calls: Arc::default(), store, folder };
     assert!(service.folder.path().exists());
-    let stage = Stage::default();
-    let bench = Arc::new(Bench { stage: stage.clone(), service: service.clone() });
-    let host = Host::fitted(memory(), stage, options("first"), bench).await;
+    let scenario = Scenario::default();
+    let fixture = Arc::new(Fixture { scenario: scenario.clone(), service: service.clone() });
+    let host = Host::with_factory(memory(), scenario, options("first"), fixture).await;
     let session = host.open().await;
     for name in ["good", "bad", "late"] {
         session.artifacts().register(name, RegistrationSource::content(name, "text/csv")).await.unwrap();
     }
-    for words in ["one", "two", "three"] {
-        let mut turn = session.send(words).await.unwrap();
+    for text in ["one", "two", "three"] {
+        let mut turn = session.send(text).await.unwrap();
         assert_eq!(follow(&mut turn).await.1, answered());
     }
     let mut calls = service.calls.lock().unwrap().clone();
     calls.sort();
     assert_eq!(calls, ["bad", "good", "late", "late"]);
-    let requests = host.stage.requests.lock().unwrap().clone();
+    let requests = host.scenario.requests.lock().unwrap().clone();
     let users = requests[2].messages.iter().filter(|message| message.role == Role::User);
     let sent = serde_json::to_string(&users.collect::<Vec<_>>()).unwrap();
     for (part, count) in [

@@ -8,11 +8,11 @@ use conjure_conversation::EventKind;
 use conjure_journal::{Journal, SqliteJournal, SqliteOptions};
 use futures_util::future::join_all;
 
+use crate::scenario::{Host, Scenario, answered, key, options};
 use crate::support::patient;
-use crate::world::{Host, Stage, answered, key, options};
 
 /// The journal in a folder, which takes no more than this.
-fn bounded(folder: &std::path::Path, max_bytes: Option<u64>) -> Arc<OpenJournal> {
+fn size_limited_journal(folder: &std::path::Path, max_bytes: Option<u64>) -> Arc<OpenJournal> {
     let folder = folder.to_owned();
     Arc::new(move || {
         let folder = folder.clone();
@@ -25,21 +25,23 @@ fn bounded(folder: &std::path::Path, max_bytes: Option<u64>) -> Arc<OpenJournal>
 }
 
 #[tokio::test]
-async fn a_full_disk_under_load_stops_what_must_be_recorded_and_loses_nothing() {
+async fn a_full_disk_under_load_stops_appends_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let stage = Stage::default();
-    let host = Host::over(bounded(folder.path(), Some(1 << 20)), stage.clone(), options("first")).await;
+    let scenario = Scenario::default();
+    let host =
+        Host::over(size_limited_journal(folder.path(), Some(1 << 20)), scenario.clone(), options("first"))
+            .await;
     let mut sessions = Vec::new();
     for _ in 0..4 {
         sessions.push(host.open().await);
     }
-    // Each goes on until it is refused; what it was promised is counted.
+    // Each continues until it is refused; what it was promised is counted.
     let load = sessions.iter().map(|session| async {
         let mut acknowledged = Vec::new();
         for number in 0..10_000 {
-            let words = format!("{number} {}", "x".repeat(5_000));
-            match session.send(words.as_str()).await {
-                Ok(turn) => acknowledged.push((turn.accepted().seq(), words)),
+            let text = format!("{number} {}", "x".repeat(5_000));
+            match session.send(text.as_str()).await {
+                Ok(turn) => acknowledged.push((turn.accepted().seq(), text)),
                 Err(SessionError::Journal { reason }) => {
                     assert!(reason.contains("there is no space"), "{reason}");
                     return acknowledged;
@@ -53,7 +55,7 @@ async fn a_full_disk_under_load_stops_what_must_be_recorded_and_loses_nothing() 
     });
     let acknowledged = join_all(load).await;
     assert!(acknowledged.iter().any(|sent| !sent.is_empty()));
-    // What needs no room goes on: looking, listening, and whatever is in memory.
+    // Operations without appends continue: snapshots, subscriptions, and everything in memory.
     for session in &sessions {
         session.snapshot().await.unwrap();
         let mut listener = session.subscribe(0).await.unwrap();
@@ -70,17 +72,18 @@ async fn a_full_disk_under_load_stops_what_must_be_recorded_and_loses_nothing() 
     // Not all turns can be ended in the record now.
     let _ = host.root.shutdown(crate::support::soon()).await;
 
-    // With room again, everything that was acknowledged is there, once, and goes on.
-    let host = Host::over(bounded(folder.path(), None), stage.clone(), options("first")).await;
+    // With room again, everything that was acknowledged is there, once, and continues.
+    let host =
+        Host::over(size_limited_journal(folder.path(), None), scenario.clone(), options("first")).await;
     for (key, acknowledged) in keys.iter().zip(acknowledged) {
         let session = host.session(key);
         let events = host.events(&session).await;
-        for (seq, words) in acknowledged {
+        for (seq, text) in acknowledged {
             let input = match &events[usize::try_from(seq).unwrap()] {
                 EventKind::TurnStarted { input, .. } | EventKind::Queued { input, .. } => input,
                 other => panic!("{other:?}"),
             };
-            assert!(input[0].json().contains(&words));
+            assert!(input[0].json().contains(&text));
         }
         session.attach().await.unwrap();
         let last = session.send("at last").await.unwrap();

@@ -1,6 +1,6 @@
 //! The journal under sessions: what is recorded, charged and kept, also when its disk or its thread fails.
 
-mod debts;
+mod event_log;
 mod full_disk;
-mod ledger;
+mod pending_charges;
 mod writer;

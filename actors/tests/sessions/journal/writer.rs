@@ -1,4 +1,4 @@
-//! SQLite's writing thread, killed again and again under sessions that talk: it is opened anew, and nothing that was acknowledged
+//! SQLite's writing thread, killed again and again under sessions that talk: it is opened again, and nothing that was acknowledged
 //! is lost.
 
 use std::path::Path;
@@ -12,8 +12,8 @@ use conjure_base::TenantId;
 use conjure_journal::{Journal, LeaseOwner, SessionKey, SqliteJournal, read_all};
 use futures_util::future::join_all;
 
+use crate::scenario::{Scenario, key};
 use crate::support::{PATIENCE, SECOND, patient, soon};
-use crate::world::{Stage, key};
 
 const SESSIONS: usize = 4;
 /// Each loss within a minute is mended later than the one before.
@@ -47,16 +47,16 @@ fn sqlite(folder: &Path, opened: &Opened) -> Arc<OpenJournal> {
 }
 
 /// Talks until it is over; what was acknowledged.
-async fn talk(session: &Session, is_over: &AtomicBool) -> Vec<String> {
+async fn send_messages(session: &Session, is_over: &AtomicBool) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for number in 0_u32.. {
         if is_over.load(Ordering::Acquire) {
             break;
         }
-        let words = format!("call note words-{number}-of-it");
-        match session.send(words.clone()).await {
+        let text = format!("call note words-{number}-of-it");
+        match session.send(text.clone()).await {
             Ok(turn) => {
-                acknowledged.push(words);
+                acknowledged.push(text);
                 turn.end().await.unwrap();
             }
             Err(error) => assert!(
@@ -72,9 +72,9 @@ async fn talk(session: &Session, is_over: &AtomicBool) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
-    let (opened, stage) = (Opened::default(), Stage::default());
+    let (opened, scenario) = (Opened::default(), Scenario::default());
     let open = sqlite(folder.path(), &opened);
-    let mut options = TreeOptions::new(open, Arc::new(stage.clone()), LeaseOwner::new("first").unwrap());
+    let mut options = TreeOptions::new(open, Arc::new(scenario.clone()), LeaseOwner::new("first").unwrap());
     options.sessions.deadline = SECOND * 300;
     options.journal_timeout = PATIENCE;
     let runtime = SessionRuntime::spawn(options).await.unwrap();
@@ -86,20 +86,20 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
         }
     }
     let is_over = AtomicBool::new(false);
-    let talking = join_all(sessions.iter().map(|session| talk(session, &is_over)));
+    let conversations = join_all(sessions.iter().map(|session| send_messages(session, &is_over)));
     let killing = async {
         for kills in 1..=KILLS {
             let journal = opened.lock().unwrap().0.clone().unwrap();
             journal.kill_writer_for_test();
-            // Whoever writes next finds it dead, and has it opened anew.
+            // The next append detects the failure and reopens the journal.
             while opened.lock().unwrap().1 <= kills {
-                // Whether it is opened or not.
+                // Either outcome is possible.
                 let _ = runtime.open(NewSession::new(TenantId::new("other").unwrap())).await;
             }
         }
         is_over.store(true, Ordering::Release);
     };
-    let (acknowledged, ()) = tokio::join!(talking, killing);
+    let (acknowledged, ()) = tokio::join!(conversations, killing);
     assert_eq!(runtime.tree().find(&["journal"]).unwrap().actor.restarts, KILLS as u64);
     let keys: Vec<SessionKey> = sessions.iter().map(key).collect();
     runtime.shutdown(soon()).await.unwrap();
@@ -113,14 +113,14 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
         let events = read_all(&journal, key, 0).await.unwrap();
         let reported: Vec<String> =
             events.iter().map(|event| String::from_utf8_lossy(&event.body).into_owned()).collect();
-        for words in acknowledged {
+        for text in acknowledged {
             let count = reported
                 .iter()
-                .filter(|event| event.contains("turn_started") && event.contains(words.as_str()))
+                .filter(|event| event.contains("turn_started") && event.contains(text.as_str()))
                 .count();
-            assert_eq!(count, 1, "{words}: {reported:#?}");
+            assert_eq!(count, 1, "{text}: {reported:#?}");
         }
     }
     // Every request was valid, and no tool ran twice.
-    stage.check();
+    scenario.check();
 }

@@ -6,8 +6,8 @@ use conjure_conversation::{CallOutcome, EventKind};
 use conjure_journal::{Journal, MemoryJournal};
 use futures_util::future::join_all;
 
-use crate::support::{Disk, Faulty, SECOND, memory, of};
-use crate::world::{Host, Stage, answered, follow, key, options};
+use crate::scenario::{Host, Scenario, answered, follow, key, options};
+use crate::support::{FailingJournal, SECOND, TempDisk, memory, of};
 
 /// How the tools of a session ended, by name.
 async fn outcomes(host: &Host, session: &conjure_actors::session::Session) -> Vec<(String, CallOutcome)> {
@@ -21,19 +21,19 @@ async fn outcomes(host: &Host, session: &conjure_actors::session::Session) -> Ve
 
 /// A13: killed in the middle of its tools, in memory and on disk.
 #[tokio::test]
-async fn a_killed_session_goes_on_with_outcome_unknown_and_repeats_no_effect() {
-    let disk = Disk::new();
+async fn a_killed_session_resumes_with_outcome_unknown_and_repeats_no_effect() {
+    let disk = TempDisk::new();
     for open in [memory(), disk.sqlite()] {
-        let host = Host::over(open, Stage::default(), options("first")).await;
+        let host = Host::over(open, Scenario::default(), options("first")).await;
         let session = host.open().await;
         let mut turn = session.send("call door note").await.unwrap();
-        host.stage.reached(1).await;
+        host.scenario.reached(1).await;
         let mut queued = session.send("and then this").await.unwrap();
-        while host.stage.started.lock().unwrap().len() < 2 {
+        while host.scenario.started.lock().unwrap().len() < 2 {
             tokio::task::yield_now().await;
         }
         session.kill();
-        host.stage.open();
+        host.scenario.open();
         assert_eq!(follow(&mut turn).await.1, answered());
         assert_eq!(follow(&mut queued).await.1, answered());
         let outcomes = outcomes(&host, &session).await;
@@ -43,43 +43,43 @@ async fn a_killed_session_goes_on_with_outcome_unknown_and_repeats_no_effect() {
     }
 }
 
-/// Killed while the model speaks: it is asked again, and what it would have said late is dropped.
+/// Killed during a model call: the model is called again, and the late response is dropped.
 #[tokio::test]
 async fn a_session_killed_while_the_model_speaks_asks_again() {
     let host = Host::new().await;
     let session = host.open().await;
     let mut turn = session.send("door").await.unwrap();
     for number in 1..=3 {
-        host.stage.reached(number).await;
+        host.scenario.reached(number).await;
         session.kill();
         session.attach().await.unwrap();
     }
-    host.stage.reached(4).await;
-    host.stage.open();
+    host.scenario.reached(4).await;
+    host.scenario.open();
     assert_eq!(follow(&mut turn).await.1, answered());
     let is_answer = |kind: &&EventKind| matches!(kind, EventKind::ModelAnswered { .. });
     assert_eq!(host.events(&session).await.iter().filter(is_answer).count(), 1);
     host.shutdown().await;
 }
 
-/// The process is gone in the middle of a turn; the next one finds it, and drives it on once somebody attaches.
+/// The process ends in the middle of a turn; the next process resumes the turn when a client attaches.
 #[tokio::test]
-async fn another_process_goes_on_with_what_was_under_way() {
-    let disk = Disk::new();
-    let stage = Stage::default();
-    let first = Host::over(disk.sqlite(), stage.clone(), options("host")).await;
+async fn another_process_resumes_interrupted_turns() {
+    let disk = TempDisk::new();
+    let scenario = Scenario::default();
+    let first = Host::over(disk.sqlite(), scenario.clone(), options("host")).await;
     let session = first.open().await;
     let key = key(&session);
     session.send("call door").await.unwrap();
-    stage.reached(1).await;
+    scenario.reached(1).await;
     // No time to stop in order.
     let _ = first.root.shutdown(crate::support::now()).await;
     drop((first, session));
 
-    let second = Host::over(disk.sqlite(), stage.clone(), options("host")).await;
+    let second = Host::over(disk.sqlite(), scenario.clone(), options("host")).await;
     let session = second.session(&key);
     let mut listening = session.subscribe(0).await.unwrap();
-    stage.open();
+    scenario.open();
     let mut lines = String::new();
     while !lines.contains("end_turn") {
         if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
@@ -91,25 +91,28 @@ async fn another_process_goes_on_with_what_was_under_way() {
     second.shutdown().await;
 }
 
-/// Who had the session writes nothing more once another has it.
+/// The previous owner appends nothing after a takeover.
 #[tokio::test(start_paused = true)]
 async fn a_takeover_stops_the_old_owner() {
     let journal = MemoryJournal::new();
-    let old = Host::over(of(journal.clone()), Stage::default(), options("old")).await;
+    let old = Host::over(of(journal.clone()), Scenario::default(), options("old")).await;
     let session = old.open().await;
     let mut turn = session.send("door").await.unwrap();
-    old.stage.reached(1).await;
-    // While the lease holds, nobody else has it.
-    let new = Host::over(of(journal.clone()), Stage::default(), options("new")).await;
+    old.scenario.reached(1).await;
+    // While the lease is valid, no other owner can acquire it.
+    let new = Host::over(of(journal.clone()), Scenario::default(), options("new")).await;
     let same = new.session(&key(&session));
-    let held = same.send("mine").await.unwrap_err();
-    assert!(matches!(&held, SessionError::TakenOver { reason } if reason.contains("`old`")), "{held}");
+    let lease_held = same.send("mine").await.unwrap_err();
+    assert!(
+        matches!(&lease_held, SessionError::TakenOver { reason } if reason.contains("`old`")),
+        "{lease_held}"
+    );
 
     let info = journal.session(&key(&session)).await.unwrap();
     journal.release_lease(&key(&session), info.epoch).await.unwrap();
-    let mine = same.send("mine").await.unwrap();
-    new.stage.reached(1).await;
-    old.stage.open();
+    let own_turn = same.send("mine").await.unwrap();
+    new.scenario.reached(1).await;
+    old.scenario.open();
     let reported = loop {
         match turn.next().await.unwrap() {
             Ok(_) => {}
@@ -117,49 +120,49 @@ async fn a_takeover_stops_the_old_owner() {
         }
     };
     assert!(reported.to_string().contains("taken over"), "{reported}");
-    new.stage.open();
-    assert_eq!(mine.end().await, Ok(answered()));
-    let late = session.send("still me?").await.unwrap_err();
-    assert!(matches!(late, SessionError::TakenOver { .. }), "{late}");
+    new.scenario.open();
+    assert_eq!(own_turn.end().await, Ok(answered()));
+    let late_error = session.send("still me?").await.unwrap_err();
+    assert!(matches!(late_error, SessionError::TakenOver { .. }), "{late_error}");
     new.shutdown().await;
     old.shutdown().await;
 }
 
-/// A lost writer: the journal is opened anew, and the turn goes on over it.
+/// A lost writer: the journal is opened again, and the turn continues over it.
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_is_lost_under_a_turn_is_a_value_and_the_turn_goes_on() {
+async fn a_journal_failure_during_a_turn_is_returned_and_the_turn_resumes() {
     let inner = MemoryJournal::new();
-    let faulty = Faulty::new(inner);
-    let host = Host::over(faulty.mended_when_opened(), Stage::default(), options("first")).await;
+    let failing_journal = FailingJournal::new(inner);
+    let host = Host::over(failing_journal.mended_when_opened(), Scenario::default(), options("first")).await;
     let session = host.open().await;
     for appends in 0..9 {
-        faulty.lose_after(appends);
-        // What was acknowledged has its turn; what was not says so.
+        failing_journal.lose_after(appends);
+        // Acknowledged messages get their turn; others fail.
         match session.send("call note read").await {
             Ok(turn) => assert_eq!(turn.end().await, Ok(answered()), "{appends}"),
             Err(error) => assert!(matches!(error, SessionError::Journal { .. }), "{appends}: {error}"),
         }
     }
-    faulty.mend();
+    failing_journal.mend();
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
     let tree = host.root.tree();
     let restarts = tree.find(&["journal"]).unwrap().actor.restarts;
-    assert_eq!(restarts, faulty.losses(), "each loss is mended once");
+    assert_eq!(restarts, failing_journal.losses(), "each loss is mended once");
     assert!(restarts >= 6, "{restarts} losses; the test lost its grip");
     let actor = tree.find(&["sessions", &session.id().to_string()]).unwrap();
     assert_eq!(actor.actor.restarts, 0, "a failure of the journal is a value");
     host.shutdown().await;
 }
 
-/// What was recorded without an answer is found, told, and gone on with.
+/// An append without an acknowledgement is detected, reported, and continued.
 #[tokio::test(start_paused = true)]
-async fn what_the_journal_recorded_without_saying_so_is_told_and_gone_on_with() {
-    let faulty = Faulty::new(MemoryJournal::new());
-    let host = Host::over(faulty.mended_when_opened(), Stage::default(), options("first")).await;
+async fn an_unacknowledged_append_is_detected_and_continued() {
+    let failing_journal = FailingJournal::new(MemoryJournal::new());
+    let host = Host::over(failing_journal.mended_when_opened(), Scenario::default(), options("first")).await;
     let session = host.open().await;
     let mut listening = session.subscribe(0).await.unwrap();
     for appends in 0..9 {
-        faulty.lose_the_answer_after(appends);
+        failing_journal.lose_the_answer_after(appends);
         let sent = session.send(format!("number {appends}")).await;
         if appends == 0 {
             // It is not known; its turn is there all the same, whether or not anybody says more.
@@ -176,42 +179,42 @@ async fn what_the_journal_recorded_without_saying_so_is_told_and_gone_on_with() 
             }
         }
     }
-    faulty.mend();
-    assert!(faulty.losses() >= 3, "the test lost its grip");
+    failing_journal.mend();
+    assert!(failing_journal.losses() >= 3, "the test lost its grip");
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
 }
 
-/// A journal that is busy for a moment costs nothing but the moment; one that stays busy is told.
+/// A briefly busy journal only causes a delay; one that stays busy is reported.
 #[tokio::test(start_paused = true)]
 async fn a_busy_journal_is_asked_again() {
-    let faulty = Faulty::new(MemoryJournal::new());
-    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+    let failing_journal = FailingJournal::new(MemoryJournal::new());
+    let host = Host::over(of(failing_journal.clone()), Scenario::default(), options("first")).await;
     let session = host.open().await;
     let turn = session.send("call door").await.unwrap();
-    host.stage.reached(1).await;
+    host.scenario.reached(1).await;
     // The tool's result is at hand.
-    faulty.refuse(12);
-    host.stage.open();
+    failing_journal.refuse(12);
+    host.scenario.open();
     assert_eq!(turn.end().await, Ok(answered()));
     assert_eq!(outcomes(&host, &session).await, [("door".to_owned(), CallOutcome::Finished)]);
 
-    faulty.refuse(u64::MAX);
+    failing_journal.refuse(u64::MAX);
     let refused = session.send("hello").await.unwrap_err();
     assert!(matches!(&refused, SessionError::Journal { reason } if reason.contains("wait")), "{refused}");
-    faulty.refuse(0);
+    failing_journal.refuse(0);
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
 }
 
-/// What waits behind a message that cannot be recorded is told the same; where the actor is killed, it is sent again.
+/// Requests behind an unrecordable message get the same error; when the actor is killed, they are sent again.
 #[tokio::test(start_paused = true)]
-async fn what_waits_behind_a_failing_journal_is_told_or_sent_again() {
-    let faulty = Faulty::new(MemoryJournal::new());
-    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+async fn requests_behind_a_failing_journal_fail_or_are_retried() {
+    let failing_journal = FailingJournal::new(MemoryJournal::new());
+    let host = Host::over(of(failing_journal.clone()), Scenario::default(), options("first")).await;
     let session = host.open().await;
     session.attach().await.unwrap();
-    faulty.refuse(u64::MAX);
+    failing_journal.refuse(u64::MAX);
     for refused in join_all([session.send("one"), session.send("two")]).await {
         let refused = refused.unwrap_err();
         assert!(matches!(&refused, SessionError::Journal { .. }), "{refused}");
@@ -219,24 +222,24 @@ async fn what_waits_behind_a_failing_journal_is_told_or_sent_again() {
     let (lost, sent, ()) = tokio::join!(biased; session.send("three"), session.send("four"), async {
         tokio::time::sleep(SECOND).await;
         session.kill();
-        faulty.refuse(0);
+        failing_journal.refuse(0);
     });
     assert!(matches!(lost, Err(SessionError::Lost)), "{lost:?}");
     assert_eq!(sent.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
 }
 
-/// What waits for the end of work that the journal fails is told so at once, also where the journal stays away.
+/// Waiters of work that the journal fails get the error at once, even while the journal is unavailable.
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_work_that_the_journal_fails_is_told_so() {
-    let faulty = Faulty::new(MemoryJournal::new());
-    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+async fn waiters_of_work_that_the_journal_fails_get_the_error() {
+    let failing_journal = FailingJournal::new(MemoryJournal::new());
+    let host = Host::over(of(failing_journal.clone()), Scenario::default(), options("first")).await;
     let session = host.open().await;
-    let waits = session.send("door").await.unwrap();
-    host.stage.reached(1).await;
+    let waiting = session.send("door").await.unwrap();
+    host.scenario.reached(1).await;
     let queued = session.send("later").await.unwrap();
     let Accepted::Queued { id, .. } = queued.accepted() else { panic!("{queued:?}") };
-    faulty.set_away(true);
+    failing_journal.set_away(true);
     // The first is the work; none of the others is a part of it.
     let reported = tokio::join!(biased; session.steer("and"), session.unqueue(id), session.close());
     for reported in [reported.0.map(drop), reported.1, reported.2] {
@@ -245,50 +248,50 @@ async fn what_waits_for_work_that_the_journal_fails_is_told_so() {
             "{reported:?}"
         );
     }
-    faulty.set_away(false);
-    host.stage.open();
-    assert_eq!((waits.end().await, queued.end().await), (Ok(answered()), Ok(answered())));
+    failing_journal.set_away(false);
+    host.scenario.open();
+    assert_eq!((waiting.end().await, queued.end().await), (Ok(answered()), Ok(answered())));
     session.close().await.unwrap();
     host.shutdown().await;
 }
 
-/// However many say something meanwhile: what the journal failed is tried again after one second, two more, and so on up to two
+/// However many say something in the meantime: what the journal failed is tried again after one second, two more, and so on up to two
 /// minutes.
 #[tokio::test(start_paused = true)]
-async fn those_who_are_refused_bring_no_further_tries_about() {
-    let faulty = Faulty::new(MemoryJournal::new());
-    let host = Host::over(of(faulty.clone()), Stage::default(), options("first")).await;
+async fn rejected_requests_cause_no_further_attempts() {
+    let failing_journal = FailingJournal::new(MemoryJournal::new());
+    let host = Host::over(of(failing_journal.clone()), Scenario::default(), options("first")).await;
     let session = host.open().await;
     let turn = session.send("door").await.unwrap();
-    host.stage.reached(1).await;
-    faulty.set_away(true);
+    host.scenario.reached(1).await;
+    failing_journal.set_away(true);
     for _ in 0..100 {
         let refused = session.send("hello").await.unwrap_err();
         assert!(matches!(refused, SessionError::Journal { .. }), "{refused}");
     }
-    let missed = faulty.missed();
+    let missed = failing_journal.missed();
     tokio::time::sleep(SECOND * 600).await;
     // At 1, 3, 7, 15, 31, 63, 127, 247, 367 and 487.
-    assert_eq!(faulty.missed() - missed, 10);
-    faulty.set_away(false);
-    host.stage.open();
+    assert_eq!(failing_journal.missed() - missed, 10);
+    failing_journal.set_away(false);
+    host.scenario.open();
     assert_eq!(turn.end().await, Ok(answered()));
     // From then on it is as if nothing had been.
     let turn = session.send("call note").await.unwrap();
-    faulty.set_away(true);
+    failing_journal.set_away(true);
     tokio::time::sleep(SECOND / 2).await;
-    faulty.set_away(false);
+    failing_journal.set_away(false);
     assert_eq!(tokio::time::timeout(SECOND, turn.end()).await, Ok(Ok(answered())));
     host.shutdown().await;
 }
 
-/// Many who speak at once to a session that cannot start are one attempt, and each is told.
+/// Concurrent messages to a session that cannot start cause one attempt, and each gets the error.
 #[tokio::test(start_paused = true)]
 async fn a_burst_is_one_attempt_to_start() {
     let host = Host::new().await;
     let session = host.open().await;
-    host.stage.broken.lock().unwrap().0 = 1;
-    *host.stage.slow.lock().unwrap() = SECOND;
+    host.scenario.broken.lock().unwrap().0 = 1;
+    *host.scenario.slow.lock().unwrap() = SECOND;
     let all = join_all((0..20).map(|number| session.send(format!("{number}")))).await;
     for refused in all {
         let refused = refused.unwrap_err();
@@ -301,33 +304,33 @@ async fn a_burst_is_one_attempt_to_start() {
     host.shutdown().await;
 }
 
-/// Nobody is told that a turn was interrupted while its end is not recorded.
+/// An interrupt is not acknowledged before the end of the turn is recorded.
 #[tokio::test(start_paused = true)]
 async fn an_interruption_that_cannot_be_recorded_is_not_acknowledged() {
-    let faulty = Faulty::new(MemoryJournal::new());
-    let host = Host::over(faulty.mended_when_opened(), Stage::default(), options("first")).await;
+    let failing_journal = FailingJournal::new(MemoryJournal::new());
+    let host = Host::over(failing_journal.mended_when_opened(), Scenario::default(), options("first")).await;
     let session = host.open().await;
     let _turn = session.send("call door").await.unwrap();
-    host.stage.reached(1).await;
-    faulty.lose_after(0);
+    host.scenario.reached(1).await;
+    failing_journal.lose_after(0);
     let refused = session.interrupt().await;
     assert!(matches!(refused, Err(SessionError::Journal { .. })), "{refused:?}");
-    host.stage.open();
+    host.scenario.open();
     // Said again, it is so.
     session.interrupt().await.unwrap();
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
 }
 
-/// Who wanted it first does not wait for it any more: it comes all the same, and the next one finds it.
+/// The first caller does not wait any more: the start completes, and the next caller finds it.
 #[tokio::test(start_paused = true)]
-async fn a_start_that_nobody_waits_for_any_more_is_found() {
+async fn a_start_without_waiters_is_reused() {
     let host = Host::new().await;
     let session = host.open().await;
-    *host.stage.slow.lock().unwrap() = SECOND * 2;
+    *host.scenario.slow.lock().unwrap() = SECOND * 2;
     let soon = SystemClock.deadline(SECOND);
-    let late = session.clone().with_deadline(soon).send("hello").await.unwrap_err();
-    assert!(matches!(late, SessionError::DeadlinePassed), "{late}");
+    let error = session.clone().with_deadline(soon).send("hello").await.unwrap_err();
+    assert!(matches!(error, SessionError::DeadlinePassed), "{error}");
     // Nor is anybody held up by one who was dropped.
     let dropped = tokio::time::timeout(SECOND / 2, session.send("hello")).await;
     assert!(dropped.is_err());
@@ -337,10 +340,10 @@ async fn a_start_that_nobody_waits_for_any_more_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_cannot_start_says_why_and_is_left_alone_after_some_tries() {
+async fn a_session_that_cannot_start_reports_why_and_is_quarantined() {
     let host = Host::new().await;
     let session = host.open().await;
-    host.stage.broken.lock().unwrap().0 = 4;
+    host.scenario.broken.lock().unwrap().0 = 4;
     for _ in 0..4 {
         let error = session.send("hello").await.unwrap_err();
         assert!(
@@ -356,16 +359,16 @@ async fn a_session_that_cannot_start_says_why_and_is_left_alone_after_some_tries
     host.shutdown().await;
 }
 
-/// An actor that is killed again and again: its tree gives up, whoever follows is told, others hear nothing of it.
+/// An actor is killed repeatedly: its supervisor gives up, its subscribers get an error, and other sessions are unaffected.
 #[tokio::test(start_paused = true)]
-async fn a_crash_loop_ends_in_quarantine_and_disturbs_no_other_session() {
+async fn a_crash_loop_ends_in_quarantine_and_affects_no_other_session() {
     let host = Host::new().await;
     let (session, other) = (host.open().await, host.open().await);
-    let calm = other.send("door").await.unwrap();
-    host.stage.reached(1).await;
+    let other_session = other.send("door").await.unwrap();
+    host.scenario.reached(1).await;
     let mut turn = session.send("door").await.unwrap();
-    host.stage.reached(2).await;
-    host.stage.broken.lock().unwrap().1 = 100;
+    host.scenario.reached(2).await;
+    host.scenario.broken.lock().unwrap().1 = 100;
     session.kill();
     let reported = loop {
         match turn.next().await.unwrap() {
@@ -377,10 +380,10 @@ async fn a_crash_loop_ends_in_quarantine_and_disturbs_no_other_session() {
     let error = session.send("hello").await.unwrap_err();
     assert!(matches!(error, SessionError::Quarantined { .. }), "{error}");
     assert_eq!(host.trees(), 1);
-    host.stage.open();
-    assert_eq!(calm.end().await, Ok(answered()));
-    // Mended and lifted, the turn goes on where it was.
-    host.stage.broken.lock().unwrap().1 = 0;
+    host.scenario.open();
+    assert_eq!(other_session.end().await, Ok(answered()));
+    // Mended and lifted, the turn continues where it was.
+    host.scenario.broken.lock().unwrap().1 = 0;
     session.clear_quarantine();
     let mut listening = session.subscribe(0).await.unwrap();
     let mut lines = String::new();
@@ -395,20 +398,20 @@ async fn a_crash_loop_ends_in_quarantine_and_disturbs_no_other_session() {
 /// A shutdown interrupts what runs and records its end, within its deadline.
 #[tokio::test]
 async fn a_shutdown_records_the_end_of_every_turn() {
-    let disk = Disk::new();
-    let host = Host::over(disk.sqlite(), Stage::default(), options("first")).await;
+    let disk = TempDisk::new();
+    let host = Host::over(disk.sqlite(), Scenario::default(), options("first")).await;
     let mut keys = Vec::new();
     for _ in 0..10 {
         let session = host.open().await;
         session.send("call slow").await.unwrap();
         keys.push(key(&session));
     }
-    while host.stage.started.lock().unwrap().len() < 10 {
+    while host.scenario.started.lock().unwrap().len() < 10 {
         tokio::task::yield_now().await;
     }
-    let stage = host.stage.clone();
+    let scenario = host.scenario.clone();
     host.shutdown().await;
-    let host = Host::over(disk.sqlite(), stage, options("second")).await;
+    let host = Host::over(disk.sqlite(), scenario, options("second")).await;
     for key in keys {
         let session = host.session(&key);
         let snapshot = session.snapshot().await.unwrap();

@@ -9,14 +9,14 @@ use conjure_base::{Clock as _, SystemClock, TenantId};
 use conjure_journal::LeaseOwner;
 use futures_util::future::join_all;
 
+use crate::scenario::{Scenario, answered};
 use crate::support::{SECOND, memory, soon};
-use crate::world::{Stage, answered};
 
 const CHORE: &str = "idle-tenants";
 
 async fn runtime(idle_after: Duration) -> SessionRuntime {
     let mut options =
-        TreeOptions::new(memory(), Arc::new(Stage::default()), LeaseOwner::new("host").unwrap());
+        TreeOptions::new(memory(), Arc::new(Scenario::default()), LeaseOwner::new("host").unwrap());
     options.sessions.idle_after = idle_after;
     SessionRuntime::spawn(options).await.unwrap()
 }
@@ -43,7 +43,7 @@ async fn until_none_lives(runtime: &SessionRuntime) {
 }
 
 #[tokio::test]
-async fn a_tenant_whose_sessions_nobody_has_costs_no_supervisor_and_what_it_may_have_stays() {
+async fn an_idle_tenant_has_no_supervisor_and_keeps_its_limits() {
     let runtime = runtime(SECOND / 200).await;
     let terms = TenantLimits { recorded_sessions: 1, ..TenantLimits::default() };
     runtime.set_limits(&tenant(0), Some(terms));
@@ -67,9 +67,9 @@ async fn a_tenant_whose_sessions_nobody_has_costs_no_supervisor_and_what_it_may_
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Whoever wants a session just then has it.
+/// A session requested at that moment is available.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn supervisors_that_end_and_sessions_that_begin_do_not_meet() {
+async fn ending_supervisors_do_not_race_with_starting_sessions() {
     let runtime = runtime(SECOND / 1_000).await;
     let visits = join_all((0..16).map(async |number| {
         let tenant = tenant(number % 4);

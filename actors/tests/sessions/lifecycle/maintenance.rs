@@ -1,4 +1,4 @@
-//! The janitor: what it does in its time, what becomes of a chore that fails, panics or hangs, and of those who ask for one.
+//! The maintenance: what it does in its time, what becomes of a chore that fails, panics or hangs, and of those who ask for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,21 +12,21 @@ use conjure_journal::LeaseOwner;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
+use crate::scenario::Scenario;
 use crate::support::{SECOND, memory, soon};
-use crate::world::Stage;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What becomes of a run.
+/// The outcome of a run.
 type Run = fn(u64) -> BoxFuture<'static, Result<u64, Failure>>;
 
-struct Sweeping {
+struct CountingTask {
     name: &'static str,
     runs: AtomicU64,
     run: Run,
 }
 
-impl Sweeping {
+impl CountingTask {
     fn new(name: &'static str, run: Run) -> Arc<Self> {
         Arc::new(Self { name, runs: AtomicU64::new(0), run })
     }
@@ -36,7 +36,7 @@ impl Sweeping {
     }
 }
 
-impl MaintenanceTask for Sweeping {
+impl MaintenanceTask for CountingTask {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -56,7 +56,7 @@ impl MaintenanceTask for Sweeping {
 
 async fn runtime(chores: Vec<Arc<dyn MaintenanceTask>>) -> SessionRuntime {
     let owner = LeaseOwner::new("host").unwrap();
-    let mut options = TreeOptions::new(memory(), Arc::new(Stage::default()), owner);
+    let mut options = TreeOptions::new(memory(), Arc::new(Scenario::default()), owner);
     options.maintenance_tasks = chores;
     SessionRuntime::spawn(options).await.unwrap()
 }
@@ -66,13 +66,13 @@ async fn pass(time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_is_done_in_its_time_and_one_that_fails_panics_or_hangs_is_told_and_done_again() {
-    let well = Sweeping::new("well", |_| Box::pin(async { Ok(3) }));
-    let badly = Sweeping::new("badly", |run| {
+async fn maintenance_tasks_run_on_schedule_and_failed_ones_are_reported_and_retried() {
+    let well = CountingTask::new("well", |_| Box::pin(async { Ok(3) }));
+    let badly = CountingTask::new("badly", |run| {
         Box::pin(async move { if run < 2 { Err(format!("no luck in run {run}").into()) } else { Ok(0) } })
     });
-    let panicking = Sweeping::new("panicking", |_| Box::pin(async { panic!("it is meant to") }));
-    let hanging = Sweeping::new("hanging", |_| Box::pin(std::future::pending()));
+    let panicking = CountingTask::new("panicking", |_| Box::pin(async { panic!("this is intended") }));
+    let hanging = CountingTask::new("hanging", |_| Box::pin(std::future::pending()));
     let all = [&well, &badly, &panicking, &hanging];
     let runtime = runtime(all.map(|chore| Arc::clone(chore) as Arc<dyn MaintenanceTask>).to_vec()).await;
     assert_eq!(all.map(|chore| chore.runs()), [0; 4], "a start has done it all");
@@ -97,10 +97,10 @@ async fn each_is_done_in_its_time_and_one_that_fails_panics_or_hangs_is_told_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_one_has_it_done_from_its_beginning_and_never_two_at_a_time() {
+async fn a_requested_task_runs_from_its_beginning_and_never_concurrently() {
     static DOOR: Semaphore = Semaphore::const_new(0);
     static INSIDE: AtomicU64 = AtomicU64::new(0);
-    let slow = Sweeping::new("slow", |run| {
+    let slow = CountingTask::new("slow", |run| {
         Box::pin(async move {
             assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0);
             DOOR.acquire().await.unwrap().forget();
@@ -109,27 +109,27 @@ async fn who_asks_for_one_has_it_done_from_its_beginning_and_never_two_at_a_time
         })
     });
     let runtime = runtime(vec![Arc::clone(&slow) as Arc<dyn MaintenanceTask>]).await;
-    let janitor = runtime.maintenance();
+    let maintenance = runtime.maintenance();
     let within = || SystemClock.deadline(SECOND * 50);
-    let first = janitor.run("slow", within());
+    let first = maintenance.run("slow", within());
     tokio::pin!(first);
     assert!(futures_util::poll!(&mut first).is_pending());
     while slow.runs() == 0 {
         tokio::task::yield_now().await;
     }
-    let (second, third) = (janitor.run("slow", within()), janitor.run("slow", within()));
+    let (second, third) = (maintenance.run("slow", within()), maintenance.run("slow", within()));
     tokio::pin!(second, third);
     assert!(futures_util::poll!(&mut second).is_pending() && futures_util::poll!(&mut third).is_pending());
     DOOR.add_permits(2);
     assert_eq!(first.await, Ok(0));
-    // What was done before they asked may have missed what they mean.
+    // A run that started before the request may have missed its reason.
     assert_eq!((second.await, third.await), (Ok(1), Ok(1)));
     assert_eq!(slow.runs(), 2);
 
-    let unknown = janitor.run("tidy", within()).await.unwrap_err();
+    let unknown = maintenance.run("tidy", within()).await.unwrap_err();
     assert_eq!(unknown.to_string(), "there is no maintenance task `tidy`; there are: slow, idle-tenants");
-    let late = janitor.run("slow", SystemClock.deadline(SECOND)).await.unwrap_err();
-    assert!(matches!(late, TaskError::Call(_)), "{late}");
+    let error = maintenance.run("slow", SystemClock.deadline(SECOND)).await.unwrap_err();
+    assert!(matches!(error, TaskError::Call(_)), "{error}");
     runtime.shutdown(soon()).await.unwrap();
-    assert!(matches!(janitor.run("slow", within()).await, Err(TaskError::Call(_))));
+    assert!(matches!(maintenance.run("slow", within()).await, Err(TaskError::Call(_))));
 }

@@ -1,10 +1,10 @@
 //! How sessions, and the runtime that has them, begin, rest, fail and end.
 
-mod bounds;
 mod ending;
 mod failing;
 mod idle_tenants;
-pub(crate) mod leaving;
 mod maintenance;
+pub(crate) mod passivation;
 mod pausing;
 mod runtime;
+mod time_limits;

@@ -17,10 +17,10 @@ use conjure_toolbox::{AllowAll, Toolbox};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use crate::scenario::{answered, follow, options};
 use crate::support::{memory, soon};
-use crate::world::{answered, follow, options};
 
-/// In the background something counts, and bears the folder's name. The second time the model waits for that.
+/// A background process counts, with the directory's name in its arguments. In the second call the model waits for it.
 const SCRIPT: &str = r#"
 version: 1
 turns:
@@ -35,12 +35,12 @@ turns:
   - content: "There is the file."
 "#;
 
-struct Bench {
+struct Fixture {
     model: ScriptedModel,
     source: Arc<ConnectorSource>,
 }
 
-impl SessionFactory for Bench {
+impl SessionFactory for Fixture {
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
             let executor = setup.executors.clone().supervise(Arc::clone(&self.source) as _)?;
@@ -78,13 +78,13 @@ fn states(mark: &str) -> String {
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = SystemClock.deadline(Duration::from_secs(60));
     while !is_so() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
+        assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting until {what}");
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
     }
 }
 
 #[tokio::test]
-async fn what_a_turn_left_running_stands_still_until_the_next_turn_and_ends_with_the_session() {
+async fn background_processes_are_paused_until_the_next_turn_and_end_with_the_session() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -94,8 +94,9 @@ async fn what_a_turn_left_running_stands_still_until_the_next_turn_and_ends_with
         Script::from_text(&SCRIPT.replace("FOLDER", &mark), ScriptFormat::Yaml, "this test").unwrap();
     let jail = Jail::new([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
     let source = ConnectorSource::new(Arc::new(jail), ExecutionContext::new(folder.path())).unwrap();
-    let bench = Bench { model: ScriptedModel::new(script), source: Arc::new(source) };
-    let mut runtime_options = TreeOptions::new(memory(), Arc::new(bench), LeaseOwner::new("first").unwrap());
+    let fixture = Fixture { model: ScriptedModel::new(script), source: Arc::new(source) };
+    let mut runtime_options =
+        TreeOptions::new(memory(), Arc::new(fixture), LeaseOwner::new("first").unwrap());
     runtime_options.sessions = options("first");
     runtime_options.sessions.executors.pause_after = Some(Duration::from_millis(20));
     let runtime = SessionRuntime::spawn(runtime_options).await.unwrap();
@@ -112,23 +113,23 @@ async fn what_a_turn_left_running_stands_still_until_the_next_turn_and_ends_with
     let (lines, stop) = follow(&mut session.send("Count.").await.unwrap()).await;
     assert_eq!(stop, answered(), "{lines:#?}");
     paused().await;
-    // Nobody needs what is there to be running for a list of files, but whoever looks may look for what it writes.
+    // A list of files does not need running processes, but a reader may wait for their output.
     let names: Vec<_> =
         session.list_files().await.unwrap().entries.into_iter().map(|entry| entry.path).collect();
     assert!(names.iter().any(|name| name.ends_with("count")), "{names:?}");
     paused().await;
     let (lines, stop) = follow(&mut session.send("Does it?").await.unwrap()).await;
     assert_eq!(stop, answered(), "{lines:#?}");
-    let said = lines.join("\n");
-    assert!(said.contains("it goes on") && !said.contains("new sandbox"), "{said}");
+    let log = lines.join("\n");
+    assert!(log.contains("it goes on") && !log.contains("new sandbox"), "{log}");
 
-    // The session's actor dies while it is paused: all of it goes, and the next incarnation says so.
+    // The session's actor is killed while the sandbox is paused: the sandbox ends, and the next incarnation reports that.
     paused().await;
     session.kill();
     let (lines, stop) = follow(&mut session.send("And the file?").await.unwrap()).await;
     assert_eq!(stop, answered(), "{lines:#?}");
-    let said = lines.join("\n");
-    assert!(said.contains("the file is there") && said.contains("new sandbox"), "{said}");
+    let log = lines.join("\n");
+    assert!(log.contains("the file is there") && log.contains("new sandbox"), "{log}");
     assert_eq!(states(&mark), "", "nothing is left of the first sandbox");
     session.close().await.unwrap();
     runtime.shutdown(soon()).await.unwrap();

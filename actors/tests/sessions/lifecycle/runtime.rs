@@ -10,29 +10,29 @@ use conjure_conversation::{Block, Message, SessionProfile};
 use conjure_journal::{Journal, LeaseOwner, MemoryJournal};
 use futures_util::future::join_all;
 
-use crate::support::{Disk, Faulty, PATIENCE, SECOND, memory, now, soon};
-use crate::world::{Stage, answered};
+use crate::scenario::{Scenario, answered};
+use crate::support::{FailingJournal, PATIENCE, SECOND, TempDisk, memory, now, soon};
 
 fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
 }
 
-fn options(open: Arc<OpenJournal>, stage: &Stage, owner: &str) -> TreeOptions {
-    let mut options = TreeOptions::new(open, Arc::new(stage.clone()), LeaseOwner::new(owner).unwrap());
+fn options(open: Arc<OpenJournal>, scenario: &Scenario, owner: &str) -> TreeOptions {
+    let mut options = TreeOptions::new(open, Arc::new(scenario.clone()), LeaseOwner::new(owner).unwrap());
     options.sessions.deadline = SECOND * 300;
     options.journal_timeout = PATIENCE;
     options
 }
 
-async fn runtime(open: Arc<OpenJournal>, stage: &Stage) -> SessionRuntime {
-    SessionRuntime::spawn(options(open, stage, "first")).await.unwrap()
+async fn runtime(open: Arc<OpenJournal>, scenario: &Scenario) -> SessionRuntime {
+    SessionRuntime::spawn(options(open, scenario, "first")).await.unwrap()
 }
 
-/// It may be put away before whoever had it started hears of that: then it is started again.
+/// It may be passivated before whoever had it started hears of that: then it is started again.
 #[tokio::test]
-async fn a_session_that_rests_at_once_is_opened_and_answers() {
-    let stage = Stage::default();
-    let mut options = options(memory(), &stage, "first");
+async fn a_session_with_immediate_passivation_opens_and_answers() {
+    let scenario = Scenario::default();
+    let mut options = options(memory(), &scenario, "first");
     options.sessions.idle_after = SECOND / 200;
     let runtime = SessionRuntime::spawn(options).await.unwrap();
     // More at once than are started in that time.
@@ -49,10 +49,10 @@ async fn a_session_that_rests_at_once_is_opened_and_answers() {
 }
 
 #[tokio::test]
-async fn a_session_is_found_by_its_tenant_and_by_nobody_else_here_and_after_a_restart() {
-    let disk = Disk::new();
-    let stage = Stage::default();
-    let first = runtime(disk.sqlite(), &stage).await;
+async fn a_session_is_found_only_by_its_tenant_before_and_after_a_restart() {
+    let disk = TempDisk::new();
+    let scenario = Scenario::default();
+    let first = runtime(disk.sqlite(), &scenario).await;
     let profile = SessionProfile { base_prompt: "Be brief.".to_owned(), ..SessionProfile::default() };
     let history =
         vec![Message::user(vec![Block::text("before")]), Message::assistant(vec![Block::text("yes")])];
@@ -61,14 +61,14 @@ async fn a_session_is_found_by_its_tenant_and_by_nobody_else_here_and_after_a_re
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     let id = session.id();
 
-    let again = first.session(&tenant("acme"), id).await.unwrap();
-    assert_eq!(again.snapshot().await.unwrap().last_text, "heard: hello");
+    let revived = first.session(&tenant("acme"), id).await.unwrap();
+    assert_eq!(revived.snapshot().await.unwrap().last_text, "heard: hello");
     let health = first.health();
     assert!(health.is_good());
     assert_eq!((health.tenants, health.live_sessions, health.known_sessions), (1, 1, 1));
-    let shown = first.tree().to_string();
+    let tree_text = first.tree().to_string();
     for part in ["journal running", "acme running", &format!("{id} running")] {
-        assert!(shown.contains(part), "{shown}");
+        assert!(tree_text.contains(part), "{tree_text}");
     }
 
     // A foreign id and one that was never given are the same, and leave nothing.
@@ -81,20 +81,20 @@ async fn a_session_is_found_by_its_tenant_and_by_nobody_else_here_and_after_a_re
     let over = session.send("anybody?").await.unwrap_err();
     assert!(matches!(over, SessionError::NotStarted { .. } | SessionError::ShuttingDown), "{over}");
 
-    let second = SessionRuntime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
+    let second = SessionRuntime::spawn(options(disk.sqlite(), &scenario, "second")).await.unwrap();
     let session = second.session(&tenant("acme"), id).await.unwrap();
     assert_eq!(session.send("and again").await.unwrap().end().await, Ok(answered()));
-    let requests = stage.requests.lock().unwrap().clone();
-    let said = crate::world::said(&requests.last().unwrap().messages);
-    assert_eq!(said, ["before", "yes", "hello", "heard: hello", "and again"]);
+    let requests = scenario.requests.lock().unwrap().clone();
+    let texts = crate::scenario::texts_of(&requests.last().unwrap().messages);
+    assert_eq!(texts, ["before", "yes", "hello", "heard: hello", "and again"]);
     second.shutdown(soon()).await.unwrap();
-    stage.check();
+    scenario.check();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_put_away_and_held_by_nobody_costs_nothing_here() {
-    let stage = Stage::default();
-    let mut options = options(memory(), &stage, "first");
+async fn a_passivated_session_without_handles_uses_no_memory() {
+    let scenario = Scenario::default();
+    let mut options = options(memory(), &scenario, "first");
     options.sessions.idle_after = SECOND * 30;
     let runtime = SessionRuntime::spawn(options).await.unwrap();
     let mut ids = Vec::new();
@@ -121,15 +121,15 @@ async fn a_session_that_is_put_away_and_held_by_nobody_costs_nothing_here() {
 
 /// One session fails again and again; its siblings and other tenants hear nothing of it.
 #[tokio::test(start_paused = true)]
-async fn a_crash_loop_disturbs_nobody_else() {
-    let stage = Stage::default();
-    let runtime = runtime(memory(), &stage).await;
+async fn a_crash_loop_affects_no_other_session() {
+    let scenario = Scenario::default();
+    let runtime = runtime(memory(), &scenario).await;
     let bad = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
     let sibling = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
-    let stranger = runtime.open(NewSession::new(tenant("other"))).await.unwrap();
-    let turns = [sibling.send("door").await.unwrap(), stranger.send("door").await.unwrap()];
-    stage.reached(2).await;
-    stage.broken.lock().unwrap().1 = u32::MAX;
+    let other_tenant = runtime.open(NewSession::new(tenant("other"))).await.unwrap();
+    let turns = [sibling.send("door").await.unwrap(), other_tenant.send("door").await.unwrap()];
+    scenario.reached(2).await;
+    scenario.broken.lock().unwrap().1 = u32::MAX;
     bad.kill();
     let error = loop {
         match bad.send("hello").await {
@@ -140,7 +140,7 @@ async fn a_crash_loop_disturbs_nobody_else() {
     };
     assert!(error.to_string().contains("lift the quarantine"), "{error}");
     assert_eq!(runtime.health().live_sessions, 2);
-    stage.open();
+    scenario.open();
     for turn in turns {
         assert_eq!(turn.end().await, Ok(answered()));
     }
@@ -148,19 +148,19 @@ async fn a_crash_loop_disturbs_nobody_else() {
     for path in [vec!["tenants"], vec!["journal"]] {
         assert_eq!(tree.find(&path).unwrap().actor.restarts, 0);
     }
-    stage.broken.lock().unwrap().1 = 0;
+    scenario.broken.lock().unwrap().1 = 0;
     bad.clear_quarantine();
     assert_eq!(bad.send("hello").await.unwrap().end().await, Ok(answered()));
     runtime.shutdown(soon()).await.unwrap();
-    stage.check();
+    scenario.check();
 }
 
 /// The journal's writer is lost again and again while many sessions of many tenants work.
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_is_lost_under_load_loses_nothing_that_was_acknowledged() {
+async fn a_journal_failure_under_load_loses_no_acknowledged_event() {
     let inner = MemoryJournal::new();
-    let faulty = Faulty::new(inner);
-    let opened = faulty.clone();
+    let failing_journal = FailingJournal::new(inner);
+    let opened = failing_journal.clone();
     let open: Arc<OpenJournal> = Arc::new(move || {
         // The next one lives a little longer.
         let losses = opened.losses();
@@ -171,8 +171,8 @@ async fn a_journal_that_is_lost_under_load_loses_nothing_that_was_acknowledged()
         let journal: Arc<dyn Journal> = Arc::new(opened.clone());
         Box::pin(async move { Ok(journal) })
     });
-    let stage = Stage::default();
-    let runtime = runtime(open, &stage).await;
+    let scenario = Scenario::default();
+    let runtime = runtime(open, &scenario).await;
     let work = (0..24).map(|number| {
         let runtime = runtime.clone();
         async move {
@@ -207,30 +207,30 @@ async fn a_journal_that_is_lost_under_load_loses_nothing_that_was_acknowledged()
         }
     });
     join_all(work).await;
-    assert!(faulty.losses() >= 20, "{} losses", faulty.losses());
+    assert!(failing_journal.losses() >= 20, "{} losses", failing_journal.losses());
     assert!(runtime.health().is_good());
     runtime.shutdown(soon()).await.unwrap();
-    stage.check();
+    scenario.check();
 }
 
 #[tokio::test]
-async fn draining_lets_turns_end_and_begins_none() {
-    let stage = Stage::default();
-    let runtime = runtime(memory(), &stage).await;
+async fn draining_finishes_running_turns_and_starts_none() {
+    let scenario = Scenario::default();
+    let runtime = runtime(memory(), &scenario).await;
     let session = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
     let waiting = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
     waiting.send("call ask").await.unwrap();
     let turn = session.send("door").await.unwrap();
-    stage.reached(1).await;
+    scenario.reached(1).await;
     session.send("queued").await.unwrap();
-    let late = runtime.drain(now()).await.unwrap_err();
-    assert!(matches!(late, TreeError::Session(SessionError::DeadlinePassed)), "{late}");
+    let error = runtime.drain(now()).await.unwrap_err();
+    assert!(matches!(error, TreeError::Session(SessionError::DeadlinePassed)), "{error}");
     assert_eq!(runtime.health().turn_admission, TurnAdmission::Draining);
     assert!(!runtime.health().is_good());
     assert_eq!(session.send("one more").await.unwrap_err(), SessionError::Draining);
     let refused = runtime.open(NewSession::new(tenant("acme"))).await.unwrap_err();
     assert!(matches!(refused, TreeError::Draining), "{refused}");
-    let (drained, ()) = tokio::join!(runtime.drain(soon()), async { stage.open() });
+    let (drained, ()) = tokio::join!(runtime.drain(soon()), async { scenario.open() });
     drained.unwrap();
     assert_eq!(turn.end().await, Ok(answered()));
     let snapshot = session.snapshot().await.unwrap();
@@ -238,32 +238,32 @@ async fn draining_lets_turns_end_and_begins_none() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Everything works when it is told to stop: it stops in time, and every end is recorded.
+/// A shutdown under load completes in time, and every end is recorded.
 #[tokio::test]
 async fn a_shutdown_under_load_records_everything_in_time() {
-    let disk = Disk::new();
-    let stage = Stage::default();
-    let first = runtime(disk.sqlite(), &stage).await;
+    let disk = TempDisk::new();
+    let scenario = Scenario::default();
+    let first = runtime(disk.sqlite(), &scenario).await;
     let mut keys = Vec::new();
     for number in 0..30 {
         let whose = tenant(&format!("tenant-{}", number % 3));
         let session = first.open(NewSession::new(whose.clone())).await.unwrap();
-        let words = if number % 2 == 0 { "call slow" } else { "door" };
-        session.send(words).await.unwrap();
+        let text = if number % 2 == 0 { "call slow" } else { "door" };
+        session.send(text).await.unwrap();
         session.send("and then").await.unwrap();
         keys.push((whose, session.id()));
     }
-    stage.reached(15).await;
+    scenario.reached(15).await;
     first.shutdown(soon()).await.unwrap();
     assert_eq!(first.tree().size(), 1, "{}", first.tree());
 
-    stage.open();
-    let second = SessionRuntime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
+    scenario.open();
+    let second = SessionRuntime::spawn(options(disk.sqlite(), &scenario, "second")).await.unwrap();
     for (whose, id) in keys {
         let session = second.session(&whose, id).await.unwrap();
         let mut listening = session.subscribe(0).await.unwrap();
         let mut lines = String::new();
-        // What was queued has its turn now, after the one that was interrupted.
+        // The queued message gets its turn now, after the interrupted one.
         while !lines.contains("end_turn") {
             if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
                 lines.push_str(&event.to_line());
@@ -272,13 +272,13 @@ async fn a_shutdown_under_load_records_everything_in_time() {
         assert_eq!(lines.matches(r#"{"type":"interrupted"}"#).count(), 1, "{lines}");
     }
     second.shutdown(soon()).await.unwrap();
-    stage.check();
+    scenario.check();
 }
 
-/// A journal that cannot be opened is told, and nothing is left.
+/// A journal that cannot be opened is reported, and nothing is left.
 #[tokio::test]
 async fn a_runtime_without_a_journal_does_not_start() {
     let open: Arc<OpenJournal> = Arc::new(|| Box::pin(async { Err(conjure_journal::JournalError::Closed) }));
-    let error = SessionRuntime::spawn(options(open, &Stage::default(), "first")).await.unwrap_err();
+    let error = SessionRuntime::spawn(options(open, &Scenario::default(), "first")).await.unwrap_err();
     assert!(error.to_string().contains("the journal is closed"), "{error}");
 }

@@ -1,23 +1,23 @@
-//! Waiting for a person: over being put away, and over a restart of the process.
+//! Waiting for a person: over being passivated, and over a restart of the process.
 
 use conjure_actors::session::{SessionError, SessionStatus, TurnEvent, Update};
 use conjure_base::TurnId;
 use conjure_conversation::{Decision, Rejection, TurnStop};
 
-use crate::support::{Disk, SECOND};
-use crate::world::{Host, Stage, answered, follow, key, options};
+use crate::scenario::{Host, Scenario, answered, follow, key, options};
+use crate::support::{SECOND, TempDisk};
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_person_holds_no_actor_and_the_decision_revives_the_session() {
+async fn a_session_waiting_for_approval_is_passivated_and_revived_by_the_decision() {
     let mut idle = options("first");
     idle.idle_after = SECOND * 60;
-    let host = Host::over(crate::support::memory(), Stage::default(), idle).await;
+    let host = Host::over(crate::support::memory(), Scenario::default(), idle).await;
     let session = host.open().await;
     let mut turn = session.send("call ask note ask").await.unwrap();
     while host.trees() > 0 {
         tokio::time::sleep(SECOND * 10).await;
     }
-    assert_eq!(host.stage.started.lock().unwrap().len(), 1, "the allowed call has run");
+    assert_eq!(host.scenario.started.lock().unwrap().len(), 1, "the allowed call has run");
     let snapshot = session.snapshot().await.unwrap();
     assert_eq!(snapshot.status, SessionStatus::AwaitingApproval(TurnId::FIRST));
     assert_eq!(snapshot.approvals.len(), 2);
@@ -31,7 +31,7 @@ async fn a_wait_for_a_person_holds_no_actor_and_the_decision_revives_the_session
     let (lines, stop) = follow(&mut turn).await;
     assert_eq!(stop, answered());
     assert!(lines.join("\n").contains("denied: not this one"));
-    assert_eq!(host.stage.started.lock().unwrap().len(), 2);
+    assert_eq!(host.scenario.started.lock().unwrap().len(), 2);
     session.decide(calls[1].clone(), deny).await.unwrap();
     let other = session.decide(calls[1].clone(), Decision::Allow).await;
     assert!(matches!(other, Err(SessionError::Rejected(Rejection::AnsweredDifferently { .. }))), "{other:?}");
@@ -39,10 +39,10 @@ async fn a_wait_for_a_person_holds_no_actor_and_the_decision_revives_the_session
 }
 
 #[tokio::test]
-async fn a_wait_for_a_person_survives_the_process() {
-    let disk = Disk::new();
-    let stage = Stage::default();
-    let host = Host::over(disk.sqlite(), stage.clone(), options("first")).await;
+async fn a_pending_approval_survives_the_process() {
+    let disk = TempDisk::new();
+    let scenario = Scenario::default();
+    let host = Host::over(disk.sqlite(), scenario.clone(), options("first")).await;
     let session = host.open().await;
     let key = key(&session);
     session.send("call ask").await.unwrap();
@@ -54,7 +54,7 @@ async fn a_wait_for_a_person_survives_the_process() {
     };
     host.shutdown().await;
 
-    let host = Host::over(disk.sqlite(), stage.clone(), options("second")).await;
+    let host = Host::over(disk.sqlite(), scenario.clone(), options("second")).await;
     let session = host.session(&key);
     session.decide(call, Decision::Allow).await.unwrap();
     let mut listening = session.subscribe(0).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_wait_for_a_person_survives_the_process() {
     }
     assert!(lines.contains("ask done"), "{lines}");
 
-    // What waits can be interrupted, too.
+    // A waiting turn can be interrupted, too.
     let turn = session.send("call ask").await.unwrap();
     while session.snapshot().await.unwrap().approvals.is_empty() {
         tokio::task::yield_now().await;
@@ -77,8 +77,8 @@ async fn a_wait_for_a_person_survives_the_process() {
 }
 
 #[tokio::test]
-async fn an_interruption_beside_a_decision_is_not_lost_while_another_waits() {
-    let host = Host::over(crate::support::memory(), Stage::default(), options("first")).await;
+async fn an_interrupt_concurrent_with_a_decision_is_not_lost() {
+    let host = Host::over(crate::support::memory(), Scenario::default(), options("first")).await;
     for _ in 0..20 {
         let session = host.open().await;
         let turn = session.send("call ask ask").await.unwrap();
@@ -98,12 +98,12 @@ async fn an_interruption_beside_a_decision_is_not_lost_while_another_waits() {
     host.shutdown().await;
 }
 
-/// The host stops as soon as it hears that a person is asked.
+/// The host stops as soon as an approval is requested.
 #[tokio::test]
-async fn a_shutdown_beside_the_question_leaves_the_turn_waiting() {
+async fn a_shutdown_during_an_approval_request_leaves_the_turn_waiting() {
     for _ in 0..20 {
-        let disk = Disk::new();
-        let host = Host::over(disk.sqlite(), Stage::default(), options("first")).await;
+        let disk = TempDisk::new();
+        let host = Host::over(disk.sqlite(), Scenario::default(), options("first")).await;
         let session = host.open().await;
         let key = key(&session);
         let mut turn = session.send("call ask").await.unwrap();
@@ -116,7 +116,7 @@ async fn a_shutdown_beside_the_question_leaves_the_turn_waiting() {
             }
         }
         host.shutdown().await;
-        let host = Host::over(disk.sqlite(), Stage::default(), options("second")).await;
+        let host = Host::over(disk.sqlite(), Scenario::default(), options("second")).await;
         let status = host.session(&key).snapshot().await.unwrap().status;
         assert_eq!(status, SessionStatus::AwaitingApproval(TurnId::FIRST));
         host.shutdown().await;

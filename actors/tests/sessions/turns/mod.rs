@@ -1,8 +1,8 @@
 //! Turns: what is sent, decided, answered and heard.
 
 mod approvals;
-mod listening;
+mod end_to_end;
+mod messages;
 mod model_change;
 mod overload;
-mod talking;
-mod whole;
+mod subscriptions;

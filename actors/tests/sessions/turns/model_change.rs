@@ -5,11 +5,11 @@ use conjure_base::{CallId, Clock as _, SystemClock};
 use conjure_conversation::{Decision, EventKind, Rejection};
 use conjure_journal::MemoryJournal;
 
-use crate::support::{Disk, Faulty, SECOND};
-use crate::world::{Host, Stage, answered, follow, key, options, said};
+use crate::scenario::{Host, Scenario, answered, follow, key, options, texts_of};
+use crate::support::{FailingJournal, SECOND, TempDisk};
 
-async fn ask(session: &Session, words: &str) -> String {
-    let mut turn = session.send(words).await.unwrap();
+async fn ask(session: &Session, text: &str) -> String {
+    let mut turn = session.send(text).await.unwrap();
     assert_eq!(follow(&mut turn).await.1, answered());
     session.snapshot().await.unwrap().last_text
 }
@@ -24,17 +24,17 @@ fn is_refused(changed: Result<(), SessionError>) -> bool {
 
 #[tokio::test]
 async fn the_next_turn_has_the_new_model_and_a_revived_session_has_it_too() {
-    let disk = Disk::new();
-    let stage = Stage::default();
-    let host = Host::over(disk.sqlite(), stage.clone(), options("host")).await;
+    let disk = TempDisk::new();
+    let scenario = Scenario::default();
+    let host = Host::over(disk.sqlite(), scenario.clone(), options("host")).await;
     let session = host.open().await;
     assert_eq!(ask(&session, "one").await, "heard: one");
     session.set_model("quick").await.unwrap();
     assert_eq!(model(&session).await.as_deref(), Some("quick"));
     assert_eq!(ask(&session, "two").await, "quick heard: two");
-    let requests = stage.requests.lock().unwrap().clone();
-    assert_eq!(said(&requests[1].messages), ["one", "heard: one", "two"], "it is the same conversation");
-    // Nothing is recorded of a change that is none.
+    let requests = scenario.requests.lock().unwrap().clone();
+    assert_eq!(texts_of(&requests[1].messages), ["one", "heard: one", "two"], "it is the same conversation");
+    // A change to the same model is not recorded.
     session.set_model("quick").await.unwrap();
     session.set_model("slow").await.unwrap();
     let changes = host.events(&session).await;
@@ -46,20 +46,20 @@ async fn the_next_turn_has_the_new_model_and_a_revived_session_has_it_too() {
     assert_eq!(ask(&session, "three").await, "slow heard: three");
     let key = key(&session);
     host.shutdown().await;
-    let host = Host::over(disk.sqlite(), stage, options("host")).await;
+    let host = Host::over(disk.sqlite(), scenario, options("host")).await;
     let session = host.session(&key);
     assert_eq!(ask(&session, "four").await, "slow heard: four");
     host.shutdown().await;
 }
 
-/// What is too long for the new model is summarised by the one before, which has read it.
+/// A history too long for the new model is summarised by the previous model.
 #[tokio::test]
 async fn a_history_that_is_too_long_for_the_new_model_is_compacted_first() {
     let host = Host::new().await;
     let session = host.open().await;
     let first = "one ".repeat(500);
-    for words in [first.as_str(), "two", "three", "four", "a long one"] {
-        ask(&session, words).await;
+    for text in [first.as_str(), "two", "three", "four", "a long one"] {
+        ask(&session, text).await;
     }
     session.set_model("big").await.unwrap();
     assert_eq!(ask(&session, "and a long one").await, "big heard: and a long one");
@@ -72,12 +72,12 @@ async fn a_history_that_is_too_long_for_the_new_model_is_compacted_first() {
     let events = host.events(&session).await;
     assert_eq!(compacted(&events), 1, "{events:?}");
     assert_eq!(
-        *host.stage.called.lock().unwrap(),
+        *host.scenario.called.lock().unwrap(),
         ["big", "big", "small"],
         "the model before writes the summary"
     );
-    let requests = host.stage.requests.lock().unwrap().clone();
-    assert!(!said(&requests.last().unwrap().messages).contains(&first));
+    let requests = host.scenario.requests.lock().unwrap().clone();
+    assert!(!texts_of(&requests.last().unwrap().messages).contains(&first));
     host.shutdown().await;
 }
 
@@ -87,11 +87,11 @@ async fn a_turn_keeps_its_model() {
     let session = host.open().await;
     let mut first = session.send("door").await.unwrap();
     assert!(is_refused(session.set_model("quick").await));
-    host.stage.reached(1).await;
+    host.scenario.reached(1).await;
     assert!(is_refused(session.set_model("quick").await));
-    // What waits behind it has a turn with the same model.
+    // The queued message gets a turn with the same model.
     let mut second = session.send("second").await.unwrap();
-    host.stage.open();
+    host.scenario.open();
     for turn in [&mut first, &mut second] {
         assert_eq!(follow(turn).await.1, answered());
     }
@@ -100,7 +100,7 @@ async fn a_turn_keeps_its_model() {
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_for_a_person_keeps_its_model() {
+async fn a_turn_waiting_for_approval_keeps_its_model() {
     let host = Host::new().await;
     let session = host.open().await;
     let mut turn = session.send("call ask").await.unwrap();
@@ -118,9 +118,9 @@ async fn a_turn_that_waits_for_a_person_keeps_its_model() {
     host.shutdown().await;
 }
 
-/// Whoever has heard of a turn's end is never told that it runs.
+/// A turn whose end was reported is never reported as running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_turn_whose_end_was_told_is_over() {
+async fn a_turn_whose_end_was_reported_is_over() {
     let host = Host::new().await;
     let session = host.open().await;
     for number in 0..200 {
@@ -134,7 +134,7 @@ async fn a_turn_whose_end_was_told_is_over() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_to_be_had_changes_nothing() {
+async fn an_unavailable_model_changes_nothing() {
     let host = Host::new().await;
     let session = host.open().await;
     session.set_model("quick").await.unwrap();
@@ -144,8 +144,8 @@ async fn a_model_that_is_not_to_be_had_changes_nothing() {
         assert!(model == name && reason.contains(expected), "{refused}");
     }
     // One that takes too long does not hold up the session.
-    let hasty = session.clone().with_deadline(SystemClock.deadline(SECOND / 100));
-    assert_eq!(hasty.set_model("door").await, Err(SessionError::DeadlinePassed));
+    let with_short_deadline = session.clone().with_deadline(SystemClock.deadline(SECOND / 100));
+    assert_eq!(with_short_deadline.set_model("door").await, Err(SessionError::DeadlinePassed));
     assert_eq!(ask(&session, "hello").await, "quick heard: hello");
     host.shutdown().await;
 }
@@ -154,20 +154,21 @@ async fn a_model_that_is_not_to_be_had_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn after_a_failure_of_the_journal_the_model_is_the_recorded_one() {
     for is_recorded in [false, true] {
-        let faulty = Faulty::new(MemoryJournal::new());
-        let host = Host::over(faulty.mended_when_opened(), Stage::default(), options("first")).await;
+        let failing_journal = FailingJournal::new(MemoryJournal::new());
+        let host =
+            Host::over(failing_journal.mended_when_opened(), Scenario::default(), options("first")).await;
         let session = host.open().await;
         session.set_model("quick").await.unwrap();
         if is_recorded {
-            faulty.lose_the_answer_after(0);
+            failing_journal.lose_the_answer_after(0);
         } else {
-            faulty.lose_after(0);
+            failing_journal.lose_after(0);
         }
         let changed = session.set_model("slow").await;
         assert!(matches!(changed, Err(SessionError::Journal { .. })), "{changed:?}");
-        faulty.mend();
-        let heard = ask(&session, "hello").await;
-        assert_eq!(heard, if is_recorded { "slow heard: hello" } else { "quick heard: hello" });
+        failing_journal.mend();
+        let answer = ask(&session, "hello").await;
+        assert_eq!(answer, if is_recorded { "slow heard: hello" } else { "quick heard: hello" });
         host.shutdown().await;
     }
 }

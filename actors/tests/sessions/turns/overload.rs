@@ -5,9 +5,9 @@ use conjure_conversation::{EventKind, QUEUE_LIMIT, QueueId};
 use conjure_sandbox::SandboxErrorKind;
 use futures_util::future::join_all;
 
-use crate::lifecycle::leaving::World;
+use crate::lifecycle::passivation::SandboxFixture;
+use crate::scenario::{Host, Scenario, answered, options};
 use crate::support::{SECOND, memory};
-use crate::world::{Host, Stage, answered, options};
 
 /// More at once than any of a session's queues has room for.
 const MANY: usize = 200;
@@ -30,12 +30,12 @@ fn refused<T: std::fmt::Debug>(
     refused
 }
 
-/// The mailbox of the session's actor. The test's one thread sends before the actor comes to run.
+/// The mailbox of the session's actor. The test's single thread sends before the actor runs.
 #[tokio::test]
-async fn a_mailbox_that_is_full_refuses_and_serves_what_it_took() {
+async fn a_full_mailbox_rejects_new_messages_and_serves_accepted_ones() {
     let mut few = options("first");
     few.queue = 8;
-    let host = Host::over(memory(), Stage::default(), few).await;
+    let host = Host::over(memory(), Scenario::default(), few).await;
     let session = host.open().await;
     session.attach().await.unwrap();
     for _ in 0..3 {
@@ -57,9 +57,9 @@ async fn a_mailbox_that_is_full_refuses_and_serves_what_it_took() {
     for turn in turns {
         assert_eq!(turn.end().await, Ok(answered()));
     }
-    let begun = |kind: &&EventKind| matches!(kind, EventKind::TurnStarted { .. });
+    let is_turn_start = |kind: &&EventKind| matches!(kind, EventKind::TurnStarted { .. });
     assert_eq!(
-        host.events(&session).await.iter().filter(begun).count(),
+        host.events(&session).await.iter().filter(is_turn_start).count(),
         accepted,
         "what was refused is not done"
     );
@@ -68,11 +68,11 @@ async fn a_mailbox_that_is_full_refuses_and_serves_what_it_took() {
 
 /// The inbox of a running turn, and the durable queue behind it.
 #[tokio::test]
-async fn an_inbox_that_is_full_refuses_and_what_was_queued_has_its_turn() {
+async fn a_full_inbox_rejects_new_messages_and_queued_ones_get_a_turn() {
     let host = Host::new().await;
     let session = host.open().await;
     let first = session.send("door").await.unwrap();
-    host.stage.reached(1).await;
+    host.scenario.reached(1).await;
     let mut turns = Vec::new();
     let (mut overloaded, mut full) = (0, 0);
     for round in 0..3 {
@@ -90,7 +90,7 @@ async fn an_inbox_that_is_full_refuses_and_what_was_queued_has_its_turn() {
     assert_eq!(turns.len() + overloaded + full, 3 * MANY);
     let queued = |kind: &&EventKind| matches!(kind, EventKind::Queued { .. });
     assert_eq!(host.events(&session).await.iter().filter(queued).count(), turns.len());
-    host.stage.open();
+    host.scenario.open();
     assert_eq!(first.end().await, Ok(answered()));
     for turn in turns {
         assert_eq!(turn.end().await, Ok(answered()));
@@ -98,18 +98,18 @@ async fn an_inbox_that_is_full_refuses_and_what_was_queued_has_its_turn() {
     host.shutdown().await;
 }
 
-/// What waits for the end of a turn.
+/// Requests that wait for the end of a turn.
 #[tokio::test]
-async fn a_stash_that_is_full_refuses_and_what_waited_is_answered() {
+async fn a_full_stash_rejects_new_requests_and_answers_waiting_ones() {
     let host = Host::new().await;
     let session = host.open().await;
     let turn = session.send("door").await.unwrap();
-    host.stage.reached(1).await;
+    host.scenario.reached(1).await;
     let decide = || session.unqueue(QueueId::default());
     let (decided, ()) = tokio::join!(join_all((0..MANY).map(|_| decide())), async {
-        // Everything that is asked for now stands before this.
+        // All earlier requests precede this one.
         session.snapshot().await.unwrap();
-        host.stage.open();
+        host.scenario.open();
     });
     let refused =
         refused(decided, |decided| assert!(matches!(decided, Err(SessionError::Rejected(_))), "{decided:?}"));
@@ -119,15 +119,15 @@ async fn a_stash_that_is_full_refuses_and_what_waited_is_answered() {
 }
 
 #[tokio::test]
-async fn listings_under_way_are_bounded_and_answered() {
-    let world = World::new(SECOND).await;
-    let session = world.session().await;
-    let before = *world.dock.calls.borrow();
-    world.dock.may_answer.send_replace(false);
+async fn concurrent_listings_are_bounded_and_answered() {
+    let fixture = SandboxFixture::new(SECOND).await;
+    let session = fixture.session().await;
+    let before = *fixture.dock.calls.borrow();
+    fixture.dock.may_answer.send_replace(false);
     let (listed, ()) = tokio::join!(join_all((0..MANY).map(|_| session.list_files())), async {
-        world.dock.calls.subscribe().wait_for(|calls| *calls >= before + 64).await.unwrap();
+        fixture.dock.calls.subscribe().wait_for(|calls| *calls >= before + 64).await.unwrap();
         session.snapshot().await.unwrap();
-        world.dock.may_answer.send_replace(true);
+        fixture.dock.may_answer.send_replace(true);
     });
     let refused = refused(listed, |listed| {
         assert!(
@@ -136,8 +136,8 @@ async fn listings_under_way_are_bounded_and_answered() {
         );
     });
     assert_eq!(refused, MANY - 64);
-    world.dock.may_go.send_replace(true);
-    world.host.shutdown().await;
+    fixture.dock.may_go.send_replace(true);
+    fixture.host.shutdown().await;
 }
 
 /// Listeners that do not read hold nothing but their place: the ring stays as small as it is, and each finds all that is recorded.
@@ -145,7 +145,7 @@ async fn listings_under_way_are_bounded_and_answered() {
 async fn listeners_that_do_not_read_miss_nothing() {
     let mut small = options("first");
     small.ring = (16, 1 << 16);
-    let host = Host::over(memory(), Stage::default(), small).await;
+    let host = Host::over(memory(), Scenario::default(), small).await;
     let session = host.open().await;
     let mut listeners = Vec::new();
     for _ in 0..MANY / 4 {
@@ -157,17 +157,17 @@ async fn listeners_that_do_not_read_miss_nothing() {
     let end = session.snapshot().await.unwrap().events;
     let mut first = None;
     for mut listener in listeners {
-        let (mut said, mut has_lagged) = (String::new(), false);
+        let (mut text, mut has_lagged) = (String::new(), false);
         while listener.next_seq() < end {
             match listener.next().await.unwrap() {
-                Update::Recorded(event) => said.push_str(&event.to_line()),
+                Update::Recorded(event) => text.push_str(&event.to_line()),
                 Update::Lagged => has_lagged = true,
                 _ => {}
             }
         }
         assert!(has_lagged);
-        assert_eq!(said.matches("agent.message").count(), 20);
-        assert_eq!(*first.get_or_insert_with(|| said.clone()), said);
+        assert_eq!(text.matches("agent.message").count(), 20);
+        assert_eq!(*first.get_or_insert_with(|| text.clone()), text);
     }
     host.shutdown().await;
 }

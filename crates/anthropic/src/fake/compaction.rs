@@ -48,27 +48,37 @@ pub(super) fn compaction_request(
         Some(_) => return Err(Refusal::invalid("context_management.edits: Input should be a valid list")),
     };
     let mut compaction_request = None;
-    for (place, edit) in edits.iter().enumerate() {
-        let at = format!("context_management.edits.{place}");
+    for (index, edit) in edits.iter().enumerate() {
+        let field_path = format!("context_management.edits.{index}");
         let kind = edit["type"].as_str().unwrap_or_default();
         if !EDITS.contains(&kind) {
             let known = EDITS.map(|kind| format!("'{kind}'")).join(", ");
-            return Err(Refusal::invalid(format!("{at}: Input tag '{kind}' found; expected tags: {known}")));
+            return Err(Refusal::invalid(format!(
+                "{field_path}: Input tag '{kind}' found; expected tags: {known}"
+            )));
         }
         if kind != "compact_20260112" {
             continue;
         }
         if !betas.iter().any(|beta| beta == COMPACTION_BETA) {
-            return Err(Refusal::invalid(format!("{at}: this edit needs the beta `{COMPACTION_BETA}`")));
+            return Err(Refusal::invalid(format!(
+                "{field_path}: this edit needs the beta `{COMPACTION_BETA}`"
+            )));
         }
         let trigger = match &edit["trigger"] {
             Value::Null => TRIGGER,
             trigger if trigger["type"] == "input_tokens" => {
                 trigger["value"].as_u64().filter(|value| *value > 0).ok_or_else(|| {
-                    Refusal::invalid(format!("{at}.trigger.value: Input should be a positive integer"))
+                    Refusal::invalid(format!(
+                        "{field_path}.trigger.value: Input should be a positive integer"
+                    ))
                 })?
             }
-            _ => return Err(Refusal::invalid(format!("{at}.trigger: Input tag should be 'input_tokens'"))),
+            _ => {
+                return Err(Refusal::invalid(format!(
+                    "{field_path}.trigger: Input tag should be 'input_tokens'"
+                )));
+            }
         };
         let pauses = edit["pause_after_compaction"].as_bool().unwrap_or_default();
         compaction_request = Some(CompactionRequest { trigger, pauses });

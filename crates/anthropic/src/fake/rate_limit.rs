@@ -56,12 +56,12 @@ mod tests {
     fn rate_limit_windows_are_per_key_and_restart() {
         let limit = RateLimit { requests: 2, window: Duration::from_secs(10) };
         let mut windows = RateWindows::default();
-        let at = |millis: u64| Timestamp::from_millis(1_000_000 + millis);
-        assert_eq!(windows.admit(limit, "a", at(0)), RateDecision::Admitted { remaining: 1 });
-        assert_eq!(windows.admit(limit, "a", at(1)), RateDecision::Admitted { remaining: 0 });
+        let at_millis = |millis: u64| Timestamp::from_millis(1_000_000 + millis);
+        assert_eq!(windows.admit(limit, "a", at_millis(0)), RateDecision::Admitted { remaining: 1 });
+        assert_eq!(windows.admit(limit, "a", at_millis(1)), RateDecision::Admitted { remaining: 0 });
         let wait = Duration::from_millis(9_500);
-        assert_eq!(windows.admit(limit, "a", at(500)), RateDecision::Refused { wait });
-        assert_eq!(windows.admit(limit, "b", at(500)), RateDecision::Admitted { remaining: 1 });
-        assert_eq!(windows.admit(limit, "a", at(10_000)), RateDecision::Admitted { remaining: 1 });
+        assert_eq!(windows.admit(limit, "a", at_millis(500)), RateDecision::Refused { wait });
+        assert_eq!(windows.admit(limit, "b", at_millis(500)), RateDecision::Admitted { remaining: 1 });
+        assert_eq!(windows.admit(limit, "a", at_millis(10_000)), RateDecision::Admitted { remaining: 1 });
     }
 }

@@ -217,11 +217,11 @@ async fn next_reply(
     if let Some(fault) = router.take_fault() {
         return fault;
     }
-    let here = HistoryPosition::new(&checked.model, &checked.session, checked.blocks);
-    let turn = router.turn_at(here).unwrap_or(checked.assistant_messages);
+    let position = HistoryPosition::new(&checked.model, &checked.session, checked.blocks);
+    let turn = router.turn_at(position).unwrap_or(checked.assistant_messages);
     if let ResponseStart::Paused { messages } = checked.response_start {
         // The turn follows when the client sends the request again.
-        router.record(here.after(1), turn);
+        router.record(position.after(1), turn);
         return FakeReply::answer(compaction::paused(messages));
     }
     let mut reply = router.reply_for_turn(&checked.model, turn, checked.request.clone()).await;
@@ -232,7 +232,7 @@ async fn next_reply(
     }
     // An answer is recorded at the position after its blocks. A failure adds no blocks, so it is recorded at its own position.
     let added = reply.complete_answer().map_or(0, |answer| answer.response.content.len());
-    router.record(here.after(added), turn.saturating_add(1));
+    router.record(position.after(added), turn.saturating_add(1));
     reply
 }
 

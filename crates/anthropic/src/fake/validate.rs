@@ -118,8 +118,8 @@ pub(super) fn validate(
     let compaction_request = compaction::compaction_request(&body, betas)?;
     let system = check_system(body.get("system"))?;
     let tools = check_tools(&body)?;
-    for (place, message) in messages.iter().enumerate() {
-        check_message(place, message)?;
+    for (index, message) in messages.iter().enumerate() {
+        check_message(index, message)?;
     }
     let breakpoints = count_breakpoints(&body);
     if breakpoints > MAX_BREAKPOINTS {
@@ -252,14 +252,14 @@ fn check_tools(body: &Map<String, Value>) -> Result<Vec<ToolDefinition>, Refusal
     };
     let mut names = HashSet::new();
     let mut custom = Vec::new();
-    for (place, tool) in tools.iter().enumerate() {
+    for (index, tool) in tools.iter().enumerate() {
         let kind = tool["type"].as_str().unwrap_or("custom");
         let Some(name) = tool["name"].as_str() else {
-            return invalid(format!("tools.{place}.{kind}.name: Field required"));
+            return invalid(format!("tools.{index}.{kind}.name: Field required"));
         };
         if !is_name(name) {
             return invalid(format!(
-                "tools.{place}.{kind}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+                "tools.{index}.{kind}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
             ));
         }
         if !names.insert(name) {
@@ -268,7 +268,7 @@ fn check_tools(body: &Map<String, Value>) -> Result<Vec<ToolDefinition>, Refusal
         if kind == "custom" {
             if tool["input_schema"]["type"] != "object" {
                 return invalid(format!(
-                    "tools.{place}.custom.input_schema.type: Field required, and it should be 'object'"
+                    "tools.{index}.custom.input_schema.type: Field required, and it should be 'object'"
                 ));
             }
             custom.push(ToolDefinition {
@@ -289,72 +289,76 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-fn check_message(place: usize, message: &Value) -> Check {
+fn check_message(index: usize, message: &Value) -> Check {
     let Value::Object(fields) = message else {
-        return invalid(format!("messages.{place}: Input should be an object"));
+        return invalid(format!("messages.{index}: Input should be an object"));
     };
     if let Some(name) = fields.keys().find(|name| !["role", "content"].contains(&name.as_str())) {
-        return invalid(format!("messages.{place}.{name}: Extra inputs are not permitted"));
+        return invalid(format!("messages.{index}.{name}: Extra inputs are not permitted"));
     }
     let is_user = match fields.get("role").and_then(Value::as_str) {
         Some("user") => true,
         Some("assistant") => false,
-        _ => return invalid(format!("messages.{place}.role: Input should be 'user' or 'assistant'")),
+        _ => return invalid(format!("messages.{index}.role: Input should be 'user' or 'assistant'")),
     };
     match fields.get("content") {
         Some(Value::String(_)) => Ok(()),
         Some(Value::Array(blocks)) => {
             let allowed = is_user.then_some(USER_BLOCKS.as_slice());
-            check_blocks(&format!("messages.{place}.content"), blocks, allowed)
+            check_blocks(&format!("messages.{index}.content"), blocks, allowed)
         }
-        Some(_) => invalid(format!("messages.{place}.content: Input should be a string or a list")),
-        None => invalid(format!("messages.{place}.content: Field required")),
+        Some(_) => invalid(format!("messages.{index}.content: Input should be a string or a list")),
+        None => invalid(format!("messages.{index}.content: Field required")),
     }
 }
 
 /// Checks the blocks of one list. `allowed` are the allowed types; `None` allows all.
 fn check_blocks(path: &str, blocks: &[Value], allowed: Option<&[&str]>) -> Check {
-    for (place, block) in blocks.iter().enumerate() {
-        let at = format!("{path}.{place}");
-        let Some(kind) = block["type"].as_str() else { return invalid(format!("{at}.type: Field required")) };
+    for (index, block) in blocks.iter().enumerate() {
+        let field_path = format!("{path}.{index}");
+        let Some(kind) = block["type"].as_str() else {
+            return invalid(format!("{field_path}.type: Field required"));
+        };
         // Types that only the assistant may use are refused later, by the check of roles, with a better message.
         let is_checked_later = matches!(kind, "tool_use" | "thinking");
         if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&kind) && !is_checked_later) {
             let expected: Vec<String> = allowed.iter().map(|name| format!("'{name}'")).collect();
             return invalid(format!(
-                "{at}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {}",
+                "{field_path}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {}",
                 expected.join(", ")
             ));
         }
-        check_block(&at, kind, block)?;
+        check_block(&field_path, kind, block)?;
     }
     Ok(())
 }
 
-fn check_block(at: &str, kind: &str, block: &Value) -> Check {
+fn check_block(field_path: &str, kind: &str, block: &Value) -> Check {
     let require = |name: &str, is_valid: bool| {
-        if is_valid { Ok(()) } else { invalid(format!("{at}.{kind}.{name}: Field required")) }
+        if is_valid { Ok(()) } else { invalid(format!("{field_path}.{kind}.{name}: Field required")) }
     };
     if let Some(breakpoint) = block.get("cache_control").filter(|breakpoint| !breakpoint.is_null()) {
         if matches!(kind, "thinking" | "redacted_thinking") {
-            return invalid(format!("{at}.{kind}.cache_control: Extra inputs are not permitted"));
+            return invalid(format!("{field_path}.{kind}.cache_control: Extra inputs are not permitted"));
         }
         if breakpoint["type"] != "ephemeral"
             || !matches!(breakpoint["ttl"].as_str(), None | Some("5m" | "1h"))
         {
-            return invalid(format!("{at}.{kind}.cache_control: Input should be an ephemeral cache control"));
+            return invalid(format!(
+                "{field_path}.{kind}.cache_control: Input should be an ephemeral cache control"
+            ));
         }
     }
     match kind {
         "text" => require("text", block["text"].is_string()),
-        "image" => check_image(at, block),
+        "image" => check_image(field_path, block),
         "document" => require("source", block["source"].is_object()),
         "container_upload" => require("file_id", block["file_id"].is_string()),
         "thinking" => {
             require("thinking", block["thinking"].is_string())?;
             require("signature", block["signature"].is_string())?;
             match block["signature"].as_str() {
-                Some("") => invalid(format!("{at}: Invalid `signature` in `thinking` block")),
+                Some("") => invalid(format!("{field_path}: Invalid `signature` in `thinking` block")),
                 _ => Ok(()),
             }
         }
@@ -363,10 +367,12 @@ fn check_block(at: &str, kind: &str, block: &Value) -> Check {
             require("id", block["id"].is_string())?;
             require("name", block["name"].is_string())?;
             if !block["id"].as_str().is_some_and(is_name) {
-                return invalid(format!("{at}.{kind}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"));
+                return invalid(format!(
+                    "{field_path}.{kind}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+                ));
             }
             if !block["input"].is_object() {
-                return invalid(format!("{at}.{kind}.input: Input should be a valid dictionary"));
+                return invalid(format!("{field_path}.{kind}.input: Input should be a valid dictionary"));
             }
             Ok(())
         }
@@ -375,7 +381,7 @@ fn check_block(at: &str, kind: &str, block: &Value) -> Check {
             match &block["content"] {
                 Value::Null | Value::String(_) => Ok(()),
                 Value::Array(parts) => {
-                    let path = format!("{at}.tool_result.content");
+                    let path = format!("{field_path}.tool_result.content");
                     check_blocks(&path, parts, Some(&RESULT_BLOCKS))?;
                     match parts.iter().position(|part| part["type"] == "text" && part["text"] == "") {
                         Some(part) => {
@@ -384,37 +390,37 @@ fn check_block(at: &str, kind: &str, block: &Value) -> Check {
                         None => Ok(()),
                     }
                 }
-                _ => invalid(format!("{at}.tool_result.content: Input should be a string or a list")),
+                _ => invalid(format!("{field_path}.tool_result.content: Input should be a string or a list")),
             }
         }
         _ => Ok(()),
     }
 }
 
-fn check_image(at: &str, block: &Value) -> Check {
+fn check_image(field_path: &str, block: &Value) -> Check {
     let source = &block["source"];
-    let at = format!("{at}.image.source");
+    let field_path = format!("{field_path}.image.source");
     match source["type"].as_str() {
         Some("base64") => {
             if !source["media_type"].as_str().is_some_and(|kind| IMAGES.contains(&kind)) {
                 return invalid(format!(
-                    "{at}.base64.media_type: Input should be one of {}",
+                    "{field_path}.base64.media_type: Input should be one of {}",
                     IMAGES.join(", ")
                 ));
             }
             let Some(data) = source["data"].as_str() else {
-                return invalid(format!("{at}.base64.data: Field required"));
+                return invalid(format!("{field_path}.base64.data: Field required"));
             };
             if data.len() > MAX_IMAGE_BYTES {
                 return invalid(format!(
-                    "{at}.base64: image exceeds 5 MB maximum: {} bytes > {MAX_IMAGE_BYTES} bytes",
+                    "{field_path}.base64: image exceeds 5 MB maximum: {} bytes > {MAX_IMAGE_BYTES} bytes",
                     data.len()
                 ));
             }
             Ok(())
         }
         Some("url" | "file") => Ok(()),
-        _ => invalid(format!("{at}: Input should be of type 'base64', 'url' or 'file'")),
+        _ => invalid(format!("{field_path}: Input should be of type 'base64', 'url' or 'file'")),
     }
 }
 
@@ -426,7 +432,7 @@ fn count_breakpoints(body: &Map<String, Value>) -> usize {
     fn list(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
-    let own = usize::from(body.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()));
+    let own_count = usize::from(body.get("cache_control").is_some_and(|breakpoint| !breakpoint.is_null()));
     let stable =
         list(body.get("tools")).iter().chain(list(body.get("system"))).map(direct_breakpoints).sum::<usize>();
     let blocks = list(body.get("messages")).iter().flat_map(|message| list(message.get("content")));
@@ -434,5 +440,5 @@ fn count_breakpoints(body: &Map<String, Value>) -> usize {
         let parts = list(block.get("content")).iter().chain(list(block["source"].get("content")));
         direct_breakpoints(block) + parts.map(direct_breakpoints).sum::<usize>()
     };
-    own + stable + blocks.map(count_in_block).sum::<usize>()
+    own_count + stable + blocks.map(count_in_block).sum::<usize>()
 }

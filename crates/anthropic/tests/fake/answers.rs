@@ -1,4 +1,4 @@
-//! What is answered, and with which turn.
+//! The fake's responses, and the script turn that each one uses.
 
 use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
 use conjure_conversation::{ApiErrorKind, Block};
@@ -66,19 +66,19 @@ async fn an_unstreamed_response_equals_the_streamed_one() {
 async fn the_script_position_follows_from_the_history() {
     let turns = ["one", "two", "three"].map(|text| Reply::blocks(vec![Block::text(text)]));
     let fake = start(FakeMessages::builder().turns(turns)).await;
-    let said = async |history: &[serde_json::Value]| {
+    let answer_to = async |history: &[serde_json::Value]| {
         post(&fake, &body(history)).await.json()["content"][0]["text"].as_str().unwrap().to_owned()
     };
     let mut history = vec![user("a")];
-    assert_eq!(said(&history).await, "one");
-    assert_eq!(said(&history).await, "one");
+    assert_eq!(answer_to(&history).await, "one");
+    assert_eq!(answer_to(&history).await, "one");
     // Another session, in between.
-    assert_eq!(said(&[user("b")]).await, "one");
+    assert_eq!(answer_to(&[user("b")]).await, "one");
     history.extend([assistant("one"), user("b")]);
-    assert_eq!(said(&history).await, "two");
+    assert_eq!(answer_to(&history).await, "two");
     // A history that the fake did not make counts by its answers.
     let foreign = [user("x"), assistant("?"), user("y"), assistant("?"), user("z")];
-    assert_eq!(said(&foreign).await, "three");
+    assert_eq!(answer_to(&foreign).await, "three");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What is refused, and with which words.
+//! Rejected requests and their error messages.
 
 use conjure_anthropic::ApiProfile;
 use conjure_anthropic::fake::{FakeMessages, Reply};
@@ -165,11 +165,11 @@ async fn invalid_requests_are_rejected_with_their_path() {
         assert_eq!(answered.status, 400, "{expected}");
         assert!(answered.message().starts_with(expected), "{} is not {expected}", answered.message());
     }
-    let good = body([
+    let valid = body([
         user(json!([image("A".repeat(5 << 20))])),
         assistant(json!([{"type": "of_next_year"}])),
         user("x"),
     ]);
     // The second answer of one turn: what was said is good, and nothing is left to say.
-    assert!(post(&fake, &good).await.message().starts_with("the fake has 1 turns"));
+    assert!(post(&fake, &valid).await.message().starts_with("the fake has 1 turns"));
 }

@@ -28,7 +28,7 @@ fn client(fake: &FakeMessages, options: ModelOptions) -> Messages {
     Client::new(&config).unwrap().messages(options).unwrap()
 }
 
-fn says(text: &str) -> Reply {
+fn text_reply(text: &str) -> Reply {
     Reply::blocks(vec![Block::text(text)])
 }
 
@@ -36,12 +36,12 @@ async fn load(ledger: &Arc<MemoryEventLog>) -> Conversation {
     Conversation::load(ledger.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
 }
 
-async fn answered(conversation: &mut Conversation, model: &dyn Model, words: &str) -> String {
-    let input = vec![Block::text(words)];
+async fn answered(conversation: &mut Conversation, model: &dyn Model, text: &str) -> String {
+    let input = vec![Block::text(text)];
     conversation.submit(CommandKind::StartTurn { input, limits: Limits::default() }).await.unwrap();
     let composer = PromptPrefix::default();
-    let rim = TurnServices { model, composer: &composer, tools: &Tools };
-    let outcome = run_turn(conversation, rim, TurnOptions::default()).await.unwrap();
+    let services = TurnServices { model, composer: &composer, tools: &Tools };
+    let outcome = run_turn(conversation, services, TurnOptions::default()).await.unwrap();
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{outcome:?}");
     conversation.state().last_text()
 }
@@ -59,18 +59,18 @@ fn compactions(conversation: &Conversation) -> Vec<String> {
 
 #[tokio::test]
 async fn a_long_history_is_compacted_and_the_block_is_sent_back() {
-    let turns = ["One.", "Two.", "Three.", "Four.", "Five.", "Six."].map(says);
+    let turns = ["One.", "Two.", "Three.", "Four.", "Five.", "Six."].map(text_reply);
     let fake = start(FakeMessages::builder().turns(turns)).await;
     // A token is four bytes to the fake; a message here is some 210 of them.
     let model = client(&fake, options().with_compaction(NonZeroU64::new(500).unwrap()));
     let ledger = Arc::new(MemoryEventLog::new());
     let mut conversation = load(&ledger).await;
     let long = "x".repeat(800);
-    for (said, compacted) in
+    for (text, compacted) in
         [("One.", 0), ("Two.", 0), ("Three.", 1), ("Four.", 1), ("Five.", 1), ("Six.", 2)]
     {
-        assert_eq!(answered(&mut conversation, &model, &long).await, said);
-        assert_eq!(compactions(&conversation).len(), compacted, "{said}");
+        assert_eq!(answered(&mut conversation, &model, &long).await, text);
+        assert_eq!(compactions(&conversation).len(), compacted, "{text}");
         // Also after a restart.
         conversation = load(&ledger).await;
     }
@@ -85,14 +85,14 @@ async fn a_long_history_is_compacted_and_the_block_is_sent_back() {
     for pair in requests.windows(2) {
         assert!(text(&pair[1]).starts_with(text(&pair[0]).strip_suffix("]}]}").unwrap()));
     }
-    // What it used is told apart by the service, and counted.
+    // The service reports the usage of the compaction separately, and it is counted.
     assert_eq!(conversation.state().usage().input_tokens, 6 * 10 + 2 * 1_000);
     assert_eq!(conversation.state().usage().output_tokens, 6 * 10 + 2 * 50);
 }
 
 #[tokio::test]
 async fn a_response_paused_after_compaction_is_resumed() {
-    let fake = start(FakeMessages::builder().turns(["One.", "Two.", "Three."].map(says))).await;
+    let fake = start(FakeMessages::builder().turns(["One.", "Two.", "Three."].map(text_reply))).await;
     let edit = json!({
         "type": "compact_20260112", "pause_after_compaction": true, "trigger": {"type": "input_tokens", "value": 500},
     });
@@ -102,8 +102,8 @@ async fn a_response_paused_after_compaction_is_resumed() {
     let ledger = Arc::new(MemoryEventLog::new());
     let mut conversation = load(&ledger).await;
     let long = "x".repeat(1_500);
-    for said in ["One.", "Two.", "Three."] {
-        assert_eq!(answered(&mut conversation, &model, &long).await, said);
+    for text in ["One.", "Two.", "Three."] {
+        assert_eq!(answered(&mut conversation, &model, &long).await, text);
     }
     assert_eq!(compactions(&conversation).len(), 1);
     let requests = fake.requests();
@@ -114,7 +114,7 @@ async fn a_response_paused_after_compaction_is_resumed() {
 
 #[tokio::test]
 async fn the_fake_rejects_invalid_compaction_requests() {
-    let fake = start(FakeMessages::builder().turns([says("One.")])).await;
+    let fake = start(FakeMessages::builder().turns([text_reply("One.")])).await;
     let with = |field: Value| {
         let mut body = body(json!([user("Hi")]));
         body["context_management"] = field;
@@ -143,10 +143,10 @@ async fn the_fake_rejects_invalid_compaction_requests() {
 #[tokio::test]
 async fn the_sdk_parses_compaction_responses() {
     let Some(python) = oracle().await else { return };
-    let fake = start(FakeMessages::builder().key(KEY).turns([says("One.")])).await;
-    let given =
+    let fake = start(FakeMessages::builder().key(KEY).turns([text_reply("One.")])).await;
+    let input =
         json!({"url": fake.base_url(), "key": KEY, "trigger": 10, "messages": [user("x".repeat(100))]});
-    let answers = ask(&python, "compacted", &given).await;
+    let answers = ask(&python, "compacted", &input).await;
     for answer in answers.as_array().unwrap() {
         assert_eq!(answer["content"][0]["type"], "compaction", "{answer}");
         assert_eq!(answer["content"][0]["content"], "A summary of 1 messages.");

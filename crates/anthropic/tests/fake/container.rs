@@ -39,7 +39,7 @@ fn paused() -> Reply {
     })
 }
 
-fn says(text: &str) -> Reply {
+fn text_reply(text: &str) -> Reply {
     Reply::blocks(vec![Block::text(text)])
 }
 
@@ -47,16 +47,16 @@ async fn load(ledger: &Arc<MemoryEventLog>) -> Conversation {
     Conversation::load(ledger.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
 }
 
-async fn turn(conversation: &mut Conversation, model: &dyn Model, words: &str) -> TurnOutcome {
-    let input = vec![Block::text(words)];
+async fn turn(conversation: &mut Conversation, model: &dyn Model, text: &str) -> TurnOutcome {
+    let input = vec![Block::text(text)];
     conversation.submit(CommandKind::StartTurn { input, limits: Limits::default() }).await.unwrap();
     let composer = PromptPrefix::default();
-    let rim = TurnServices { model, composer: &composer, tools: &Tools };
-    run_turn(conversation, rim, TurnOptions::default()).await.unwrap()
+    let services = TurnServices { model, composer: &composer, tools: &Tools };
+    run_turn(conversation, services, TurnOptions::default()).await.unwrap()
 }
 
-async fn answered(conversation: &mut Conversation, model: &dyn Model, words: &str) {
-    let outcome = turn(conversation, model, words).await;
+async fn answered(conversation: &mut Conversation, model: &dyn Model, text: &str) {
+    let outcome = turn(conversation, model, text).await;
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
 }
 
@@ -73,7 +73,7 @@ fn containers(fake: &FakeMessages) -> Vec<Value> {
 
 #[tokio::test]
 async fn the_container_is_kept_over_pauses_turns_and_replay() {
-    let turns = [paused(), says("One."), says("Two."), says("Three.")];
+    let turns = [paused(), text_reply("One."), text_reply("Two."), text_reply("Three.")];
     let fake = start(FakeMessages::builder().turns(turns)).await;
     let model = client(&fake, ModelOptions::new("m"));
     let ledger = Arc::new(MemoryEventLog::new());
@@ -106,7 +106,7 @@ async fn a_user_defined_container_takes_precedence() {
         (json!({"id": "mine"}), json!({"id": "mine"}), json!({"id": "mine"})),
         (json!({"skills": skills}), json!({"skills": skills}), json!({"id": ID, "skills": skills})),
     ] {
-        let fake = start(FakeMessages::builder().turns([paused(), says("Done.")])).await;
+        let fake = start(FakeMessages::builder().turns([paused(), text_reply("Done.")])).await;
         let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
         answered(&mut conversation, &client(&fake, wishes(named)), "Compute.").await;
         assert_eq!(containers(&fake), [first, then]);
@@ -114,10 +114,10 @@ async fn a_user_defined_container_takes_precedence() {
 }
 
 #[tokio::test]
-async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
+async fn the_container_is_replayed_strictly_and_scripts_set_and_expect_it() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("run.yaml");
-    let fake = start(FakeMessages::builder().turns([paused(), says("Done.")])).await;
+    let fake = start(FakeMessages::builder().turns([paused(), text_reply("Done.")])).await;
     let recorder = Recorder::create(client(&fake, ModelOptions::new("m")), &recording).unwrap();
     answered(&mut load(&Arc::new(MemoryEventLog::new())).await, &recorder, "Compute.").await;
     recorder.finish().unwrap();
@@ -127,11 +127,11 @@ async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
     assert_eq!(conversation.state().container(), Some(&ContainerId::new(ID)));
 
     // The same words over the wire, told by a script that expects what it gave.
-    let told = script(
+    let script_text = script(
         "version: 1\nturns:\n- {content: One., container: c_1, expect: {container: null}}\n\
          - {content: Two., expect: {container: c_1}}\n- {content: Three., expect: {container: c_2}}\n",
     );
-    let fake = start(FakeMessages::builder().script(told)).await;
+    let fake = start(FakeMessages::builder().script(script_text)).await;
     let model = client(&fake, ModelOptions::new("m"));
     let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
     answered(&mut conversation, &model, "1").await;
@@ -145,7 +145,7 @@ async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
 
 #[tokio::test]
 async fn a_container_that_expires_during_a_response_is_not_reused() {
-    let turns = [paused(), FakeToolRun::new("ls").failing("container_expired").into(), says("Again.")];
+    let turns = [paused(), FakeToolRun::new("ls").failing("container_expired").into(), text_reply("Again.")];
     let fake = start(FakeMessages::builder().turns(turns)).await;
     let model = client(&fake, ModelOptions::new("m"));
     let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose.
+//! Faults that the fake injects on purpose.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{LONG, body, call, open, post, script, start, streamed, user};
 
-fn words() -> Reply {
+fn text_reply() -> Reply {
     Reply::blocks(vec![Block::text("eins zwei drei vier")])
 }
 
@@ -106,9 +106,9 @@ turns:
         (429, Some("2"), Some("1500"))
     );
     let mut stream = open(&fake, &body).await;
-    let mut nothing = Vec::new();
-    let _ = stream.read_to_end(&mut nothing).await;
-    assert!(nothing.is_empty(), "the connection closes without an answer");
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received).await;
+    assert!(received.is_empty(), "the connection closes without an answer");
     let cut = post(&fake, &body).await;
     assert_eq!((cut.is_whole, cut.events().len()), (false, 5));
     let broken = post(&fake, &body).await;
@@ -121,12 +121,12 @@ turns:
 #[tokio::test]
 async fn bodies_travel_in_pieces_of_any_size_and_are_cut_at_any_byte() {
     let faults = [
-        words().with_chunk_size(7),
-        words().with_chunk_size(7).cut_after_bytes(30),
+        text_reply().with_chunk_size(7),
+        text_reply().with_chunk_size(7).cut_after_bytes(30),
         Reply::html(502),
         Reply::empty(),
     ];
-    let fake = start(FakeMessages::builder().faults(faults).turns([words()])).await;
+    let fake = start(FakeMessages::builder().faults(faults).turns([text_reply()])).await;
     let plain = post(&fake, &streamed([user("Hi")])).await;
     assert!(plain.chunks.iter().rev().skip(1).all(|chunk| chunk.len() == 7), "{:?}", plain.chunks);
     assert_eq!(plain.events().last().unwrap().0, "message_stop");
@@ -138,14 +138,14 @@ async fn bodies_travel_in_pieces_of_any_size_and_are_cut_at_any_byte() {
     assert_eq!((empty.status, empty.text().as_str(), empty.header("content-type")), (200, "", None));
 }
 
-/// A clock by which time passes only where somebody sleeps, and there at once.
+/// A clock that advances only by sleeps, which return at once.
 #[derive(Debug, Clone)]
-struct Leaping {
+struct JumpingClock {
     origin: Deadline,
     elapsed: Arc<Mutex<Duration>>,
 }
 
-impl Leaping {
+impl JumpingClock {
     fn new() -> Self {
         Self { origin: SystemClock.deadline(Duration::ZERO), elapsed: Arc::default() }
     }
@@ -155,7 +155,7 @@ impl Leaping {
     }
 }
 
-impl Clock for Leaping {
+impl Clock for JumpingClock {
     fn timestamp(&self) -> Timestamp {
         SystemClock.timestamp()
     }
@@ -180,9 +180,9 @@ impl Clock for Leaping {
 
 #[tokio::test]
 async fn delays_and_chunk_intervals_are_respected() {
-    let clock = Leaping::new();
+    let clock = JumpingClock::new();
     let second = Duration::from_secs(1);
-    let turns = [words().delayed(5 * second).with_chunk_interval(2 * second)];
+    let turns = [text_reply().delayed(5 * second).with_chunk_interval(2 * second)];
     let fake = start(FakeMessages::builder().clock(Arc::new(clock.clone())).turns(turns)).await;
     let answered = post(&fake, &streamed([user("Hi")])).await;
     let events = u32::try_from(answered.events().len()).unwrap();
@@ -191,7 +191,7 @@ async fn delays_and_chunk_intervals_are_respected() {
 
 #[tokio::test]
 async fn stopping_or_dropping_a_fake_ends_endless_streams() {
-    for reply in [Reply::silence(), Reply::endless_text(), words().stall_after_bytes(10)] {
+    for reply in [Reply::silence(), Reply::endless_text(), text_reply().stall_after_bytes(10)] {
         let fake = start(FakeMessages::builder().turns([reply])).await;
         let address = fake.base_url().strip_prefix("http://").unwrap().to_owned();
         let connection = open(&fake, &streamed([user("Hi")])).await;
@@ -211,7 +211,7 @@ async fn stopping_or_dropping_a_fake_ends_endless_streams() {
 #[tokio::test]
 async fn a_key_is_limited_to_n_requests_per_window() {
     let limit = RateLimit { requests: 2, window: Duration::from_secs(3600) };
-    let fake = start(FakeMessages::builder().rate_limit(limit).turns([words()])).await;
+    let fake = start(FakeMessages::builder().rate_limit(limit).turns([text_reply()])).await;
     let body = body([user("Hi")]);
     let first = post(&fake, &body).await;
     assert_eq!((first.status, first.header("anthropic-ratelimit-requests-remaining")), (200, Some("1")));

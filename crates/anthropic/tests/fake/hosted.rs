@@ -59,17 +59,17 @@ async fn a_skill_is_uploaded_versioned_fetched_and_deleted() {
     for profile in PROFILES {
         let fake = start(FakeMessages::builder().profile(profile)).await;
         let skills = client(&fake, profile).skills();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&told);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let recorder = Arc::clone(&received);
         let upload = Upload::new().with_title("My \u{e4}").on_progress(move |progress| {
-            heard.lock().unwrap().push((progress.sent, progress.total));
+            recorder.lock().unwrap().push((progress.sent, progress.total));
         });
         skill(&folder, "First.");
         let record = skills.upload(&path, upload).await.unwrap();
         assert_eq!((record.title.as_deref(), &record.source), (Some("My \u{e4}"), &SkillSource::Custom));
         let sent = fake.requests()[0].clone();
         let length: u64 = sent.header("content-length").unwrap().parse().unwrap();
-        assert_eq!(told.lock().unwrap().last(), Some(&(length, length)));
+        assert_eq!(received.lock().unwrap().last(), Some(&(length, length)));
         let body = String::from_utf8(sent.body().to_vec()).unwrap();
         assert!(body.contains("filename=\"my-skill/assets/weird n\u{e4}me.csv\"\r\nContent-Type: text/csv"));
         assert!(!body.contains(".git") && !body.contains("evals") && !body.contains(".pyc"), "{body}");
@@ -104,7 +104,7 @@ async fn a_skill_is_uploaded_versioned_fetched_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_package_is_uploaded_as_its_folder_is() {
+async fn a_package_is_uploaded_like_its_directory() {
     let folder = tempfile::tempdir().unwrap();
     let path = skill(&folder, "Packed.");
     let package = folder.path().join("other-name.skill");
@@ -115,9 +115,9 @@ async fn a_package_is_uploaded_as_its_folder_is() {
         skills.upload(path, Upload::new()).await.unwrap();
     }
     let requests = fake.requests();
-    let plain = |place: usize| {
-        let boundary = requests[place].header("content-type").unwrap().split_once("boundary=").unwrap().1;
-        String::from_utf8(requests[place].body().to_vec()).unwrap().replace(boundary, "BOUNDARY")
+    let plain = |index: usize| {
+        let boundary = requests[index].header("content-type").unwrap().split_once("boundary=").unwrap().1;
+        String::from_utf8(requests[index].body().to_vec()).unwrap().replace(boundary, "BOUNDARY")
     };
     assert_eq!(plain(0), plain(1));
     assert!(plain(0).contains("\"my-skill/SKILL.md\"") && !plain(0).contains("display_title"));
@@ -155,12 +155,12 @@ async fn files_are_uploaded_and_results_downloaded() {
         assert_eq!((uploaded.size, uploaded.is_downloadable), (4, Some(false)));
         assert_eq!(fake.file(&uploaded.id).unwrap(), "1,2\n");
         assert_eq!(files.metadata(&uploaded.id).await.unwrap(), uploaded);
-        // What was uploaded is not given out.
+        // Uploaded files cannot be downloaded.
         assert_eq!(kind(files.download(&uploaded.id).await), HostedErrorKind::Refused);
 
         let content: Vec<u8> = (0..300_000_u32).map(|n| (n % 253) as u8).collect();
-        let made = fake.put_file("../report.xlsx", content.clone());
-        let download = files.download(&made).await.unwrap();
+        let created = fake.put_file("../report.xlsx", content.clone());
+        let download = files.download(&created).await.unwrap();
         assert_eq!((download.name(), download.size()), (Some("../report.xlsx"), Some(300_000)));
         assert_eq!(download.record().unwrap().safe_name(), "report.xlsx");
         assert!(download.media_type().unwrap().ends_with("spreadsheetml.sheet"));
@@ -169,9 +169,9 @@ async fn files_are_uploaded_and_results_downloaded() {
         let empty = fake.put_file("empty.txt", "");
         assert_eq!(files.download(&empty).await.unwrap().bytes().await.unwrap(), b"");
 
-        files.delete(&made).await.unwrap();
-        assert_eq!(kind(files.metadata(&made).await), HostedErrorKind::NotFound);
-        assert_eq!(kind(files.delete(&made).await), HostedErrorKind::NotFound);
+        files.delete(&created).await.unwrap();
+        assert_eq!(kind(files.metadata(&created).await), HostedErrorKind::NotFound);
+        assert_eq!(kind(files.delete(&created).await), HostedErrorKind::NotFound);
     }
 }
 
@@ -238,7 +238,7 @@ fn refusal(kind: ApiErrorKind) -> Reply {
     Reply::error(Refusal::new(kind, "so it is")).with_header("retry-after-ms", "1")
 }
 
-fn of_status(status: u16, name: &str) -> Reply {
+fn status_reply(status: u16, name: &str) -> Reply {
     let refusal = Refusal::new(ApiErrorKind::from(name.to_owned()), format!("no, {KEY}"));
     Reply::error(refusal.with_status(status)).with_header("x-should-retry", "false").with_request_id("req_7")
 }
@@ -259,7 +259,7 @@ async fn each_error_has_its_kind_its_request_id_and_no_secret() {
         (500, "api_error", Kind::Service),
         (529, "overloaded_error", Kind::Service),
     ] {
-        fake.add_hosted_fault(of_status(status, name).with_header("retry-after-ms", "1"));
+        fake.add_hosted_fault(status_reply(status, name).with_header("retry-after-ms", "1"));
         let error = files.metadata(&FileId::new("file_1")).await.unwrap_err();
         assert_eq!((error.kind(), error.status_code()), (expected, Some(status)), "{error}");
         assert_eq!(error.request_id(), Some("req_7"));
@@ -282,17 +282,17 @@ async fn reads_and_deletions_are_retried_but_creations_only_if_rejected() {
     let fake = start(FakeMessages::builder()).await;
     let client = client(&fake, ApiProfile::Beta);
     let (skills, files) = (client.skills(), client.files());
-    let made = fake.put_file("a.txt", "abc");
+    let created = fake.put_file("a.txt", "abc");
     // Reading: anything that passes.
     let before = fake.received();
     fake.add_hosted_fault(refusal(ApiErrorKind::Api));
     fake.add_hosted_fault(Reply::hang_up());
-    files.metadata(&made).await.unwrap();
+    files.metadata(&created).await.unwrap();
     assert_eq!(fake.received() - before, 3);
     // Deleting: what an attempt without an answer has deleted is deleted.
     fake.add_hosted_fault(Reply::hang_up());
-    fake.add_hosted_fault(of_status(404, "not_found_error"));
-    files.delete(&made).await.unwrap();
+    fake.add_hosted_fault(status_reply(404, "not_found_error"));
+    files.delete(&created).await.unwrap();
     // Without such an attempt it is an error; a conflict is one at once.
     assert_eq!(kind(files.delete(&FileId::new("file_x")).await), HostedErrorKind::NotFound);
     let before = fake.received();
@@ -310,7 +310,7 @@ async fn reads_and_deletions_are_retried_but_creations_only_if_rejected() {
     assert_eq!(fake.received() - before, 3);
     let bodies: Vec<&[u8]> = requests.iter().rev().take(3).map(|request| request.body()).collect();
     assert!(bodies[0].len() > 300 && bodies[0] == bodies[1] && bodies[1] == bodies[2]);
-    // Where nobody knows, it is not.
+    // A request with an unknown outcome is not repeated.
     for fault in [Reply::hang_up(), refusal(ApiErrorKind::Api), Reply::empty()] {
         let before = fake.received();
         fake.add_hosted_fault(fault);
@@ -320,10 +320,10 @@ async fn reads_and_deletions_are_retried_but_creations_only_if_rejected() {
     }
     assert_eq!(all(skills.list(Some(SkillSource::Custom))).await.len(), 1);
     // No connection: nothing has happened, and it is tried again as often as anything.
-    // As long as this has the port, nobody else listens there.
-    let nobody = TcpSocket::new_v4().unwrap();
-    nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    let url = format!("http://{}", nobody.local_addr().unwrap());
+    // No other program can listen at the port while this socket holds it.
+    let unused_socket = TcpSocket::new_v4().unwrap();
+    unused_socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let url = format!("http://{}", unused_socket.local_addr().unwrap());
     let config = Config::new(SecretString::from(KEY))
         .with_base_url(url)
         .with_http(|http| http.with_retries(1).with_seed(1));
@@ -336,7 +336,7 @@ async fn reads_and_deletions_are_retried_but_creations_only_if_rejected() {
 async fn a_truncated_or_missized_download_is_an_error() {
     let fake = start(FakeMessages::builder()).await;
     let files = client(&fake, ApiProfile::Beta).files();
-    let made = fake.put_file("a.bin", vec![7; 1000]);
+    let created = fake.put_file("a.bin", vec![7; 1000]);
     let content = |size: usize| Reply::raw(200, "application/octet-stream", vec![7; size]);
     for (reply, expected) in [
         (content(1000).cut_after_bytes(10), HostedErrorKind::Cut),
@@ -348,11 +348,11 @@ async fn a_truncated_or_missized_download_is_an_error() {
         let record = fake.requests().len();
         // The first fault answers for the record: as it is.
         let metadata = format!(
-            r#"{{"id":"{made}","type":"file","filename":"a.bin","mime_type":"x/y","size_bytes":1000}}"#
+            r#"{{"id":"{created}","type":"file","filename":"a.bin","mime_type":"x/y","size_bytes":1000}}"#
         );
         fake.add_hosted_fault(Reply::raw(200, "application/json", metadata));
         fake.add_hosted_fault(reply);
-        let mut download = files.download(&made).await.unwrap();
+        let mut download = files.download(&created).await.unwrap();
         let error = loop {
             match download.chunk().await {
                 Ok(Some(_)) => {}
@@ -371,7 +371,7 @@ async fn a_truncated_or_missized_download_is_an_error() {
 async fn a_rate_limit_closes_the_gate_for_all_clients_of_the_key() {
     let fake = start(FakeMessages::builder().turns([Reply::blocks(Vec::new())])).await;
     let client = client(&fake, ApiProfile::Beta);
-    fake.add_hosted_fault(of_status(429, "rate_limit_error").with_header("retry-after", "3600"));
+    fake.add_hosted_fault(status_reply(429, "rate_limit_error").with_header("retry-after", "3600"));
     let error = client.files().metadata(&FileId::new("file_1")).await.unwrap_err();
     assert_eq!(error.retry_after().map(|wait| wait.as_secs()), Some(3600));
     // The gate is shut for ten minutes; a model call may wait as long as it may take, which is less.

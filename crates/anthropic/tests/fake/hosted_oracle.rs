@@ -9,18 +9,18 @@ use crate::oracle::oracle;
 use crate::support::{KEY, start};
 
 fn turns() -> [Reply; 2] {
-    let made =
+    let tool_run =
         FakeToolRun::new("python make.py").with_file("report.xlsx", "sheets").with_file("a.txt", "notes");
-    [FakeToolRun::new("sleep 60").paused().into(), made.with_stdout("ok\n").saying("Here it is.").into()]
+    [FakeToolRun::new("sleep 60").paused().into(), tool_run.with_stdout("ok\n").saying("Here it is.").into()]
 }
 
 async fn check(python: &Python, profile: ApiProfile) {
     for stream in [false, true] {
         let fake = start(FakeMessages::builder().key(KEY).profile(profile).hosting().turns(turns())).await;
         let is_current = profile == ApiProfile::Current;
-        let given = json!({"url": fake.base_url(), "key": KEY, "is_current": is_current, "stream": stream});
+        let input = json!({"url": fake.base_url(), "key": KEY, "is_current": is_current, "stream": stream});
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/hosted_oracle.py");
-        let mut seen = python.run_json(&[program], &given).await;
+        let mut seen = python.run_json(&[program], &input).await;
         let seen = seen.as_object_mut().unwrap();
         for (name, class, words) in [
             ("gone", "NotFoundError", "Container container_x not found"),

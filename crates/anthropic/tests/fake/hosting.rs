@@ -1,4 +1,4 @@
-//! Conversations in containers that the fake minds: skills, pauses, files that are made, containers that end.
+//! Conversations in the fake's containers: skills, pauses, produced files, and containers that expire.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn model(fake: &FakeMessages, profile: ApiProfile) -> Messages {
     client(fake, profile).messages(ModelOptions::new("m")).unwrap()
 }
 
-fn made(name: &str, content: &'static str) -> Reply {
+fn produced_file(name: &str, content: &'static str) -> Reply {
     FakeToolRun::new("python make.py").with_file(name, content).saying("Done.").into()
 }
 
@@ -43,23 +43,23 @@ async fn a_file_is_uploaded_processed_and_downloaded() {
     let folder = tempfile::tempdir().unwrap();
     for profile in PROFILES {
         let path = skill(&folder, "Does it.");
-        let turns = [FakeToolRun::new("sleep 60").paused().into(), made("report.xlsx", "sheets")];
+        let turns = [FakeToolRun::new("sleep 60").paused().into(), produced_file("report.xlsx", "sheets")];
         let fake = start(FakeMessages::builder().profile(profile).hosting().turns(turns)).await;
         let client = client(&fake, profile);
-        let own = client.skills().upload(&path, Upload::new()).await.unwrap();
+        let own_skill = client.skills().upload(&path, Upload::new()).await.unwrap();
         let data = client.files().upload("data.csv", file("1,2\n"), "text/csv").await.unwrap();
-        let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(own.id.clone())];
+        let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(own_skill.id.clone())];
         let model = model(&fake, profile);
         let upload = Block::from_json(container_upload(&data.id).to_string()).unwrap();
-        let mut asked = request(vec![Block::text("Make a table."), upload], None);
-        asked.hosted = skills.into();
-        let first = ask(&model, asked.clone()).await.unwrap();
+        let mut request = request(vec![Block::text("Make a table."), upload], None);
+        request.hosted = skills.into();
+        let first = ask(&model, request.clone()).await.unwrap();
         assert_eq!(first.stop_reason, StopReason::PauseTurn);
 
-        asked.container = first.container.clone();
-        assert_eq!(asked.container, Some(fake.containers().remove(0)));
-        asked.messages.push(Arc::new(Message::assistant(first.content)));
-        let answer = ask(&model, asked).await.unwrap();
+        request.container = first.container.clone();
+        assert_eq!(request.container, Some(fake.containers().remove(0)));
+        request.messages.push(Arc::new(Message::assistant(first.content)));
+        let answer = ask(&model, request).await.unwrap();
         assert_eq!(answer.container, first.container);
         let files = produced_files(&answer.content);
         assert_eq!(files.len(), 1);
@@ -72,7 +72,7 @@ async fn a_file_is_uploaded_processed_and_downloaded() {
 
 #[tokio::test]
 async fn an_expired_container_is_replaced_by_a_new_one() {
-    let turns = [made("a.txt", "1"), made("b.txt", "2")];
+    let turns = [produced_file("a.txt", "1"), produced_file("b.txt", "2")];
     let fake = start(FakeMessages::builder().hosting_for(Duration::from_secs(3600)).turns(turns)).await;
     let model = model(&fake, ApiProfile::Beta);
     let ask = async |text: &str, container| ask(&model, request(vec![Block::text(text)], container)).await;
@@ -80,8 +80,8 @@ async fn an_expired_container_is_replaced_by_a_new_one() {
     assert!(first.is_some());
     assert_eq!(ask("b", first.clone()).await.unwrap().container, first);
     fake.expire_containers();
-    for gone in [first.clone(), Some(ContainerId::new("container_of_others"))] {
-        let failure = ask("c", gone).await.unwrap_err();
+    for not_found in [first.clone(), Some(ContainerId::new("container_of_others"))] {
+        let failure = ask("c", not_found).await.unwrap_err();
         assert_eq!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
         assert!(failure.request_id.is_some());
     }
@@ -89,11 +89,11 @@ async fn an_expired_container_is_replaced_by_a_new_one() {
     assert!(fresh.is_some() && fresh != first);
 }
 
-/// The machine's clock, so many milliseconds ahead.
+/// The machine's clock, this many milliseconds ahead.
 #[derive(Debug, Default)]
-struct Ahead(AtomicU64);
+struct OffsetClock(AtomicU64);
 
-impl Clock for Ahead {
+impl Clock for OffsetClock {
     fn timestamp(&self) -> Timestamp {
         Timestamp::from_millis(SystemClock.timestamp().millis() + self.0.load(Ordering::SeqCst))
     }
@@ -113,8 +113,8 @@ impl Clock for Ahead {
 
 #[tokio::test]
 async fn a_container_expires_after_its_last_use() {
-    let clock = Arc::new(Ahead::default());
-    let turns = [made("a.txt", "1"), made("b.txt", "2")];
+    let clock = Arc::new(OffsetClock::default());
+    let turns = [produced_file("a.txt", "1"), produced_file("b.txt", "2")];
     let hour = Duration::from_secs(3600);
     let fake = FakeMessages::builder().hosting_for(hour).clock(clock.clone()).turns(turns);
     let fake = start(fake).await;
@@ -132,11 +132,11 @@ async fn a_container_expires_after_its_last_use() {
 
 #[tokio::test]
 async fn requests_for_unknown_objects_are_rejected() {
-    let fake = start(FakeMessages::builder().hosting().turns([made("a.txt", "1")])).await;
+    let fake = start(FakeMessages::builder().hosting().turns([produced_file("a.txt", "1")])).await;
     let refused = async |skills: &[HostedSkill], content: Vec<Block>| {
         let model = model(&fake, ApiProfile::Beta);
-        let asked = Request { hosted: skills.into(), ..request(content, None) };
-        let failure = ask(&model, asked).await.unwrap_err();
+        let request = Request { hosted: skills.into(), ..request(content, None) };
+        let failure = ask(&model, request).await.unwrap_err();
         assert_ne!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
         failure.message
     };
@@ -187,17 +187,21 @@ async fn post(fake: &FakeMessages, messages: Vec<Value>, container: Value) -> Re
 #[tokio::test]
 async fn the_helpers_resume_pauses_with_any_client() {
     let pause = |name: &str| Reply::from(FakeToolRun::new("sleep 60").with_file(name, "…").paused());
-    let turns = [pause("a.txt"), pause("b.txt"), made("c.txt", "…"), pause("d.txt")];
+    let turns = [pause("a.txt"), pause("b.txt"), produced_file("c.txt", "…"), pause("d.txt")];
     let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
     let container = container_config(&[HostedSkill::anthropic("xlsx")]).unwrap();
     let question = vec![json!({"role": "user", "content": "Go."})];
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     let options = ResumeOptions::new().on_pause(|response, attempt| {
         let container = &response["container"];
         let version = container["skills"][0]["version"].as_str();
         assert!(version.is_some_and(|version| version != "latest"), "{version:?} is not resolved");
         assert!(container["expires_at"].as_str().unwrap().ends_with('Z'));
-        told.push((container["id"].as_str().map(str::to_owned), attempt, extract_file_ids(response).len()));
+        results.push((
+            container["id"].as_str().map(str::to_owned),
+            attempt,
+            extract_file_ids(response).len(),
+        ));
     });
     let done =
         run_until_complete(question.clone(), container.clone(), options, async |messages, container| {
@@ -206,7 +210,7 @@ async fn the_helpers_resume_pauses_with_any_client() {
     let done = done.await.unwrap();
     let id = done.container.clone().unwrap();
     assert_eq!(fake.containers(), std::slice::from_ref(&id));
-    assert_eq!(told, [(Some(id.to_string()), 1, 1), (Some(id.to_string()), 2, 1)]);
+    assert_eq!(results, [(Some(id.to_string()), 1, 1), (Some(id.to_string()), 2, 1)]);
     assert_eq!((done.attempts, done.files.len(), done.messages.len()), (3, 3, 2));
     assert!(done.files.iter().all(|file| fake.file(file).is_some()));
     // The history that it leaves is one that the service takes.

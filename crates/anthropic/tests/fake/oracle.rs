@@ -16,9 +16,9 @@ pub(crate) async fn oracle() -> Option<Python> {
     FOUND.get_or_init(find).await.clone()
 }
 
-/// What the SDK makes of it.
-pub(crate) async fn ask(python: &Python, what: &str, given: &Value) -> Value {
-    python.run_json(&[concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py"), what], given).await
+/// The SDK's result for `input`.
+pub(crate) async fn ask(python: &Python, what: &str, input: &Value) -> Value {
+    python.run_json(&[concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py"), what], input).await
 }
 
 fn raw(value: &Value) -> Block {
@@ -76,12 +76,12 @@ async fn the_sdk_reads_streamed_and_unstreamed_responses() {
     let fake =
         start(FakeMessages::builder().key(KEY).turns([Reply::blocks(all_kinds()).with_request_id("req_1")]))
             .await;
-    let given =
+    let input =
         |stream| json!({"url": fake.base_url(), "key": KEY, "stream": stream, "messages": [user("Hi")]});
-    let answers = ask(&python, "creates", &json!([given(false), given(true)])).await;
-    let (whole, streamed) = (answers[0].clone(), answers[1].clone());
-    assert_eq!(whole["message"]["content"][6]["input"], json!({"city": "Paris", "days": [1, 2]}));
-    assert_eq!(whole["message"]["stop_reason"], "tool_use");
+    let answers = ask(&python, "creates", &json!([input(false), input(true)])).await;
+    let (complete, streamed) = (answers[0].clone(), answers[1].clone());
+    assert_eq!(complete["message"]["content"][6]["input"], json!({"city": "Paris", "days": [1, 2]}));
+    assert_eq!(complete["message"]["stop_reason"], "tool_use");
     let without_id = |mut answer: Value| {
         let message = answer["message"].as_object_mut().unwrap();
         message.remove("id");
@@ -91,7 +91,7 @@ async fn the_sdk_reads_streamed_and_unstreamed_responses() {
         answer["message"]["usage"].as_object_mut().unwrap().remove("service_tier");
         answer
     };
-    assert_eq!(without_id(streamed), without_id(whole));
+    assert_eq!(without_id(streamed), without_id(complete));
     for request in fake.requests() {
         assert_eq!(request.header("anthropic-version"), Some("2026-10-21"), "the profile of SDK 2.x");
         assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
@@ -106,7 +106,7 @@ async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
         let text = "version: 1\nturns: [{content: Four.}]";
         start(FakeMessages::builder().key(KEY).faults(faults).script(script(text))).await
     };
-    let given = |fake: &FakeMessages, key: &str, stream: bool, content: Value| json!({"url": fake.base_url(), "key": key, "stream": stream, "messages": [user(content)]});
+    let new_input = |fake: &FakeMessages, key: &str, stream: bool, content: Value| json!({"url": fake.base_url(), "key": key, "stream": stream, "messages": [user(content)]});
     let is_final =
         fault(ApiErrorKind::Overloaded).with_header("x-should-retry", "false").with_request_id("req_7");
     let breaks = Reply::blocks(vec![Block::text("abcd")])
@@ -116,22 +116,22 @@ async fn the_sdks_client_retries_and_reports_as_it_does_with_the_service() {
     let failing = fake(vec![fault(ApiErrorKind::Api), fault(ApiErrorKind::RateLimit)]).await;
     let other = fake(vec![is_final, breaks]).await;
     let calls = [
-        given(&overloaded, KEY, true, "Hi".into()),
-        given(&failing, KEY, false, "Hi".into()),
-        given(&other, KEY, true, "Hi".into()),
-        given(&other, "wrong", false, "Hi".into()),
-        given(&other, KEY, true, "Hi".into()),
-        given(&other, KEY, false, result),
+        new_input(&overloaded, KEY, true, "Hi".into()),
+        new_input(&failing, KEY, false, "Hi".into()),
+        new_input(&other, KEY, true, "Hi".into()),
+        new_input(&other, "wrong", false, "Hi".into()),
+        new_input(&other, KEY, true, "Hi".into()),
+        new_input(&other, KEY, false, result),
     ];
     let answers = ask(&python, "creates", &calls.into_iter().collect()).await;
-    let text = |place: usize| answers[place]["text"].as_str().unwrap();
+    let text = |index: usize| answers[index]["text"].as_str().unwrap();
     // Two retries are enough for two faults, streamed and not.
-    for (place, fake, statuses) in [(0, &overloaded, [429, 529, 200]), (1, &failing, [500, 429, 200])] {
-        assert_eq!(answers[place]["message"]["content"][0]["text"], "Four.", "{answers}");
+    for (index, fake, statuses) in [(0, &overloaded, [429, 529, 200]), (1, &failing, [500, 429, 200])] {
+        assert_eq!(answers[index]["message"]["content"][0]["text"], "Four.", "{answers}");
         let requests = fake.requests();
         assert_eq!(requests.iter().map(|request| request.status().unwrap()).collect::<Vec<_>>(), statuses);
     }
-    // What says that it is not to be repeated is not, and a wrong key neither.
+    // Errors with `x-should-retry: false` and authentication errors are not retried.
     assert_eq!(
         (&answers[2]["error"], &answers[2]["request_id"]),
         (&json!("OverloadedError"), &json!("req_7"))

@@ -66,9 +66,9 @@ fn tools() -> Vec<ToolDefinition> {
         description: format!("The tool {name}."),
         input_schema,
     };
-    let nothing = || json!({"type": "object", "properties": {}});
+    let empty_schema = || json!({"type": "object", "properties": {}});
     let city = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
-    vec![tool("weather", city), tool("broken", nothing()), tool("picture", nothing())]
+    vec![tool("weather", city), tool("broken", empty_schema()), tool("picture", empty_schema())]
 }
 
 fn stopping(content: Vec<Block>, stop_reason: StopReason) -> Reply {
@@ -198,7 +198,7 @@ fn compared(request: &RecordedRequest) -> Value {
     body
 }
 
-/// Takes out what says nothing, wherever it stands but in inputs.
+/// Removes empty fields everywhere except in inputs.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -226,28 +226,28 @@ async fn run_ours(fake: &FakeMessages) {
 async fn our_loop_and_the_sdks_send_equal_bodies() {
     let Some(python) = oracle().await else { return };
     let mut sides = Vec::new();
-    let mut given = Vec::new();
+    let mut inputs = Vec::new();
     for (name, turns, expected) in cases() {
-        let ours = start(FakeMessages::builder().turns(turns.clone())).await;
-        run_ours(&ours).await;
-        let ours: Vec<Value> = ours.requests().iter().map(compared).collect();
-        assert_eq!(ours.len(), expected, "{name}: ours");
+        let own = start(FakeMessages::builder().turns(turns.clone())).await;
+        run_ours(&own).await;
+        let own: Vec<Value> = own.requests().iter().map(compared).collect();
+        assert_eq!(own.len(), expected, "{name}: ours");
         for stream in [false, true] {
-            let theirs = start(FakeMessages::builder().turns(turns.clone())).await;
-            given.push(json!({
-                "url": theirs.base_url(), "key": KEY, "stream": stream, "question": QUESTION, "image": IMAGE,
+            let sdk_server = start(FakeMessages::builder().turns(turns.clone())).await;
+            inputs.push(json!({
+                "url": sdk_server.base_url(), "key": KEY, "stream": stream, "question": QUESTION, "image": IMAGE,
                 "max_tokens": MAX_TOKENS, "tools": tools(),
             }));
-            sides.push((format!("{name}, streamed by the SDK: {stream}"), ours.clone(), theirs));
+            sides.push((format!("{name}, streamed by the SDK: {stream}"), own.clone(), sdk_server));
         }
     }
     // One process for all, since the SDK takes long to load.
-    ask(&python, "runners", &given.into()).await;
-    for (name, ours, theirs) in sides {
-        let requests = theirs.requests();
+    ask(&python, "runners", &inputs.into()).await;
+    for (name, own, sdk_server) in sides {
+        let requests = sdk_server.requests();
         for request in &requests {
             assert_eq!(request.status(), Some(200), "{name}: {}", String::from_utf8_lossy(request.body()));
         }
-        assert_eq!(ours, requests.iter().map(compared).collect::<Vec<_>>(), "{name}");
+        assert_eq!(own, requests.iter().map(compared).collect::<Vec<_>>(), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! A client of a few lines, so that tests see the bytes; and the model's words in one line.
+//! A small client with which tests see the bytes, and short constructors of responses.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -18,18 +18,18 @@ pub(crate) const KEY: &str = "sk-fake-0123456789";
 /// Longer than anything takes; a test that waits so long has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// An answer over a connection that was closed behind it.
+/// A response, read until the connection was closed.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct RawResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     /// The chunks of a chunked body; else the whole body.
     pub(crate) chunks: Vec<Vec<u8>>,
-    /// Whether the body came to its end.
+    /// Set when the body is complete.
     pub(crate) is_whole: bool,
 }
 
-impl Answered {
+impl RawResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}: ");
         self.head.lines().find_map(|line| line.strip_prefix(prefix.as_str()))
@@ -106,7 +106,7 @@ pub(crate) fn streamed(messages: impl Into<Value>) -> Value {
 }
 
 /// Sends a body with good headers.
-pub(crate) async fn post(fake: &FakeMessages, body: &Value) -> Answered {
+pub(crate) async fn post(fake: &FakeMessages, body: &Value) -> RawResponse {
     let key = format!("x-api-key: {KEY}");
     let headers = [key.as_str(), "anthropic-version: 2023-06-01", "content-type: application/json"];
     send(fake, "POST /v1/messages", &headers, body.to_string().as_bytes()).await
@@ -126,7 +126,7 @@ pub(crate) async fn open(fake: &FakeMessages, body: &Value) -> TcpStream {
     stream
 }
 
-pub(crate) async fn send(fake: &FakeMessages, line: &str, headers: &[&str], body: &[u8]) -> Answered {
+pub(crate) async fn send(fake: &FakeMessages, line: &str, headers: &[&str], body: &[u8]) -> RawResponse {
     let address = fake.base_url().strip_prefix("http://").unwrap().to_owned();
     let mut stream = TcpStream::connect(&address).await.unwrap();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
@@ -143,24 +143,24 @@ pub(crate) async fn send(fake: &FakeMessages, line: &str, headers: &[&str], body
     parse(&bytes)
 }
 
-fn parse(bytes: &[u8]) -> Answered {
+fn parse(bytes: &[u8]) -> RawResponse {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
-        return Answered { status: 0, head: String::new(), chunks: Vec::new(), is_whole: false };
+        return RawResponse { status: 0, head: String::new(), chunks: Vec::new(), is_whole: false };
     };
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let mut rest = &bytes[end + 4..];
     if !head.contains("transfer-encoding: chunked") {
-        return Answered { status, head, chunks: vec![rest.to_vec()], is_whole: true };
+        return RawResponse { status, head, chunks: vec![rest.to_vec()], is_whole: true };
     }
     let mut chunks = Vec::new();
     loop {
         let Some(line) = rest.windows(2).position(|window| window == b"\r\n") else {
-            return Answered { status, head, chunks, is_whole: false };
+            return RawResponse { status, head, chunks, is_whole: false };
         };
         let size = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
         if size == 0 {
-            return Answered { status, head, chunks, is_whole: true };
+            return RawResponse { status, head, chunks, is_whole: true };
         }
         chunks.push(rest[line + 2..line + 2 + size].to_vec());
         rest = &rest[line + 2 + size + 2..];

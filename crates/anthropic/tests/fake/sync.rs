@@ -1,4 +1,4 @@
-//! Folders of skills brought in step with the fake: what is sent, what is put down, and what a crash leaves.
+//! Synchronisation of skill directories with the fake: uploads, the index, and what a crash leaves.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -68,11 +68,11 @@ impl Fixture {
         self.sync().push(self.skills()).await.unwrap()
     }
 
-    /// What a push did with each skill, and how much was uploaded.
+    /// The result of a push for each skill, and the number of uploads.
     async fn pushed(&self) -> (Vec<String>, usize) {
         let before = self.uploads();
         let report = self.push().await;
-        (words(&report), self.uploads() - before)
+        (describe(&report), self.uploads() - before)
     }
 
     fn uploads(&self) -> usize {
@@ -87,14 +87,14 @@ impl Fixture {
         self.client().skills().versions(skill).try_collect().await.unwrap()
     }
 
-    /// As if somebody else had uploaded it.
+    /// Uploads it as another client would.
     async fn upload(&self, name: &str, title: &str) -> SkillMetadata {
         let upload = Upload::new().with_title(title);
         self.client().skills().upload(self.skills().join(name), upload).await.unwrap()
     }
 }
 
-fn words(report: &SyncReport) -> Vec<String> {
+fn describe(report: &SyncReport) -> Vec<String> {
     let word = |skill: &conjure_anthropic::hosted::SyncedSkill| {
         let word = match skill.result() {
             Ok(PushResult::Created { .. }) => "created",
@@ -120,15 +120,15 @@ async fn only_new_or_changed_skills_are_uploaded() {
         fixture.write("a", "One.");
         fixture.write("b", "One.");
         let first = fixture.push().await;
-        assert_eq!(words(&first), ["a created", "b created"]);
+        assert_eq!(describe(&first), ["a created", "b created"]);
         assert!(first.is_complete() && first.absent.is_empty() && first.notes.is_empty(), "{first:?}");
         assert_eq!(fixture.pushed().await, (vec!["a unchanged".to_owned(), "b unchanged".to_owned()], 0));
-        // Nothing but the list was asked for.
+        // Only the list was requested.
         assert!(fixture.fake.requests().last().unwrap().path().contains("/v1/skills?"));
 
         fs::write(fixture.skills().join("b/scripts/a.py"), "print(2)\n").unwrap();
         let changed = fixture.push().await;
-        assert_eq!(words(&changed), ["a unchanged", "b updated"]);
+        assert_eq!(describe(&changed), ["a unchanged", "b updated"]);
         let pushed = changed.skills[1].result().unwrap();
         assert_eq!(pushed.skill(), first.skills[1].result().unwrap().skill());
         assert_eq!(fixture.pushed().await.1, 0);
@@ -140,7 +140,7 @@ async fn only_new_or_changed_skills_are_uploaded() {
         let (a, b) = (titled("a"), titled("b"));
         assert_eq!((custom.len(), b.latest.as_ref()), (2, pushed.version()));
         assert_eq!((fixture.versions(&a.id).await.len(), fixture.versions(&b.id).await.len()), (1, 2));
-        // What is not sent does not count as a change.
+        // Files that are not uploaded do not count as a change.
         fs::create_dir(fixture.skills().join("a/.git")).unwrap();
         fs::write(fixture.skills().join("a/.git/config"), "x").unwrap();
         assert_eq!(fixture.pushed().await.1, 0);
@@ -183,12 +183,12 @@ async fn an_interrupted_push_is_completed_by_the_next_one() {
     for cut in 1..=7 {
         let fixture = Fixture::with(&names).await;
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let left = Mutex::new((cut, Some(stop)));
+        let remaining = Mutex::new((cut, Some(stop)));
         let sync = fixture.sync().with_concurrency(NonZeroUsize::MIN).on_event(move |event| {
-            let mut left = left.lock().unwrap();
-            left.0 -= i32::from(!matches!(event, SyncEvent::Uploaded { .. }));
-            if left.0 == 0
-                && let Some(stop) = left.1.take()
+            let mut remaining = remaining.lock().unwrap();
+            remaining.0 -= i32::from(!matches!(event, SyncEvent::Uploaded { .. }));
+            if remaining.0 == 0
+                && let Some(stop) = remaining.1.take()
             {
                 stop.send(()).unwrap();
             }
@@ -215,10 +215,10 @@ async fn skills_missing_locally_are_reported_and_kept() {
     fs::remove_dir_all(fixture.skills().join("a")).unwrap();
     fs::remove_dir_all(fixture.skills().join("b")).unwrap();
     fixture.write("d", "One.");
-    // What is not valid has not left.
+    // An invalid skill does not count as missing.
     fs::write(fixture.skills().join("c/SKILL.md"), "---\nname: c\n---\n").unwrap();
     let report = fixture.push().await;
-    assert_eq!(words(&report), ["c invalid", "d created"]);
+    assert_eq!(describe(&report), ["c invalid", "d created"]);
     let absent = |report: &SyncReport| -> Vec<String> {
         report.absent.iter().map(|absent| absent.name.clone()).collect()
     };
@@ -255,7 +255,7 @@ async fn invalid_skills_are_reported_and_others_are_pushed() {
     assert_eq!((fixture.uploads(), fixture.temp.path().join("data").exists()), (0, false));
 
     let report = fixture.push().await;
-    assert_eq!(words(&report), ["a invalid", "good created", "renamed invalid"]);
+    assert_eq!(describe(&report), ["a invalid", "good created", "renamed invalid"]);
     let reason = report.skills[0].result().unwrap_err().to_string();
     assert!(reason.contains("description"), "{reason}");
     assert!(report.skills[2].path().ends_with("other/SKILL.md"));
@@ -266,57 +266,57 @@ async fn invalid_skills_are_reported_and_others_are_pushed() {
 async fn one_failed_skill_does_not_stop_the_others() {
     let fixture = Fixture::with(&["a", "b", "c"]).await;
     let fake = Arc::new(fixture.fake);
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let (of_event, told) = (Arc::clone(&fake), Arc::clone(&heard));
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let (of_event, recorder) = (Arc::clone(&fake), Arc::clone(&received));
     let sync =
         SkillSync::new(client(&fake, ApiProfile::Beta).skills(), fixture.temp.path().join("data/hosted"));
     let failing = sync.clone().with_concurrency(NonZeroUsize::MIN).on_event(move |event| match event {
         SyncEvent::Started { name, bytes } => {
-            told.lock().unwrap().push(format!("{name} {bytes}"));
+            recorder.lock().unwrap().push(format!("{name} {bytes}"));
             match *name {
                 "a" => of_event.add_hosted_fault(failure(ApiErrorKind::Api)),
                 "b" => of_event.add_hosted_fault(failure(ApiErrorKind::Permission)),
                 _ => {}
             }
         }
-        SyncEvent::Finished(skill) => told.lock().unwrap().push(skill.name().to_owned()),
+        SyncEvent::Finished(skill) => recorder.lock().unwrap().push(skill.name().to_owned()),
         _ => {}
     });
     let skills = fixture.temp.path().join("skills");
     let report = failing.push(&skills).await.unwrap();
-    assert_eq!(words(&report), ["a failed", "b failed", "c created"]);
-    let service = |place: usize| match report.skills[place].result() {
+    assert_eq!(describe(&report), ["a failed", "b failed", "c created"]);
+    let service = |index: usize| match report.skills[index].result() {
         Err(SkillFailure::Service(error)) => (error.kind(), error.may_have_happened()),
         other => panic!("{other:?}"),
     };
     assert_eq!(service(0), (HostedErrorKind::Service, true));
     assert_eq!(service(1), (HostedErrorKind::Forbidden, false));
-    assert_eq!(*heard.lock().unwrap(), ["a 48", "a", "b 48", "b", "c 48", "c"]);
+    assert_eq!(*received.lock().unwrap(), ["a 48", "a", "b 48", "b", "c 48", "c"]);
     // It had not arrived.
-    assert_eq!(words(&sync.push(&skills).await.unwrap()), ["a created", "b created", "c unchanged"]);
+    assert_eq!(describe(&sync.push(&skills).await.unwrap()), ["a created", "b created", "c unchanged"]);
 }
 
 #[tokio::test]
 async fn skills_with_the_same_title_are_distinguished() {
     let fixture = Fixture::with(&["a", "b", "c"]).await;
-    // Somebody has called another skill so.
-    let stranger = fixture.upload("b", "a").await;
+    // Another client has given this title to another skill.
+    let foreign_skill = fixture.upload("b", "a").await;
     // It is there twice.
     let (one, two) = (fixture.upload("b", "b").await, fixture.upload("b", "b").await);
-    // Somebody has uploaded it, without this record.
+    // Another client has uploaded it, without this index.
     let same = fixture.upload("c", "c").await;
     let report = fixture.push().await;
-    assert_eq!(words(&report), ["a created", "b ambiguous", "c unchanged"]);
+    assert_eq!(describe(&report), ["a created", "b ambiguous", "c unchanged"]);
     assert_eq!(report.skills[2].result().unwrap().skill(), &same.id);
-    assert_ne!(report.skills[0].result().unwrap().skill(), &stranger.id);
+    assert_ne!(report.skills[0].result().unwrap().skill(), &foreign_skill.id);
     let reason = report.skills[1].result().unwrap_err().to_string();
     assert!(reason.contains(one.id.as_str()) && reason.contains(two.id.as_str()), "{reason}");
-    assert_eq!(fixture.versions(&stranger.id).await.len(), 1);
-    // What it is remembered as, it stays, whatever else is called so.
+    assert_eq!(fixture.versions(&foreign_skill.id).await.len(), 1);
+    // The index entry stays, even if another skill has the same title.
     fixture.sync().delete(&two.id).await.unwrap();
-    assert_eq!(words(&fixture.push().await)[1], "b unchanged");
+    assert_eq!(describe(&fixture.push().await)[1], "b unchanged");
     fixture.upload("b", "b").await;
-    assert_eq!(words(&fixture.push().await)[1], "b unchanged");
+    assert_eq!(describe(&fixture.push().await)[1], "b unchanged");
 }
 
 #[tokio::test]
@@ -347,7 +347,7 @@ async fn changes_by_other_clients_are_detected() {
 }
 
 #[tokio::test]
-async fn a_skill_is_deleted_with_its_versions_and_forgotten() {
+async fn a_skill_is_deleted_with_its_versions_and_its_index_entry() {
     let fixture = Fixture::with(&["a", "b"]).await;
     fixture.push().await;
     fixture.write("a", "Two.");
@@ -367,7 +367,7 @@ async fn a_skill_is_deleted_with_its_versions_and_forgotten() {
 }
 
 #[tokio::test]
-async fn a_skill_that_was_forgotten_is_deleted_unless_it_is_remembered_or_somebody_pushes() {
+async fn an_unindexed_skill_is_deleted_unless_it_is_indexed_again_or_a_push_runs() {
     let fixture = Fixture::with(&["a", "b"]).await;
     let report = fixture.push().await;
     let [a, b] = [0, 1].map(|at| report.skills[at].result().unwrap().skill().clone());
@@ -383,8 +383,8 @@ async fn a_skill_that_was_forgotten_is_deleted_unless_it_is_remembered_or_somebo
     {
         assert_eq!(fixture.sync().delete_forgotten(id).await.unwrap(), expected);
     }
-    let left: Vec<SkillId> = fixture.custom().await.into_iter().map(|skill| skill.id).collect();
-    assert_eq!(left, [b]);
+    let remaining: Vec<SkillId> = fixture.custom().await.into_iter().map(|skill| skill.id).collect();
+    assert_eq!(remaining, [b]);
     // The lock is let go of also where the service fails.
     fixture.fake.add_hosted_fault(failure(ApiErrorKind::Permission));
     let error = fixture.sync().delete_forgotten(&a).await.unwrap_err();
@@ -415,7 +415,7 @@ async fn impossible_pushes_fail_before_any_request() {
     // To look is allowed.
     fixture.sync().plan(fixture.skills()).await.unwrap();
     drop(lock);
-    // What is damaged is not thrown away.
+    // A damaged index is not deleted.
     fs::write(fixture.record(), "{\"format\": 1").unwrap();
     let (kind, message) = refused(&fixture, &fixture.skills()).await;
     assert!(kind == SyncErrorKind::Damaged && message.contains("delete it"), "{message}");
@@ -430,11 +430,11 @@ async fn impossible_pushes_fail_before_any_request() {
 #[tokio::test]
 async fn an_unwritable_index_does_not_stop_a_push() {
     let fixture = Fixture::with(&["a", "b"]).await;
-    // What is in the place of the file cannot be replaced by it.
+    // A directory at the path of the file cannot be replaced.
     let draft = fixture.temp.path().join("data/hosted/skills.json.new");
     fs::create_dir_all(&draft).unwrap();
     let report = fixture.push().await;
-    assert_eq!(words(&report), ["a created", "b created"]);
+    assert_eq!(describe(&report), ["a created", "b created"]);
     assert!(!report.is_complete());
     assert_eq!(report.record_error.unwrap().kind(), SyncErrorKind::Storage);
     fs::remove_dir(&draft).unwrap();
@@ -446,7 +446,7 @@ async fn an_unwritable_index_does_not_stop_a_push() {
 async fn each_key_has_its_own_index_entries() {
     let fixture = Fixture::with(&["a"]).await;
     fixture.push().await;
-    let mine = fs::read_to_string(fixture.record()).unwrap();
+    let first_record = fs::read_to_string(fixture.record()).unwrap();
     let other = Config::new(SecretString::from("sk-other-0123456789")).with_base_url(fixture.fake.base_url());
     let other = Client::new(&other.with_http(|http| http.with_seed(1))).unwrap();
     let sync = SkillSync::new(other.skills(), fixture.temp.path().join("data/hosted"));
@@ -456,8 +456,8 @@ async fn each_key_has_its_own_index_entries() {
     tasks.spawn(async move { sync.push(skills).await });
     let report = tasks.join_next().await.unwrap().unwrap().unwrap();
     // The fake has one set of skills for all keys, so it is found.
-    assert_eq!(words(&report), ["a unchanged"]);
+    assert_eq!(describe(&report), ["a unchanged"]);
     let both = fs::read_to_string(fixture.record()).unwrap();
-    assert_eq!((mine.matches("base_url").count(), both.matches("base_url").count()), (1, 2));
+    assert_eq!((first_record.matches("base_url").count(), both.matches("base_url").count()), (1, 2));
     assert!(!both.contains("sk-other") && !both.contains(KEY), "{both}");
 }

@@ -1,5 +1,6 @@
-//! What is traced. Alone in its process: what `tracing` caches of a call site is one for all threads, and a test that nobody
-//! listens to would have it cached that nobody does.
+//! Tracing output. The test runs alone in its process: `tracing` caches the interest in a call site for all threads, so a test
+//! without
+//! a subscriber would disable it.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,15 +8,15 @@
 )]
 
 #[path = "../wire/clock.rs"]
-#[expect(dead_code, reason = "it has what the other tests need, too")]
+#[expect(dead_code, reason = "other test programs use the rest of the module")]
 mod clock;
 #[path = "../wire/events.rs"]
-#[expect(dead_code, reason = "it has what the other tests need, too")]
+#[expect(dead_code, reason = "other test programs use the rest of the module")]
 mod events;
 #[path = "../wire/server.rs"]
-#[expect(dead_code, reason = "it has what the other tests need, too")]
+#[expect(dead_code, reason = "other test programs use the rest of the module")]
 mod server;
 #[path = "../wire/support.rs"]
-#[expect(dead_code, reason = "it has what the other tests need, too")]
+#[expect(dead_code, reason = "other test programs use the rest of the module")]
 mod support;
 mod telemetry;

@@ -1,4 +1,4 @@
-//! What is traced, at every level and by every crate below us: never the key, never the words.
+//! Traces of all levels and of all crates contain neither the key nor message text.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::clock::ManualClock;
-use crate::events::{saying, sse, start};
+use crate::events::{sse, start, text_stream};
 use crate::server::{Server, answer, error, stream};
 use crate::support::{KEY, ask, call, config, drain, messages};
 
@@ -18,21 +18,21 @@ use crate::support::{KEY, ask, call, config, drain, messages};
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<String>>);
 
-struct Line<'a>(&'a mut String);
+struct FieldWriter<'a>(&'a mut String);
 
-impl Visit for Line<'_> {
+impl Visit for FieldWriter<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let _ = write!(self.0, " {}={value:?}", field.name());
     }
 }
 
 impl Collector {
-    fn line(&self, metadata: Option<&Metadata<'_>>, record: impl FnOnce(&mut Line<'_>)) {
+    fn line(&self, metadata: Option<&Metadata<'_>>, record: impl FnOnce(&mut FieldWriter<'_>)) {
         let mut text = self.0.lock().unwrap();
         if let Some(metadata) = metadata {
             let _ = write!(text, "{} {} {}", metadata.level(), metadata.target(), metadata.name());
         }
-        record(&mut Line(&mut text));
+        record(&mut FieldWriter(&mut text));
         text.push('\n');
     }
 }
@@ -62,15 +62,15 @@ async fn traces_contain_no_key_and_no_content() {
     let guard = tracing::subscriber::set_default(collector.clone());
     let echo = format!("you sent {KEY}");
     let event = json!({"type": "error", "error": {"type": "overloaded_error", "message": echo}});
-    for said in [
-        stream(&saying("canary words")),
+    for message in [
+        stream(&text_stream("canary words")),
         error("401 No", &[], "authentication_error", &echo),
         error("500 Oops", &[("request-id", KEY)], "api_error", &echo),
         answer("200 OK", &[("content-type", "text/html")], &echo),
         stream(&sse(&[start(), event])),
         Vec::new(),
     ] {
-        let server = Server::always(said).await;
+        let server = Server::always(message).await;
         let clock = ManualClock::new();
         let messages = messages(&config(&server), &clock);
         tokio::select! {
@@ -85,12 +85,15 @@ async fn traces_contain_no_key_and_no_content() {
         .with_http(|http| http.with_proxy("http://user:canary-password@localhost:1").with_retries(0));
     call(&messages(&through, &ManualClock::new())).await.unwrap_err();
     drop(guard);
-    let seen = collector.0.lock().unwrap();
+    let recorded = collector.0.lock().unwrap();
     // It did listen: to us at two levels.
-    assert!(seen.contains("INFO conjure_model_http::calls::call_span chat"), "{seen}");
-    assert!(seen.contains("is retried") && seen.contains("[REDACTED:ANTHROPIC_API_KEY]"), "{seen}");
+    assert!(recorded.contains("INFO conjure_model_http::calls::call_span chat"), "{recorded}");
+    assert!(
+        recorded.contains("is retried") && recorded.contains("[REDACTED:ANTHROPIC_API_KEY]"),
+        "{recorded}"
+    );
     for hidden in [KEY, "canary"] {
-        let found: Vec<&str> = seen.lines().filter(|line| line.contains(hidden)).collect();
+        let found: Vec<&str> = recorded.lines().filter(|line| line.contains(hidden)).collect();
         assert!(found.is_empty(), "{hidden}: {found:#?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A clock that stands still until a test moves it, and that shows who waits for it.
+//! A clock that a test advances, and that shows which sleeps are pending.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ struct Shared {
 struct State {
     elapsed: Duration,
     next: u64,
-    /// Who sleeps, until when after the origin.
+    /// The pending sleeps, by their wake-up time after the origin.
     sleepers: BTreeMap<u64, (Duration, Waker)>,
 }
 
@@ -56,31 +56,32 @@ impl ManualClock {
     /// Waits until somebody sleeps for less than half a minute, as before a retry, moves the time to the end of the shortest such sleep
     /// and returns how long it was. The waits for what comes by itself, such as the end of a body, are not meant.
     pub(crate) async fn skip_retry_wait(&self) -> Duration {
-        let is_meant = |left: &Duration| {
-            !left.is_zero() && *left < Duration::from_secs(30) && !OTHER_WAITS.contains(left)
+        let is_meant = |remaining: &Duration| {
+            !remaining.is_zero() && *remaining < Duration::from_secs(30) && !OTHER_WAITS.contains(remaining)
         };
         loop {
             let changed = self.0.changed.notified();
             let shortest = {
                 let state = self.0.state.lock().unwrap();
-                let left = state.sleepers.values().map(|(until, _)| until.saturating_sub(state.elapsed));
-                left.filter(is_meant).min()
+                let remaining = state.sleepers.values().map(|(until, _)| until.saturating_sub(state.elapsed));
+                remaining.filter(is_meant).min()
             };
-            if let Some(left) = shortest {
-                self.advance(left);
-                return left;
+            if let Some(remaining) = shortest {
+                self.advance(remaining);
+                return remaining;
             }
             changed.await;
         }
     }
 
-    /// Waits until somebody sleeps for exactly `left`.
-    pub(crate) async fn sleeper_for(&self, left: Duration) {
+    /// Waits until a sleep of exactly `remaining` is pending.
+    pub(crate) async fn sleeper_for(&self, remaining: Duration) {
         loop {
             let changed = self.0.changed.notified();
             {
                 let state = self.0.state.lock().unwrap();
-                if state.sleepers.values().any(|(until, _)| until.saturating_sub(state.elapsed) == left) {
+                if state.sleepers.values().any(|(until, _)| until.saturating_sub(state.elapsed) == remaining)
+                {
                     return;
                 }
             }

@@ -1,4 +1,4 @@
-//! Calls that are dropped where they hold, or wait for, a place at the limiter: the others go on at once.
+//! Calls that are dropped while they hold or wait for a permit of the limiter: other calls continue at once.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::clock::ManualClock;
-use crate::events::saying;
+use crate::events::text_stream;
 use crate::server::{Part, Server, error, stream};
 use crate::support::{IDLE, MODEL, TOTAL, ask, call, client, config, drain, text};
 use crate::tls::localhost;
@@ -20,22 +20,22 @@ fn limited() -> Part {
     Part::Bytes(error("429 x", &[("retry-after", "2")], "rate_limit_error", "wait"))
 }
 
-fn good() -> Part {
-    Part::Bytes(stream(&saying("Hello")))
+fn good_response() -> Part {
+    Part::Bytes(stream(&text_stream("Hello")))
 }
 
-/// Request 0 is told to wait, those after it hang, and from `then` on all are well.
+/// Request 0 is rate-limited, later ones hang, and from `then` on all succeed.
 async fn server(then: usize) -> Server {
     Server::start(move |n, _| match n {
         0 => vec![limited()],
         n if n < then => vec![Part::Hang],
-        _ => vec![good()],
+        _ => vec![good_response()],
     })
     .await
 }
 
-/// A model whose key was just told to wait.
-async fn told_to_wait(server: &Server, clock: &ManualClock) -> Messages {
+/// A model whose key is rate-limited.
+async fn rate_limited_client(server: &Server, clock: &ManualClock) -> Messages {
     let config = config(server).with_http(|http| http.with_retries(0));
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
@@ -60,9 +60,9 @@ async fn assert_free(messages: &Messages, clock: &ManualClock) {
 }
 
 #[tokio::test]
-async fn dropped_while_the_gate_is_closed() {
+async fn a_call_may_be_dropped_while_the_gate_is_closed() {
     let (server, clock) = (server(1).await, ManualClock::new());
-    let messages = told_to_wait(&server, &clock).await;
+    let messages = rate_limited_client(&server, &clock).await;
     let first = drain(messages.stream(ask("first")));
     drop_when(first, clock.sleeper_for(TOTAL)).await;
     // The wait of whoever is first in the queue now is the rest of the same wait.
@@ -77,9 +77,9 @@ async fn dropped_while_the_gate_is_closed() {
 }
 
 #[tokio::test]
-async fn a_probe_dropped_before_its_head_came() {
+async fn a_probe_may_be_dropped_before_its_response_head() {
     let (server, clock) = (server(2).await, ManualClock::new());
-    let messages = told_to_wait(&server, &clock).await;
+    let messages = rate_limited_client(&server, &clock).await;
     let probe = drain(messages.stream(ask("probe")));
     let there = async {
         clock.skip_retry_wait().await;
@@ -90,10 +90,10 @@ async fn a_probe_dropped_before_its_head_came() {
 }
 
 #[tokio::test]
-async fn dropped_during_its_own_backoff() {
+async fn a_call_may_be_dropped_during_its_backoff() {
     let server = Server::start(|n, _| match n {
         0 => vec![Part::Bytes(error("500 x", &[("retry-after", "3")], "api_error", "oops"))],
-        _ => vec![good()],
+        _ => vec![good_response()],
     })
     .await;
     let clock = ManualClock::new();
@@ -105,9 +105,9 @@ async fn dropped_during_its_own_backoff() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// The first connection is told to wait, the second never gets through its handshake.
+/// The first connection is rate-limited, the second never completes its handshake.
 #[tokio::test]
-async fn a_probe_dropped_while_it_connects() {
+async fn a_probe_may_be_dropped_while_it_connects() {
     let (root, acceptor) = localhost();
     let inner = server(1).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -151,12 +151,12 @@ async fn a_probe_dropped_while_it_connects() {
     assert_free(&messages, &clock).await;
 }
 
-/// What a call tells before it hangs; `None`: nothing.
-async fn told(stream: &mut ModelStream) -> Option<ModelEvent> {
+/// The events of a call before it hangs; `None` means no event.
+async fn first_event(stream: &mut ModelStream) -> Option<ModelEvent> {
     stream.next().now_or_never().flatten().map(Result::unwrap)
 }
 
-/// Whoever pays for a call that is dropped must know whether it was sent.
+/// Billing must know whether a dropped call was sent.
 #[tokio::test]
 async fn a_call_reports_sending_before_it_is_sent_and_not_while_limited() {
     let server = server(usize::MAX).await;
@@ -165,27 +165,29 @@ async fn a_call_reports_sending_before_it_is_sent_and_not_while_limited() {
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     let mut first = messages.stream(ask("first"));
-    assert_eq!(told(&mut first).await, Some(ModelEvent::Sent));
-    assert_eq!(server.requests().len(), 0, "it goes out when the stream is polled again");
+    assert_eq!(first_event(&mut first).await, Some(ModelEvent::Sent));
+    assert_eq!(server.requests().len(), 0, "it is sent at the next poll of the stream");
     assert!(first.next().await.unwrap().is_err(), "the service has it, and refuses it");
     assert_eq!(server.requests().len(), 1);
     let mut limited = messages.stream(ask("second"));
-    assert_eq!(told(&mut limited).await, Some(ModelEvent::Queued));
-    assert_eq!(told(&mut limited).await, None);
+    assert_eq!(first_event(&mut limited).await, Some(ModelEvent::Queued));
+    assert_eq!(first_event(&mut limited).await, None);
     drop(limited);
     assert_eq!(server.requests().len(), 1);
 }
 
-/// Each attempt anew.
+/// Each attempt again.
 #[tokio::test]
 async fn a_call_reports_when_it_waits_for_a_retry() {
     let server = server(1).await;
     let (messages, clock) = client(&server);
-    let (shown, waits) =
+    let (events, delays) =
         futures_util::future::join(drain(messages.stream(ask("Hi"))), clock.skip_retry_wait()).await;
-    assert!(shown.1.is_ok() && waits >= std::time::Duration::from_secs(2), "{shown:?}");
-    let told: Vec<_> = shown.0.iter().take(4).collect();
-    let [sent, waiting, again, ModelEvent::UsageReported(_)] = told[..] else { panic!("{told:?}") };
+    assert!(events.1.is_ok() && delays >= std::time::Duration::from_secs(2), "{events:?}");
+    let first_events: Vec<_> = events.0.iter().take(4).collect();
+    let [sent, waiting, again, ModelEvent::UsageReported(_)] = first_events[..] else {
+        panic!("{first_events:?}")
+    };
     assert_eq!([sent, waiting, again], [&ModelEvent::Sent, &ModelEvent::Queued, &ModelEvent::Sent]);
 }
 
@@ -194,9 +196,9 @@ async fn a_call_reports_when_it_waits_for_a_retry() {
 async fn a_call_dropped_before_sending_releases_its_permit() {
     let server = server(1).await;
     let clock = ManualClock::new();
-    let messages = told_to_wait(&server, &clock).await;
+    let messages = rate_limited_client(&server, &clock).await;
     let mut probe = messages.stream(ask("probe"));
-    let told = async {
+    let first_event = async {
         loop {
             tokio::select! {
                 event = probe.next() => match event.unwrap().unwrap() {
@@ -207,7 +209,7 @@ async fn a_call_dropped_before_sending_releases_its_permit() {
             }
         }
     };
-    assert_eq!(told.await, ModelEvent::Sent);
+    assert_eq!(first_event.await, ModelEvent::Sent);
     drop(probe);
     assert_free(&messages, &clock).await;
     assert_eq!(server.requests().len(), 2, "the probe was never sent");

@@ -59,8 +59,8 @@ pub(crate) fn message(events: Vec<Value>, stop_reason: &str) -> String {
     sse(&all)
 }
 
-/// A whole answer that says this.
-pub(crate) fn saying(text: &str) -> String {
+/// A complete response with this text.
+pub(crate) fn text_stream(text: &str) -> String {
     message(
         vec![block(0, json!({"type": "text", "text": ""})), ping(), text_delta(0, text), stop(0)],
         "end_turn",

@@ -1,4 +1,4 @@
-//! Everything that is not an answer: each ends in time, with a typed error that shows no secret.
+//! Failures: each ends in time, with a typed error that shows no secret.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::net::TcpSocket;
 
 use crate::clock::ManualClock;
-use crate::events::{block, message, ping, saying, sse, start, text_delta};
+use crate::events::{block, message, ping, sse, start, text_delta, text_stream};
 use crate::server::{Part, Server, answer, error, stream};
 use crate::support::{IDLE, KEY, TOTAL, ask, call, client, config, drain, messages, text};
 use crate::tls::localhost;
@@ -94,16 +94,16 @@ async fn an_invalid_unstreamed_response_is_a_protocol_error() {
 
 #[tokio::test]
 async fn a_truncated_stream_reports_its_request_id() {
-    let whole = saying("Hello");
-    let events: Vec<&str> = whole.split_inclusive("\n\n").collect();
-    for kept in 0..events.len() {
-        let failed = failure(stream(&events[..kept].concat())).await;
-        assert_eq!(failed.kind, ModelErrorKind::Truncated, "after {kept} events: {failed}");
+    let complete = text_stream("Hello");
+    let events: Vec<&str> = complete.split_inclusive("\n\n").collect();
+    for count in 0..events.len() {
+        let failed = failure(stream(&events[..count].concat())).await;
+        assert_eq!(failed.kind, ModelErrorKind::Truncated, "after {count} events: {failed}");
         assert_eq!(failed.request_id.as_deref(), Some("req_1"));
     }
     // Cut by the transport: a body that promises more than comes.
     let head = [("content-type", "text/event-stream"), ("content-length", "100000")];
-    assert_eq!(failure(answer("200 OK", &head, &whole[..200])).await.kind, ModelErrorKind::Truncated);
+    assert_eq!(failure(answer("200 OK", &head, &complete[..200])).await.kind, ModelErrorKind::Truncated);
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn an_error_in_mid_stream_comes_with_its_type() {
     assert_eq!(failed.request_id.as_deref(), Some("req_1"));
 }
 
-/// As llama.cpp tells it in a stream, and as some servers tell it with status 200.
+/// Errors as llama.cpp sends them in a stream, and as some servers send them with status 200.
 #[tokio::test]
 async fn an_error_in_another_format_keeps_its_message() {
     let event = "event: error\ndata: {\"code\":500,\"message\":\"empty grammar stack\",\"type\":\"server_error\"}\n\n";
@@ -137,8 +137,8 @@ async fn an_error_in_another_format_keeps_its_message() {
 
 #[tokio::test]
 async fn a_key_that_the_service_echoes_is_redacted() {
-    let told = failure(error("401 No", &[], "authentication_error", &format!("invalid key {KEY}"))).await;
-    assert!(told.message.ends_with("invalid key [REDACTED:ANTHROPIC_API_KEY]"), "{told}");
+    let message = failure(error("401 No", &[], "authentication_error", &format!("invalid key {KEY}"))).await;
+    assert!(message.message.ends_with("invalid key [REDACTED:ANTHROPIC_API_KEY]"), "{message}");
     let page = format!("<p>{KEY}</p>");
     failure(answer("401 No", &[("request-id", KEY)], &page)).await;
     failure(error("400 No", &[], KEY, "x")).await;
@@ -154,11 +154,11 @@ async fn a_key_that_the_service_echoes_is_redacted() {
 
 #[tokio::test]
 async fn an_unreachable_service_is_a_connection_error() {
-    // As long as it has its port, nobody else listens there.
-    let nobody = TcpSocket::new_v4().unwrap();
-    nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    // No other program can listen at the port while this socket holds it.
+    let unused_socket = TcpSocket::new_v4().unwrap();
+    unused_socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let server = Server::always("").await;
-    let url = format!("http://{}", nobody.local_addr().unwrap());
+    let url = format!("http://{}", unused_socket.local_addr().unwrap());
     let config = config(&server).with_base_url(url).with_http(|http| http.with_retries(0));
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection);
@@ -174,13 +174,16 @@ async fn an_unreachable_service_is_a_connection_error() {
 }
 
 /// The call is answered so; as soon as it waits, its idle time passes.
-async fn stalls(parts: impl Fn() -> Vec<Part> + Send + Sync + 'static, wait: Duration) -> ModelError {
+async fn assert_times_out(
+    parts: impl Fn() -> Vec<Part> + Send + Sync + 'static,
+    wait: Duration,
+) -> ModelError {
     let server = Server::start(move |_, _| parts()).await;
     let clock = ManualClock::new();
     let messages = messages(&config(&server).with_http(|http| http.with_retries(0)), &clock);
     let watch = async {
         server.received(1).await;
-        // What was sent may still be on its way when the time passes; then the wait begins anew.
+        // Sent bytes may still be in flight when the clock advances. Then the wait starts again.
         loop {
             clock.sleeper_for(wait).await;
             clock.advance(wait);
@@ -191,7 +194,7 @@ async fn stalls(parts: impl Fn() -> Vec<Part> + Send + Sync + 'static, wait: Dur
         failed = call(&messages) => failed.unwrap_err(),
         () = watch => unreachable!(),
     };
-    server.hung_up(1).await;
+    server.disconnected(1).await;
     failed
 }
 
@@ -202,7 +205,7 @@ async fn a_silent_service_times_out_after_the_idle_timeout() {
         || vec![Part::Bytes(stream("")), Part::Hang],
         || vec![Part::Bytes(stream(&sse(&[start(), ping()]))), Part::Hang],
     ] {
-        let failed = stalls(parts, IDLE).await;
+        let failed = assert_times_out(parts, IDLE).await;
         assert_eq!(failed.kind, ModelErrorKind::Timeout, "{failed}");
     }
 }
@@ -210,7 +213,7 @@ async fn a_silent_service_times_out_after_the_idle_timeout() {
 #[tokio::test]
 async fn reading_an_error_body_times_out() {
     let head = || vec![Part::Bytes(answer("500 Oops", &[("content-length", "100")], "half")), Part::Hang];
-    let failed = stalls(head, Duration::from_secs(5)).await;
+    let failed = assert_times_out(head, Duration::from_secs(5)).await;
     assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Api));
 }
 
@@ -235,7 +238,7 @@ async fn a_slow_service_times_out_after_the_total_timeout() {
     while !matches!(events.next().await.unwrap().unwrap(), ModelEvent::UsageReported(_)) {}
     let mut pieces = 0;
     let failed = loop {
-        // While the client waits, half of the idle time passes, then a piece comes: the idle time begins anew each time.
+        // While the client waits, half of the idle time passes, then a piece comes: the idle time begins again each time.
         let drip = async {
             clock.sleeper_for(if pieces == 0 { IDLE } else { IDLE / 2 }).await;
             clock.advance(IDLE / 2);
@@ -277,7 +280,7 @@ async fn an_endless_response_is_stopped_at_the_limit() {
             &ManualClock::new(),
         );
         let failed = call(&messages).await.unwrap_err();
-        server.hung_up(1).await;
+        server.disconnected(1).await;
         failed
     };
     let begun = || stream(&sse(&[start(), block(0, json!({"type": "text", "text": ""}))]));
@@ -295,21 +298,21 @@ async fn an_endless_response_is_stopped_at_the_limit() {
 #[tokio::test]
 async fn data_after_the_end_does_not_delay_the_response() {
     let server = Server::start(|_, _| {
-        vec![Part::Bytes(stream(&saying("Hello"))), Part::Forever(b": more\n".to_vec())]
+        vec![Part::Bytes(stream(&text_stream("Hello"))), Part::Forever(b": more\n".to_vec())]
     })
     .await;
     assert_eq!(text(&call(&client(&server).0).await.unwrap()), "Hello");
-    server.hung_up(1).await;
+    server.disconnected(1).await;
 }
 
 #[tokio::test]
 async fn a_stream_in_any_pieces_is_the_same_stream() {
-    let whole = stream(&message(
+    let complete = stream(&message(
         vec![block(0, json!({"type": "text", "text": ""})), text_delta(0, "gr\u{fc}n \u{1F980}")],
         "end_turn",
     ));
     let server = Server::start(move |n, _| {
-        let pieces = whole.chunks(7 * n + 1).map(|piece| Part::Bytes(piece.to_vec()));
+        let pieces = complete.chunks(7 * n + 1).map(|piece| Part::Bytes(piece.to_vec()));
         pieces.collect()
     })
     .await;
@@ -322,9 +325,9 @@ async fn a_stream_in_any_pieces_is_the_same_stream() {
 /// Cancelled at every point at which it can wait: the service sees the connection close, and the next call works.
 #[tokio::test]
 async fn a_call_may_be_dropped_at_every_wait() {
-    let whole = stream(&saying("Hello"));
-    for cut in (0..whole.len()).step_by(61) {
-        let sent = whole.clone();
+    let complete = stream(&text_stream("Hello"));
+    for cut in (0..complete.len()).step_by(61) {
+        let sent = complete.clone();
         let server = Server::start(move |n, _| match n {
             0 => vec![Part::Bytes(sent[..cut].to_vec()), Part::Hang],
             _ => vec![Part::Bytes(sent.clone())],
@@ -342,14 +345,14 @@ async fn a_call_may_be_dropped_at_every_wait() {
             () = waits => {}
         }
         drop(first);
-        server.hung_up(1).await;
+        server.disconnected(1).await;
         assert_eq!(text(&drain(messages.stream(ask("again"))).await.1.unwrap()), "Hello");
     }
 }
 
 #[tokio::test]
 async fn a_stream_that_ended_stays_ended() {
-    let server = Server::always(stream(&saying("Hello"))).await;
+    let server = Server::always(stream(&text_stream("Hello"))).await;
     let mut stream = client(&server).0.stream(ask("Hi"));
     while stream.next().await.is_some() {}
     assert!(stream.next().now_or_never().unwrap().is_none());

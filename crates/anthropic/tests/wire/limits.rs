@@ -1,4 +1,4 @@
-//! A16: many sessions on one key, one limit, no herd; and a limit that comes in mid-stream.
+//! A16: many sessions on one key share one limit without retrying at once; also for a limit in mid-stream.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,23 +10,23 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::clock::ManualClock;
-use crate::events::{block, saying, sse, start, text_delta};
+use crate::events::{block, sse, start, text_delta, text_stream};
 use crate::server::{Part, Server, error, stream};
 use crate::support::{MODEL, ask, call, config, drain};
 
 const SESSIONS: usize = 40;
 
-/// What is shown is not repeated, but the other sessions of the key wait, as after a limit before the stream.
+/// A call with output is not retried, but other sessions of the key wait, as after a limit before the stream.
 #[tokio::test]
 async fn a_mid_stream_rate_limit_applies_to_all_calls() {
     for (kind, waits) in [("rate_limit_error", true), ("overloaded_error", true), ("api_error", false)] {
-        let seen = [
+        let events = [
             start(),
             block(0, json!({"type": "text", "text": ""})),
             text_delta(0, "a"),
             json!({"type": "error", "error": {"type": kind, "message": "no"}}),
         ];
-        let server = Server::answers(vec![stream(&sse(&seen)), stream(&saying("Hello"))]).await;
+        let server = Server::answers(vec![stream(&sse(&events)), stream(&text_stream("Hello"))]).await;
         let clock = ManualClock::new();
         let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
         let [first, second] = [(), ()].map(|()| client.messages(ModelOptions::new(MODEL)).unwrap());
@@ -46,8 +46,8 @@ async fn a_mid_stream_rate_limit_applies_to_all_calls() {
 /// A call that the service may have acted for is not sent again, but the others wait all the same.
 #[tokio::test]
 async fn a_mid_stream_rate_limit_of_a_hosted_call_applies_to_all() {
-    let seen = [start(), json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}})];
-    let server = Server::answers(vec![stream(&sse(&seen)), stream(&saying("Hello"))]).await;
+    let events = [start(), json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}})];
+    let server = Server::answers(vec![stream(&sse(&events)), stream(&text_stream("Hello"))]).await;
     let clock = ManualClock::new();
     let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
     let [first, second] = [(), ()].map(|()| client.messages(ModelOptions::new(MODEL)).unwrap());
@@ -80,9 +80,9 @@ async fn many_sessions_on_one_key_do_not_retry_at_once() {
             }
             SESSIONS => {
                 let wait = probe_wait.lock().unwrap().take().unwrap();
-                vec![Part::Until(wait), Part::Bytes(stream(&saying("Hello")))]
+                vec![Part::Until(wait), Part::Bytes(stream(&text_stream("Hello")))]
             }
-            _ => vec![Part::Bytes(stream(&saying("Hello")))],
+            _ => vec![Part::Bytes(stream(&text_stream("Hello")))],
         }
     })
     .await;
@@ -112,13 +112,13 @@ async fn many_sessions_on_one_key_do_not_retry_at_once() {
         () = server.received(SESSIONS + 1) => {}
         () = drive => unreachable!(),
     }
-    assert_eq!(server.requests().len(), SESSIONS + 1, "one probe, and nobody else before its answer");
+    assert_eq!(server.requests().len(), SESSIONS + 1, "one probe, and no other call before its response");
     assert_eq!(answered.load(Ordering::SeqCst), 0);
     probe_answer.send(()).unwrap();
     while let Some(session) = sessions.join_next().await {
         session.unwrap();
     }
     let arrivals = arrivals.lock().unwrap();
-    assert_eq!(arrivals.len(), 2 * SESSIONS, "nobody was refused twice");
+    assert_eq!(arrivals.len(), 2 * SESSIONS, "no call was rejected twice");
     assert!(arrivals[SESSIONS..].iter().all(|time| *time >= Duration::from_secs(10)), "{arrivals:?}");
 }

@@ -1,4 +1,4 @@
-//! The official Python SDK as the oracle: it takes our bodies, and reads streams as we do.
+//! The official Python SDK as the oracle: it accepts our bodies and reads streams as we do.
 //!
 //! The interpreter is `CONJURE_ORACLE_PYTHON`, else `python3`; it must have `anthropic` 2.x. Without it the tests say
 //! `SKIPPED`, or fail where `CONJURE_TEST_REQUIRE=all`.
@@ -77,7 +77,7 @@ for line in sys.stdin:
 pub(crate) struct Sdk {
     /// The variable that names the interpreter.
     variable: &'static str,
-    /// What it must be able to run.
+    /// The modules that it must import.
     check: &'static str,
     install: &'static str,
 }
@@ -96,13 +96,13 @@ pub(crate) const BETA: Sdk = Sdk {
     install: "`anthropic==0.97.0`",
 };
 
-/// What the script prints, by lines; nothing where there is no SDK.
+/// The output lines of the script; `None` without the SDK.
 async fn python(script: &str, argument: &str, input: String) -> Option<Vec<String>> {
     CURRENT.run(script, argument, input).await
 }
 
 impl Sdk {
-    /// What the script prints, by lines; nothing where there is no such SDK.
+    /// The output lines of the script; `None` without this SDK.
     pub(crate) async fn run(self, script: &str, argument: &str, input: String) -> Option<Vec<String>> {
         let python = Python::find(self.variable, self.check, self.install).await?;
         let printed = python.run(&["-c", script, argument], &input).await;
@@ -114,7 +114,7 @@ fn parsed(json: &str) -> Block {
     Block::from_json(json).unwrap()
 }
 
-/// A conversation that holds all that ours do.
+/// A conversation with every kind of block that we send.
 fn long_request() -> Request {
     let tool = |name: &str| ToolDefinition {
         name: name.to_owned(),
@@ -340,7 +340,7 @@ fn streams() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What both sides must agree on.
+/// The fields that both sides must agree on.
 fn essence(response: &Response) -> Value {
     json!({
         "id": response.id,
@@ -367,26 +367,26 @@ async fn the_official_sdk_reads_our_streams_as_we_do() {
         vec![crate::server::Part::Bytes(stream(&bodies[wanted.parse::<usize>().unwrap()]))]
     })
     .await;
-    let input: String = (0..all.len()).map(|place| format!("{place}\n")).collect();
-    let Some(theirs) = python(READ_STREAMS, &server.url(), input).await else { return };
-    assert_eq!(theirs.len(), all.len());
+    let input: String = (0..all.len()).map(|location| format!("{location}\n")).collect();
+    let Some(sdk_result) = python(READ_STREAMS, &server.url(), input).await else { return };
+    assert_eq!(sdk_result.len(), all.len());
     let client = Client::with_clock(&config(&server), Arc::new(ManualClock::new())).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
-    for (place, (name, _)) in all.iter().enumerate() {
-        let theirs: Value = serde_json::from_str(&theirs[place]).unwrap();
-        let usage = &theirs["usage"];
-        let theirs = json!({
-            "id": theirs["id"],
-            "model": theirs["model"],
-            "content": theirs["content"],
-            "stop_reason": theirs["stop_reason"],
+    for (location, (name, _)) in all.iter().enumerate() {
+        let sdk_result: Value = serde_json::from_str(&sdk_result[location]).unwrap();
+        let usage = &sdk_result["usage"];
+        let sdk_result = json!({
+            "id": sdk_result["id"],
+            "model": sdk_result["model"],
+            "content": sdk_result["content"],
+            "stop_reason": sdk_result["stop_reason"],
             "input_tokens": usage["input_tokens"],
             "output_tokens": usage["output_tokens"],
             "cache_creation_input_tokens": usage["cache_creation_input_tokens"],
             "cache_read_input_tokens": usage["cache_read_input_tokens"],
-            "container": theirs["container"]["id"],
+            "container": sdk_result["container"]["id"],
         });
-        let ours = drain(messages.stream(ask(&place.to_string()))).await.1.unwrap();
-        assert_eq!(essence(&ours), theirs, "{name}");
+        let actual = drain(messages.stream(ask(&location.to_string()))).await.1.unwrap();
+        assert_eq!(essence(&actual), sdk_result, "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! What goes out: the line, the headers, the key, the bytes; and what comes back when all is well.
+//! Requests on the wire: request line, headers, key and body; and successful responses.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use crate::clock::ManualClock;
-use crate::events::{block, end, input_delta, message, saying, sse, start, stop, text_delta};
+use crate::events::{block, end, input_delta, message, sse, start, stop, text_delta, text_stream};
 use crate::server::{Recorded, Server, answer, stream};
 use crate::support::{KEY, MODEL, ask, call, client, config, drain, messages, text};
 
 async fn recorded(config: impl Fn(Config) -> Config, options: ModelOptions) -> Recorded {
-    let server = Server::always(stream(&saying("Hello"))).await;
+    let server = Server::always(stream(&text_stream("Hello"))).await;
     let config = config(crate::support::config(&server));
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
     call(&client.messages(options).unwrap()).await.unwrap();
@@ -63,7 +63,7 @@ async fn user_betas_and_fields_are_sent() {
 
 #[tokio::test]
 async fn the_bytes_on_the_wire_are_the_body() {
-    let server = Server::always(stream(&saying("Hello"))).await;
+    let server = Server::always(stream(&text_stream("Hello"))).await;
     let (messages, _) = client(&server);
     let request = ask("Hi \u{1F980}");
     drain(messages.stream(request.clone())).await.1.unwrap();
@@ -73,7 +73,7 @@ async fn the_bytes_on_the_wire_are_the_body() {
 /// A10, over the bytes that the service received.
 #[tokio::test]
 async fn on_the_wire_each_request_is_a_prefix_of_the_next() {
-    let server = Server::always(stream(&saying("Hello \u{1F980}"))).await;
+    let server = Server::always(stream(&text_stream("Hello \u{1F980}"))).await;
     let clock = ManualClock::new();
     let client = Client::with_clock(&config(&server), Arc::new(clock)).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL).with_caching(Caching::Off)).unwrap();
@@ -107,10 +107,10 @@ async fn a_stream_emits_deltas_and_the_final_response() {
     ];
     let server = Server::always(stream(&message(events, "tool_use"))).await;
     let (messages, _) = client(&server);
-    let (shown, response) = drain(messages.stream(ask("Hi"))).await;
+    let (deltas, response) = drain(messages.stream(ask("Hi"))).await;
     let response = response.unwrap();
     let piece = |json: &str| ModelEvent::ToolInputDelta { index: 1, partial_json: json.to_owned() };
-    let said = |text: &str| ModelEvent::TextDelta { index: 0, text: text.to_owned() };
+    let new_delta = |text: &str| ModelEvent::TextDelta { index: 0, text: text.to_owned() };
     let begun = Usage {
         input_tokens: 10,
         output_tokens: 1,
@@ -120,13 +120,13 @@ async fn a_stream_emits_deltas_and_the_final_response() {
         cost_micros: 66,
     };
     assert_eq!(
-        shown,
+        deltas,
         [
             ModelEvent::Sent,
             ModelEvent::UsageReported(begun),
             ModelEvent::Started,
-            said("Let me"),
-            said(" look."),
+            new_delta("Let me"),
+            new_delta(" look."),
             ModelEvent::ToolUseStarted { index: 1, name: "view".to_owned() },
             piece("{\"path\": "),
             piece("\"/a\"}"),
@@ -174,17 +174,17 @@ async fn an_unstreamed_response_keeps_its_bytes() {
 
 #[tokio::test]
 async fn configured_prices_apply_and_unknown_models_are_free() {
-    let server = Server::always(stream(&saying("Hello"))).await;
+    let server = Server::always(stream(&text_stream("Hello"))).await;
     let clock = ManualClock::new();
     let priced = |prices| messages(&config(&server).with_prices(prices), &clock);
     assert_eq!(call(&priced(Prices::none())).await.unwrap().usage.cost_micros, 0);
-    let dear = ModelPrices { input: 0, output: 1_000_000_000, cache_write: 0, cache_read: 0 };
-    assert_eq!(call(&priced(Prices::new([(MODEL, dear)]))).await.unwrap().usage.cost_micros, 20_000);
+    let expensive = ModelPrices { input: 0, output: 1_000_000_000, cache_write: 0, cache_read: 0 };
+    assert_eq!(call(&priced(Prices::new([(MODEL, expensive)]))).await.unwrap().usage.cost_micros, 20_000);
 }
 
 #[tokio::test]
 async fn nothing_happens_before_the_stream_is_polled() {
-    let server = Server::always(stream(&saying("Hello"))).await;
+    let server = Server::always(stream(&text_stream("Hello"))).await;
     let (messages, _) = client(&server);
     drop(messages.stream(ask("never")));
     assert_eq!(text(&call(&messages).await.unwrap()), "Hello");
@@ -196,6 +196,9 @@ fn a_client_shows_no_key_in_debug() {
     let client =
         Client::new(&Config::new(SecretString::from(KEY)).with_base_url("http://127.0.0.1:1")).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
-    let shown = format!("{client:?} {messages:?}");
-    assert!(shown.contains("127.0.0.1") && shown.contains(MODEL) && !shown.contains("canary"), "{shown}");
+    let debug_text = format!("{client:?} {messages:?}");
+    assert!(
+        debug_text.contains("127.0.0.1") && debug_text.contains(MODEL) && !debug_text.contains("canary"),
+        "{debug_text}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Errors and retries, with a clock that stands still: what is tried again, how often and after how long.
+//! Errors and retries with a manual clock: which errors are retried, how often, and after which delay.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use conjure_conversation::{ApiErrorKind, Model, ModelError, ModelErrorKind, Resp
 use serde_json::{Value, json};
 
 use crate::clock::ManualClock;
-use crate::events::{block, ping, saying, sse, start, text_delta};
+use crate::events::{block, ping, sse, start, text_delta, text_stream};
 use crate::server::{Server, answer, error, stream};
 use crate::support::{ask, call, client, config, drain, messages, text};
 
@@ -14,11 +14,11 @@ use crate::support::{ask, call, client, config, drain, messages, text};
 async fn attempts(answers: Vec<Vec<u8>>) -> (Result<Response, ModelError>, Vec<u128>, usize) {
     let server = Server::answers(answers).await;
     let (messages, clock) = client(&server);
-    let mut waits = Vec::new();
+    let mut delays = Vec::new();
     let result = {
         let skip = async {
             loop {
-                waits.push(clock.skip_retry_wait().await.as_millis());
+                delays.push(clock.skip_retry_wait().await.as_millis());
             }
         };
         tokio::select! {
@@ -27,11 +27,11 @@ async fn attempts(answers: Vec<Vec<u8>>) -> (Result<Response, ModelError>, Vec<u
             () = skip => unreachable!(),
         }
     };
-    (result, waits, server.requests().len())
+    (result, delays, server.requests().len())
 }
 
-fn good() -> Vec<u8> {
-    stream(&saying("Hello"))
+fn good_response() -> Vec<u8> {
+    stream(&text_stream("Hello"))
 }
 
 fn overloaded() -> Vec<u8> {
@@ -39,12 +39,12 @@ fn overloaded() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn two_retries_with_growing_waits_and_then_the_error() {
-    let (result, waits, requests) = attempts(vec![overloaded(), overloaded(), good()]).await;
+async fn two_retries_with_growing_delays_precede_the_error() {
+    let (result, delays, requests) = attempts(vec![overloaded(), overloaded(), good_response()]).await;
     assert_eq!(text(&result.unwrap()), "Hello");
     assert_eq!(requests, 3);
     // The limiter adds up to a tenth to what is to be waited for all.
-    assert!((375..=550).contains(&waits[0]) && (750..=1100).contains(&waits[1]), "{waits:?}");
+    assert!((375..=550).contains(&delays[0]) && (750..=1100).contains(&delays[1]), "{delays:?}");
 
     let (result, _, requests) = attempts(vec![overloaded()]).await;
     assert_eq!(result.unwrap_err().kind, ModelErrorKind::Api(ApiErrorKind::Overloaded));
@@ -69,7 +69,7 @@ async fn the_status_decides_about_retries() {
         ("422 x", 1),
         ("302 x", 1),
     ] {
-        let (result, _, requests) = attempts(vec![answer(status, &[], ""), good()]).await;
+        let (result, _, requests) = attempts(vec![answer(status, &[], ""), good_response()]).await;
         assert_eq!((requests, result.is_ok()), (tries, tries == 2), "{status}");
     }
 }
@@ -77,9 +77,9 @@ async fn the_status_decides_about_retries() {
 #[tokio::test]
 async fn the_services_retry_advice_takes_precedence() {
     let refused = error("529 x", &[("x-should-retry", "false")], "overloaded_error", "no");
-    assert_eq!(attempts(vec![refused, good()]).await.2, 1);
+    assert_eq!(attempts(vec![refused, good_response()]).await.2, 1);
     let wanted = error("400 x", &[("x-should-retry", "true")], "invalid_request_error", "yes");
-    let (result, _, requests) = attempts(vec![wanted, good()]).await;
+    let (result, _, requests) = attempts(vec![wanted, good_response()]).await;
     assert_eq!((requests, result.is_ok()), (2, true));
 }
 
@@ -91,22 +91,24 @@ async fn retry_after_is_respected() {
         (&[("retry-after", "0.5")], 500),
         (&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], 7000),
     ] {
-        let (result, waits, _) = attempts(vec![error("503 x", headers, "api_error", "wait"), good()]).await;
+        let (result, delays, _) =
+            attempts(vec![error("503 x", headers, "api_error", "wait"), good_response()]).await;
         assert!(result.is_ok());
-        assert_eq!(waits[0], expected, "{headers:?}");
+        assert_eq!(delays[0], expected, "{headers:?}");
         // The limiter's wait for a whole key has jitter on top, never below.
-        let (_, waits, _) = attempts(vec![error("429 x", headers, "rate_limit_error", "wait"), good()]).await;
-        assert!((expected..=expected + expected / 10).contains(&waits[0]), "{headers:?}: {waits:?}");
+        let (_, delays, _) =
+            attempts(vec![error("429 x", headers, "rate_limit_error", "wait"), good_response()]).await;
+        assert!((expected..=expected + expected / 10).contains(&delays[0]), "{headers:?}: {delays:?}");
     }
 }
 
 #[tokio::test]
 async fn no_wait_extends_beyond_the_deadline() {
     for (status, kind) in [("429 x", "rate_limit_error"), ("503 x", "api_error")] {
-        let (result, waits, requests) =
+        let (result, delays, requests) =
             attempts(vec![error(status, &[("retry-after", "3600")], kind, "later")]).await;
         let failed = result.unwrap_err();
-        assert_eq!((requests, waits.len()), (1, 0), "{status}");
+        assert_eq!((requests, delays.len()), (1, 0), "{status}");
         assert!(failed.retry_after.unwrap() >= Duration::from_secs(3600), "{failed:?}");
         assert_eq!(failed.request_id.as_deref(), Some("req_e"));
     }
@@ -131,16 +133,16 @@ async fn mid_stream_overload_is_retried_only_before_output() {
         vec![start(), empty("text")],
         vec![start(), empty("thinking")],
     ] {
-        let (result, _, requests) = attempts(vec![mid_stream(&unseen), good()]).await;
+        let (result, _, requests) = attempts(vec![mid_stream(&unseen), good_response()]).await;
         assert_eq!((requests, result.is_ok()), (2, true), "{unseen:?}");
     }
-    for seen in [
+    for events in [
         vec![start(), empty("text"), text_delta(0, "a")],
         vec![start(), tool("tool_use")],
         vec![start(), tool("server_tool_use")],
     ] {
-        let (result, _, requests) = attempts(vec![mid_stream(&seen), good()]).await;
-        assert_eq!(requests, 1, "{seen:?}");
+        let (result, _, requests) = attempts(vec![mid_stream(&events), good_response()]).await;
+        assert_eq!(requests, 1, "{events:?}");
         assert_eq!(result.unwrap_err().kind, ModelErrorKind::Api(ApiErrorKind::Overloaded));
     }
 }
@@ -148,24 +150,24 @@ async fn mid_stream_overload_is_retried_only_before_output() {
 #[tokio::test]
 async fn a_truncated_stream_is_retried_only_before_output() {
     for unseen in [String::new(), sse(&[start(), ping()])] {
-        let (result, _, requests) = attempts(vec![stream(&unseen), good()]).await;
+        let (result, _, requests) = attempts(vec![stream(&unseen), good_response()]).await;
         assert_eq!((requests, result.is_ok()), (2, true), "{unseen:?}");
     }
-    let seen = [start(), block(0, json!({"type": "text", "text": ""})), text_delta(0, "a")];
-    let (result, _, requests) = attempts(vec![stream(&sse(&seen)), good()]).await;
+    let events = [start(), block(0, json!({"type": "text", "text": ""})), text_delta(0, "a")];
+    let (result, _, requests) = attempts(vec![stream(&sse(&events)), good_response()]).await;
     assert_eq!((requests, result.unwrap_err().kind), (1, ModelErrorKind::Truncated));
 }
 
 #[tokio::test]
 async fn an_invalid_request_in_mid_stream_is_final() {
     let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}});
-    assert_eq!(attempts(vec![stream(&sse(&[start(), error])), good()]).await.2, 1);
+    assert_eq!(attempts(vec![stream(&sse(&[start(), error])), good_response()]).await.2, 1);
 }
 
 #[tokio::test]
 async fn a_broken_connection_is_retried() {
-    let (result, waits, requests) = attempts(vec![Vec::new(), good()]).await;
-    assert_eq!((requests, result.is_ok()), (2, true), "{waits:?}");
+    let (result, delays, requests) = attempts(vec![Vec::new(), good_response()]).await;
+    assert_eq!((requests, result.is_ok()), (2, true), "{delays:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A service of a few lines: it records each request and answers by the test's script.
+//! A small service: it records each request and responds as the test scripts it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,11 +21,11 @@ pub(crate) struct Recorded {
 /// A part of what the server does after it has read a request.
 pub(crate) enum Part {
     Bytes(Vec<u8>),
-    /// The same bytes as long as anybody reads.
+    /// The same bytes until the client disconnects.
     Forever(Vec<u8>),
-    /// Goes on when the test says so.
+    /// Continues when the test releases it.
     Until(oneshot::Receiver<()>),
-    /// Does not go on.
+    /// Does not continue.
     Hang,
 }
 
@@ -89,13 +89,13 @@ impl Server {
         Self { address, shared, _tasks: tasks }
     }
 
-    /// A server that always gives this answer.
+    /// A server that always sends this response.
     pub(crate) async fn always(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |_, _| vec![Part::Bytes(answer.clone())]).await
     }
 
-    /// A server that gives these answers, one after the other, and then the last one again.
+    /// A server that sends these responses in order, and then repeats the last one.
     pub(crate) async fn answers(answers: Vec<Vec<u8>>) -> Self {
         Self::start(move |n, _| vec![Part::Bytes(answers[n.min(answers.len() - 1)].clone())]).await
     }
@@ -108,13 +108,13 @@ impl Server {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have come.
     pub(crate) async fn received(&self, count: usize) {
         self.until(|shared| shared.requests.lock().unwrap().len() >= count).await;
     }
 
-    /// Waits until the client has hung up so many times in mid-answer.
-    pub(crate) async fn hung_up(&self, count: usize) {
+    /// Waits until the client has hung up this many times in mid-answer.
+    pub(crate) async fn disconnected(&self, count: usize) {
         self.until(|shared| *shared.hung_up.lock().unwrap() >= count).await;
     }
 

@@ -15,7 +15,7 @@ use crate::server::Server;
 pub(crate) const KEY: &str = "sk-ant-canary-0123456789";
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
 
-/// Long enough that nobody waits for it, short enough to be told from other waits.
+/// Long enough never to expire in a test, and distinct from other waits.
 pub(crate) const IDLE: Duration = Duration::from_secs(120);
 pub(crate) const TOTAL: Duration = Duration::from_secs(600);
 
@@ -33,7 +33,7 @@ pub(crate) fn messages(config: &Config, clock: &ManualClock) -> Messages {
     Client::with_clock(config, Arc::new(clock.clone())).unwrap().messages(ModelOptions::new(MODEL)).unwrap()
 }
 
-/// A client of this server whose time stands still.
+/// A client of this server whose time is paused.
 pub(crate) fn client(server: &Server) -> (Messages, ManualClock) {
     let clock = ManualClock::new();
     (messages(&config(server), &clock), clock)
@@ -57,21 +57,21 @@ pub(crate) fn ask(text: &str) -> Request {
 
 /// All events of a stream up to its end, and how it ended.
 pub(crate) async fn drain(mut stream: ModelStream) -> (Vec<ModelEvent>, Result<Response, ModelError>) {
-    let mut shown = Vec::new();
+    let mut events = Vec::new();
     while let Some(item) = stream.next().await {
         match item {
             Ok(ModelEvent::Finished(response)) => {
                 assert!(stream.next().await.is_none(), "`Finished` is the last event");
-                return (shown, Ok(*response));
+                return (events, Ok(*response));
             }
-            Ok(event) => shown.push(event),
+            Ok(event) => events.push(event),
             Err(error) => {
                 assert!(stream.next().await.is_none(), "an error is the last event");
-                return (shown, Err(error));
+                return (events, Err(error));
             }
         }
     }
-    panic!("the stream ended without an answer or an error: {shown:?}");
+    panic!("the stream ended without an answer or an error: {events:?}");
 }
 
 pub(crate) async fn call(messages: &Messages) -> Result<Response, ModelError> {

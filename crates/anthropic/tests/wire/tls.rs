@@ -1,4 +1,4 @@
-//! The way to the service: TLS with a root of the host's own, and proxies.
+//! The connection to the service: TLS with a configured root certificate, and proxies.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::ManualClock;
-use crate::events::saying;
+use crate::events::text_stream;
 use crate::server::{Part, Server, stream};
 use crate::support::{KEY, call, config, messages, text};
 
-/// An authority that nobody trusts, and what accepts for `localhost` in its name.
+/// An untrusted authority, and a TLS acceptor for `localhost` that it signed.
 pub(crate) fn localhost() -> (Vec<u8>, TlsAcceptor) {
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -41,7 +41,8 @@ pub(crate) fn localhost() -> (Vec<u8>, TlsAcceptor) {
 
 async fn greeting() -> (Server, Vec<u8>) {
     let (root, acceptor) = localhost();
-    let server = Server::start_over(Some(acceptor), |_, _| vec![Part::Bytes(stream(&saying("Hello")))]).await;
+    let server =
+        Server::start_over(Some(acceptor), |_, _| vec![Part::Bytes(stream(&text_stream("Hello")))]).await;
     (server, root)
 }
 
@@ -51,7 +52,7 @@ fn over_tls(server: &Server, host: &str) -> Config {
         .with_http(|http| http.with_retries(0))
 }
 
-/// Whether the machine itself trusts anybody.
+/// True if the machine has trusted root certificates.
 fn has_certificates(config: &Config) -> bool {
     let has = !matches!(Client::new(config), Err(ConfigError::Http(HttpConfigError::Tls { .. })));
     if !has {
@@ -90,7 +91,7 @@ async fn untrusted_or_misnamed_servers_get_no_request() {
 /// A proxy of a few lines: takes `CONNECT`, notes it, and connects to loopback whatever the name.
 struct Proxy {
     url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    connects: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -98,8 +99,8 @@ impl Proxy {
     async fn start(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&asked);
+        let connects = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&connects);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -108,11 +109,11 @@ impl Proxy {
                 connections.spawn(tunnel(client, Arc::clone(&noted), answer));
             }
         });
-        Self { url, asked, _tasks: tasks }
+        Self { url, connects, _tasks: tasks }
     }
 }
 
-async fn tunnel(client: TcpStream, asked: Arc<Mutex<Vec<String>>>, answer: &'static str) {
+async fn tunnel(client: TcpStream, requests: Arc<Mutex<Vec<String>>>, answer: &'static str) {
     let mut client = BufReader::new(client);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -121,7 +122,7 @@ async fn tunnel(client: TcpStream, asked: Arc<Mutex<Vec<String>>>, answer: &'sta
         }
     }
     let target = head.split(' ').nth(1).unwrap().to_owned();
-    asked.lock().unwrap().push(head);
+    requests.lock().unwrap().push(head);
     client.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
     if answer.starts_with("200") {
         let port = target.rsplit(':').next().unwrap();
@@ -137,9 +138,12 @@ async fn a_proxy_tunnels_and_sees_no_secrets() {
     let proxy = Proxy::start("200 Connection established").await;
     let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root).with_proxy(&proxy.url));
     assert_eq!(text(&call(&messages(&config, &ManualClock::new())).await.unwrap()), "Hello");
-    let asked = proxy.asked.lock().unwrap().clone();
+    let requests = proxy.connects.lock().unwrap().clone();
     let line = format!("CONNECT localhost:{} HTTP/1.1\r\n", server.address.port());
-    assert!(asked.len() == 1 && asked[0].starts_with(&line) && !asked[0].contains(KEY), "{asked:?}");
+    assert!(
+        requests.len() == 1 && requests[0].starts_with(&line) && !requests[0].contains(KEY),
+        "{requests:?}"
+    );
 }
 
 #[tokio::test]
@@ -149,12 +153,12 @@ async fn a_refusing_proxy_is_a_connection_error_without_fallback() {
     let config = over_tls(&server, "localhost").with_http(|http| http.with_root(root).with_proxy(&proxy.url));
     let failed = call(&messages(&config, &ManualClock::new())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
-    assert_eq!((server.requests().len(), proxy.asked.lock().unwrap().len()), (0, 1));
+    assert_eq!((server.requests().len(), proxy.connects.lock().unwrap().len()), (0, 1));
 }
 
 #[tokio::test]
 async fn plain_http_is_sent_through_the_proxy() {
-    let server = Server::always(stream(&saying("Hello"))).await;
+    let server = Server::always(stream(&text_stream("Hello"))).await;
     let config =
         config(&server).with_base_url("http://localhost:1").with_http(|http| http.with_proxy(server.url()));
     call(&messages(&config, &ManualClock::new())).await.unwrap();

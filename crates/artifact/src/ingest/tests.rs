@@ -1,4 +1,4 @@
-//! What is taken in and what is not, with real files, pipes and devices.
+//! Ingestion of real files, pipes, devices and contents: what is accepted and what is rejected.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -50,8 +50,8 @@ impl Fixture {
     }
 
     async fn register(&self, registration: Registration) -> Result<Artifact, ArtifactError> {
-        let intake = ArtifactIngestor::new(Arc::new(self.options.clone()));
-        intake.ingest(registration, &self.store, &CancellationToken::new()).await
+        let ingestor = ArtifactIngestor::new(Arc::new(self.options.clone()));
+        ingestor.ingest(registration, &self.store, &CancellationToken::new()).await
     }
 
     async fn fails(&self, path: &Path, kind: Kind) -> String {
@@ -115,13 +115,13 @@ async fn media_types_are_declared_or_detected() {
 }
 
 #[tokio::test]
-async fn it_is_recorded_whether_a_media_type_was_declared() {
+async fn the_record_tells_if_the_media_type_was_declared() {
     let fixture = Fixture::new();
     let file = RegistrationSource::file(fixture.file("data.csv", b"a,b\n"));
-    let shown = RegistrationSource::Content { bytes: b"{}"[..].into(), content_type: None };
-    let said = RegistrationSource::content(&b"{}"[..], "text/csv");
+    let content = RegistrationSource::Content { bytes: b"{}"[..].into(), content_type: None };
+    let declared = RegistrationSource::content(&b"{}"[..], "text/csv");
     let url = RegistrationSource::url("https://api.example.com/data.json");
-    for (source, says) in [(file, false), (shown, false), (said, true), (url, false)] {
+    for (source, says) in [(file, false), (content, false), (declared, true), (url, false)] {
         let plain = Registration::new("a".parse().unwrap(), source);
         let typed = Registration { content_type: Some("text/x-mine".to_owned()), ..plain.clone() };
         let origin = fixture.register(plain).await.unwrap().content_type_origin;
@@ -169,19 +169,19 @@ async fn special_files_are_rejected_without_blocking() {
     fixture.fails(Path::new(""), Kind::FileNotFound).await;
 }
 
-/// Only root may make one; it is of a driver that nobody has, and would be opened with an error of its own.
+/// Only root may create one. It belongs to a driver that does not exist, and opening it would give a distinct error.
 #[tokio::test]
 async fn devices_are_not_opened() {
     let fixture = Fixture::new();
     let device = fixture.path("device");
-    let made = rustix::fs::mknodat(
+    let result = rustix::fs::mknodat(
         CWD,
         &device,
         FileType::CharacterDevice,
         Mode::RWXU,
         rustix::fs::makedev(240, 99),
     );
-    let path = if made.is_ok() { device.as_path() } else { Path::new("/dev/full") };
+    let path = if result.is_ok() { device.as_path() } else { Path::new("/dev/full") };
     fixture.fails(path, Kind::NotAFile).await;
 }
 
@@ -200,10 +200,10 @@ async fn permission_errors_are_reported() {
 #[tokio::test]
 async fn only_files_beneath_allowed_directories_are_ingested() {
     let fixture = Fixture::fenced();
-    let good = fixture.file("allowed/deep/a.csv", b"good");
+    let valid_file = fixture.file("allowed/deep/a.csv", b"good");
     let secret = fixture.file("secret", b"secret");
     let allowed = fixture.path("allowed");
-    assert!(fixture.take("a", RegistrationSource::file(&good)).await.is_ok());
+    assert!(fixture.take("a", RegistrationSource::file(&valid_file)).await.is_ok());
     assert!(fixture.take("a", RegistrationSource::file(allowed.join("deep/../deep/./a.csv"))).await.is_ok());
     fixture.fails(&secret, Kind::PathNotAllowed).await;
     fixture.fails(&fixture.path("absent"), Kind::PathNotAllowed).await;
@@ -219,7 +219,7 @@ async fn only_files_beneath_allowed_directories_are_ingested() {
 #[tokio::test]
 async fn links_are_followed_within_the_allowed_folders_only() {
     let fixture = Fixture::fenced();
-    let good = fixture.file("allowed/a.csv", b"good");
+    let valid_file = fixture.file("allowed/a.csv", b"good");
     let secret = fixture.file("secret", b"secret");
     let allowed = fixture.path("allowed");
     let link = |target: &Path, name: &str| {
@@ -227,13 +227,17 @@ async fn links_are_followed_within_the_allowed_folders_only() {
         symlink(target, &path).unwrap();
         path
     };
-    for good in [
+    for valid_file in [
         link(Path::new("a.csv"), "allowed/inner"),
-        link(&good, "allowed/absolute-inner"),
-        link(&good, "from-outside"),
+        link(&valid_file, "allowed/absolute-inner"),
+        link(&valid_file, "from-outside"),
         link(&allowed, "folder").join("a.csv"),
     ] {
-        assert!(fixture.take("a", RegistrationSource::file(&good)).await.is_ok(), "{}", good.display());
+        assert!(
+            fixture.take("a", RegistrationSource::file(&valid_file)).await.is_ok(),
+            "{}",
+            valid_file.display()
+        );
     }
     fixture.fails(&link(Path::new("../secret"), "allowed/up"), Kind::PathTraversal).await;
     fixture.fails(&link(&secret, "allowed/out"), Kind::PathTraversal).await;
@@ -246,12 +250,12 @@ async fn links_are_followed_within_the_allowed_folders_only() {
 #[tokio::test]
 async fn an_allowed_folder_may_be_named_by_a_link() {
     let mut fixture = Fixture::fenced();
-    let good = fixture.file("allowed/a.csv", b"good");
+    let valid_file = fixture.file("allowed/a.csv", b"good");
     let named = fixture.path("named");
     symlink("allowed", &named).unwrap();
     fixture.options.allowed_dirs = Some(vec![fixture.path("absent"), named.clone()]);
     assert!(fixture.take("a", RegistrationSource::file(named.join("a.csv"))).await.is_ok());
-    assert!(fixture.take("a", RegistrationSource::file(good)).await.is_ok());
+    assert!(fixture.take("a", RegistrationSource::file(valid_file)).await.is_ok());
 }
 
 #[tokio::test]
@@ -306,7 +310,7 @@ async fn a_concurrently_swapped_link_never_escapes() {
 }
 
 #[tokio::test]
-async fn files_and_contents_have_a_limit() {
+async fn files_and_contents_have_a_size_limit() {
     let mut fixture = Fixture::new();
     fixture.options.max_file_size = 5;
     assert!(fixture.take("a", RegistrationSource::file(fixture.file("five", b"12345"))).await.is_ok());
@@ -387,17 +391,17 @@ async fn urls_are_checked_and_not_fetched() {
     refused(&fixture, "https://example.com/", Kind::FetchDisabled).await;
 }
 
-/// What can never be fetched is told when it is registered, and nobody is asked.
+/// Unfetchable URLs are rejected at registration, without a lookup.
 #[cfg(feature = "fetch")]
 #[tokio::test]
-async fn urls_are_checked_by_who_would_fetch_them() {
+async fn urls_are_checked_by_the_fetcher() {
     use conjure_base::SystemClock;
     use conjure_egress::{DnsResolver, Egress, EgressPolicy, HostName};
 
     #[derive(Debug)]
-    struct Nobody;
+    struct PanickingResolver;
 
-    impl DnsResolver for Nobody {
+    impl DnsResolver for PanickingResolver {
         fn resolve(
             &self,
             name: &HostName,
@@ -408,9 +412,9 @@ async fn urls_are_checked_by_who_would_fetch_them() {
 
     let fixture = Fixture::new();
     let options = Arc::new(fixture.options.clone());
-    let egress = Egress::new(EgressPolicy::Full).with_resolver(Arc::new(Nobody));
+    let egress = Egress::new(EgressPolicy::Full).with_resolver(Arc::new(PanickingResolver));
     let fetch = crate::HttpFetch::new(Arc::clone(&options), egress, Arc::new(SystemClock)).unwrap();
-    let intake = ArtifactIngestor::new(options).with_fetch(Arc::new(fetch));
+    let ingestor = ArtifactIngestor::new(options).with_fetch(Arc::new(fetch));
     for (url, kind) in [
         ("https://example.com/a.csv", None),
         ("https://localhost/", Some(Kind::HostBlocked)),
@@ -422,8 +426,8 @@ async fn urls_are_checked_by_who_would_fetch_them() {
         ("http://example.com/", Some(Kind::SchemeNotAllowed)),
     ] {
         let registration = Registration::new("a".parse().unwrap(), RegistrationSource::url(url));
-        let taken = intake.ingest(registration, &fixture.store, &CancellationToken::new()).await;
-        assert_eq!(taken.err().map(|error| error.kind()), kind, "{url}");
+        let ingested = ingestor.ingest(registration, &fixture.store, &CancellationToken::new()).await;
+        assert_eq!(ingested.err().map(|error| error.kind()), kind, "{url}");
     }
 }
 
@@ -460,21 +464,22 @@ async fn cancelled_or_dropped_ingests_leave_nothing() {
     fixture.options.max_file_size = u64::MAX;
     let path = fixture.path("large");
     File::create(&path).unwrap().set_len(16 << 30).unwrap();
-    let intake = ArtifactIngestor::new(Arc::new(fixture.options.clone()));
+    let ingestor = ArtifactIngestor::new(Arc::new(fixture.options.clone()));
     let registration = Registration::new("large".parse().unwrap(), RegistrationSource::file(&path));
 
     let cancel = CancellationToken::new();
-    let calling_off = async {
+    let cancelling = async {
         tokio::task::yield_now().await;
         cancel.cancel();
     };
-    let (taken, ()) = tokio::join!(intake.ingest(registration.clone(), &fixture.store, &cancel), calling_off);
-    assert_eq!(taken.unwrap_err().kind(), Kind::Cancelled);
-    let again = intake.ingest(registration.clone(), &fixture.store, &cancel).await;
-    assert_eq!(again.unwrap_err().kind(), Kind::Cancelled);
+    let (ingested, ()) =
+        tokio::join!(ingestor.ingest(registration.clone(), &fixture.store, &cancel), cancelling);
+    assert_eq!(ingested.unwrap_err().kind(), Kind::Cancelled);
+    let second = ingestor.ingest(registration.clone(), &fixture.store, &cancel).await;
+    assert_eq!(second.unwrap_err().kind(), Kind::Cancelled);
 
     let fresh = CancellationToken::new();
-    let dropped = intake.ingest(registration, &fixture.store, &fresh);
+    let dropped = ingestor.ingest(registration, &fixture.store, &fresh);
     assert!(futures_util::poll!(Box::pin(dropped)).is_pending());
     // The threads stop at their next piece: a runtime that is shut down would wait for them, and so does this.
     let is_idle = || fixture.store.usage().unwrap().temporary == 0;

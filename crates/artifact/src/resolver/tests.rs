@@ -1,4 +1,4 @@
-//! What references stand for, with real folders, a real store and a way out that answers what it is reported.
+//! Resolution of references, with real directories, a real store and an egress with fixed responses.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -61,7 +61,7 @@ impl Session {
         pieces.into_iter().flat_map(Result::unwrap).collect()
     }
 
-    fn given(&mut self, name: &str, bytes: &[u8]) -> ArtifactContent {
+    fn add_artifact(&mut self, name: &str, bytes: &[u8]) -> ArtifactContent {
         let stored = self.resolver.store().insert_bytes(bytes, FileMode::Plain).unwrap();
         let content = ArtifactContent { digest: stored.digest, size: stored.size };
         let name = name.parse().unwrap();
@@ -74,23 +74,23 @@ impl Session {
         Arc::make_mut(&mut self.artifacts[0])
     }
 
-    fn answering(&mut self, bytes: &'static [u8]) -> Arc<Answers> {
-        let answers = Arc::new(Answers { bytes: Mutex::new(bytes), asked: Mutex::default() });
+    fn answering(&mut self, bytes: &'static [u8]) -> Arc<FixedEgress> {
+        let answers = Arc::new(FixedEgress { bytes: Mutex::new(bytes), requests: Mutex::default() });
         self.resolver = self.resolver.clone().with_fetch(Arc::clone(&answers) as Arc<dyn Fetch>);
         answers
     }
 }
 
-/// A way out that leads to these bytes, or to nothing when there are none.
-struct Answers {
+/// An egress that leads to these bytes, or to nothing when there are none.
+struct FixedEgress {
     bytes: Mutex<&'static [u8]>,
-    asked: Mutex<Vec<(String, TenantId)>>,
+    requests: Mutex<Vec<(String, TenantId)>>,
 }
 
-impl Fetch for Answers {
+impl Fetch for FixedEgress {
     fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a> {
         Box::pin(async move {
-            self.asked.lock().unwrap().push((request.url.to_owned(), request.tenant.clone()));
+            self.requests.lock().unwrap().push((request.url.to_owned(), request.tenant.clone()));
             let bytes = *self.bytes.lock().unwrap();
             if bytes.is_empty() {
                 let (url, reason) = (request.url.to_owned(), "nobody answers".to_owned());
@@ -148,7 +148,7 @@ async fn no_link_escapes_a_skill_even_if_swapped() {
     session.fails("skill://csv-helper/assets/circle", Kind::NotAFile).await;
     assert_eq!(session.resolve("skill://csv-helper/assets/inner").await.unwrap().size, 8);
 
-    // Swapped between the look and the use: it is opened anew, and refused.
+    // Swapped between the look and the use: it is opened again, and refused.
     let found = session.resolve("skill://csv-helper/assets/sample.csv").await.unwrap();
     fs::remove_file(assets.join("sample.csv")).unwrap();
     symlink("../../secret", assets.join("sample.csv")).unwrap();
@@ -167,7 +167,7 @@ async fn pipes_in_a_skill_do_not_block() {
 #[tokio::test]
 async fn an_artifact_is_found_by_its_name() {
     let mut session = session();
-    let content = session.given("sales", b"a,b\n");
+    let content = session.add_artifact("sales", b"a,b\n");
     let found = session.resolve("file://sales").await.unwrap();
     assert!(
         matches!(&found.location, ResolvedLocation::Stored { name, content: stored } if name.as_str() == "sales" && *stored == content)
@@ -188,7 +188,7 @@ async fn an_artifact_is_found_by_its_name() {
 async fn an_error_lists_a_bounded_number_of_names() {
     let mut session = session();
     for number in 0..50 {
-        session.given(&format!("a{number:02}"), b"x");
+        session.add_artifact(&format!("a{number:02}"), b"x");
     }
     let text = session.fails("file://b", Kind::ArtifactNotFound).await;
     assert!(text.ends_with("`a19` and 30 more"), "{text}");
@@ -213,8 +213,8 @@ async fn an_artifacts_url_is_revalidated_and_new_content_is_reported() {
     assert_eq!(session.resolve("file://config").await.unwrap().newly_fetched.unwrap().content.size, 7);
     *answers.bytes.lock().unwrap() = b"";
     session.fails("file://config", Kind::FetchFailed).await;
-    assert_eq!(answers.asked.lock().unwrap().len(), 4);
-    assert_eq!(answers.asked.lock().unwrap()[0].1.as_str(), "acme");
+    assert_eq!(answers.requests.lock().unwrap().len(), 4);
+    assert_eq!(answers.requests.lock().unwrap()[0].1.as_str(), "acme");
 }
 
 #[tokio::test]
@@ -270,13 +270,13 @@ async fn urls_without_a_fetcher_are_an_error() {
     session.resolver.options = Arc::new(options);
     let text = session.fails("https://example.com/", Kind::FetchDisabled).await;
     assert!(text.contains("switched"), "{text}");
-    assert!(answers.asked.lock().unwrap().is_empty());
+    assert!(answers.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_cancelled_resolution_returns_cancelled() {
     let mut session = session();
-    session.given("sales", b"a");
+    session.add_artifact("sales", b"a");
     session.cancel.cancel();
     session.fails("file://sales", Kind::Cancelled).await;
     session.fails("skill://csv-helper/SKILL.md", Kind::Cancelled).await;
@@ -316,7 +316,7 @@ async fn a_file_that_changes_while_it_is_streamed_ends_with_an_error() {
 #[tokio::test]
 async fn an_empty_content_streams_nothing() {
     let mut session = session();
-    session.given("empty", b"");
+    session.add_artifact("empty", b"");
     let found = session.resolve("file://empty").await.unwrap();
     assert_eq!(session.read(&found).await, b"");
 }

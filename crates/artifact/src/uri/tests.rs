@@ -1,4 +1,4 @@
-//! What is a reference, what it says, and how it is written.
+//! Parsing, display and checks of artifact references.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What turns do to real folders, and what of it is told.
+//! Detection of a turn's output files in real directories.
 
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -37,7 +37,7 @@ impl Fixture {
     }
 
     /// Begins a turn: what is there was made before, by the clock that dates files.
-    fn begin(&self) -> Timestamp {
+    fn turn_start(&self) -> Timestamp {
         let probe = self.folder.path().join("probe");
         let changed = |path: &Path| {
             fs::write(path, "").unwrap();
@@ -49,21 +49,22 @@ impl Fixture {
         };
         let before = changed(&probe);
         while changed(&probe) < before + SLACK * 2 {}
-        let began = SystemClock.timestamp();
-        // What is written from now on is dated no earlier, however far that clock was behind.
-        while changed(&probe) < Duration::from_millis(began.millis()) {}
-        began
+        let turn_start = SystemClock.timestamp();
+        // Files written from now on have no earlier time, even if the clock of the file system is behind.
+        while changed(&probe) < Duration::from_millis(turn_start.millis()) {}
+        turn_start
     }
 
-    async fn produced(&self, began: Timestamp) -> TurnOutputs {
+    async fn produced(&self, turn_start: Timestamp) -> TurnOutputs {
         let turn = TurnId::FIRST;
-        let record = FinishedTurnInfo { turn, began, messages: Vec::new(), known: self.known.clone() };
+        let record =
+            FinishedTurnInfo { turn, began: turn_start, messages: Vec::new(), known: self.known.clone() };
         self.outputs.turn_outputs(&record).await.unwrap()
     }
 
-    /// What a turn did that began then: names, and whether it made them.
-    async fn reported(&self, began: Timestamp) -> Vec<(String, FileChange)> {
-        let produced = self.produced(began).await;
+    /// The output files of a turn that started at `turn_start`: names and kinds of change.
+    async fn reported(&self, turn_start: Timestamp) -> Vec<(String, FileChange)> {
+        let produced = self.produced(turn_start).await;
         produced.files.into_iter().map(|file| (file.id, file.change)).collect()
     }
 
@@ -97,11 +98,11 @@ async fn files_created_or_changed_by_a_turn_are_reported() {
     let fixture = Fixture::new();
     fixture.write("input.csv", "1");
     fixture.write("edited.csv", "1");
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fixture.write("edited.csv", "22");
     fixture.write("a/b/chart.png", b"\x89PNG\r\n\x1a\n");
     fs::create_dir(fixture.path("empty")).unwrap();
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!(produced.completeness, Completeness::Complete);
     let [chart, edited] = &produced.files[..] else { panic!("{produced:?}") };
     assert_eq!(
@@ -120,7 +121,7 @@ async fn files_created_or_changed_by_a_turn_are_reported() {
     assert_eq!((edited.id.as_str(), edited.change), ("edited.csv", FileChange::Changed));
     assert_eq!(fixture.read(edited).await.unwrap(), b"22");
     assert_eq!(fixture.outputs.open(chart).await.unwrap().name, "chart.png");
-    assert_eq!(fixture.reported(fixture.begin()).await, [], "the next turn did nothing");
+    assert_eq!(fixture.reported(fixture.turn_start()).await, [], "the next turn did nothing");
 }
 
 #[tokio::test]
@@ -128,12 +129,12 @@ async fn chowned_or_moved_files_are_not_reported() {
     let fixture = Fixture::new();
     let path = fixture.write("input", "1");
     fixture.write("folder/inner", "1");
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(fixture.path("input"), fixture.path("moved")).unwrap();
     fs::rename(fixture.path("folder"), fixture.path("elsewhere")).unwrap();
     fs::hard_link(fixture.path("moved"), fixture.path("linked")).unwrap();
-    assert_eq!(fixture.reported(began).await, []);
+    assert_eq!(fixture.reported(turn_start).await, []);
 }
 
 #[tokio::test]
@@ -141,43 +142,43 @@ async fn forged_modification_times_do_not_hide_files() {
     let fixture = Fixture::new();
     let old = fixture.write("old", "1");
     let known = fixture.write("known", "1");
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     // As `tar` and `cp -p` do.
     set_modified(&fixture.write("unpacked", "x"), 1_000_000);
     // A date in the future alone does not count, and one that is set now does.
     set_modified(&fixture.write("future", "x"), 4_000_000_000);
     set_modified(&old, 1_000_000);
-    assert_eq!(fixture.reported(began).await, [created("future"), created("unpacked")]);
+    assert_eq!(fixture.reported(turn_start).await, [created("future"), created("unpacked")]);
 
     // A file that a turn before produced is compared with what it was.
     let mut fixture = fixture;
     fixture.known = fixture.produced(Timestamp::from_millis(0)).await.files;
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fs::write(&known, "2").unwrap();
     set_modified(&known, 1_000_000);
     set_modified(&old, 1_000_001);
-    assert_eq!(fixture.reported(began).await, [changed("known")]);
+    assert_eq!(fixture.reported(turn_start).await, [changed("known")]);
 }
 
 #[tokio::test]
 async fn a_replaced_known_file_is_reported_as_changed() {
     let mut fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fixture.write("report", "1");
-    fixture.known = fixture.produced(began).await.files;
+    fixture.known = fixture.produced(turn_start).await.files;
     assert_eq!(fixture.known.len(), 1);
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fixture.write("new", "2");
     fs::rename(fixture.path("new"), fixture.path("report")).unwrap();
-    assert_eq!(fixture.reported(began).await, [changed("report")]);
+    assert_eq!(fixture.reported(turn_start).await, [changed("report")]);
     fs::remove_file(fixture.path("report")).unwrap();
-    assert_eq!(fixture.reported(began).await, []);
+    assert_eq!(fixture.reported(turn_start).await, []);
 }
 
 #[tokio::test]
 async fn links_and_pipes_are_not_reported() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     let outside = fixture.folder.path().join("secret");
     fs::write(&outside, "secret").unwrap();
     symlink(&outside, fixture.path("file")).unwrap();
@@ -185,17 +186,17 @@ async fn links_and_pipes_are_not_reported() {
     symlink(".", fixture.path("circle")).unwrap();
     rustix::fs::mkfifoat(CWD, fixture.path("pipe"), Mode::RWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(fixture.path("socket")).unwrap();
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!(produced, TurnOutputs::default());
 }
 
 #[tokio::test]
 async fn recorded_files_are_opened_only_beneath_the_workspace() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fixture.write("a/report", "good");
     fs::write(fixture.folder.path().join("secret"), "secret").unwrap();
-    let file = fixture.produced(began).await.files.remove(0);
+    let file = fixture.produced(turn_start).await.files.remove(0);
     let named = |id: &str| SessionFile { id: id.to_owned(), ..file.clone() };
     for id in ["../secret", "/etc/passwd", "a/../../secret", "", ".", "a/./report/..", "absent", "a/report/x"]
     {
@@ -239,39 +240,39 @@ async fn a_missing_or_linked_workspace_is_an_error() {
 #[tokio::test]
 async fn a_replaced_directory_becomes_the_workspace() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fs::rename(fixture.path(""), fixture.folder.path().join("moved")).unwrap();
     fixture.write("new", "x");
-    assert_eq!(fixture.reported(began).await, [created("new")]);
+    assert_eq!(fixture.reported(turn_start).await, [created("new")]);
 }
 
 #[tokio::test]
 async fn scanning_and_hashing_are_bounded() {
     let mut fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     for name in ["a", "b", "c"] {
         fixture.write(name, "12345");
     }
     fixture.write("large", vec![0; 100]);
     fixture.outputs = fixture.outputs.clone().with_bounds(WalkBounds::default(), 12);
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     let digested: Vec<bool> = produced.files.iter().map(|file| file.digest.is_some()).collect();
     assert_eq!(digested, [true, true, false, false]);
     assert_eq!(produced.files[3].size, Some(100));
 
     fixture.outputs = fixture.outputs.clone().with_bounds(WalkBounds { entries: 2, depth: 64 }, 0);
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (2, Completeness::Truncated));
     fixture.write("x/y/z", "1");
     fixture.outputs = fixture.outputs.clone().with_bounds(WalkBounds { entries: 100, depth: 1 }, 0);
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (4, Completeness::Truncated));
 }
 
 #[tokio::test]
 async fn of_too_many_files_the_shallowest_are_reported() {
     let mut fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     for number in 0..20 {
         fixture.write(&format!("node_modules/m{number}/index.js"), "x");
     }
@@ -281,31 +282,31 @@ async fn of_too_many_files_the_shallowest_are_reported() {
     let expected = ["node_modules/m0/index.js", "out/chart.png", "report.csv"];
     let reported =
         |produced: &TurnOutputs| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!(
         (&*reported(&produced), produced.completeness),
         (&expected.map(String::from)[..], Completeness::Truncated)
     );
     fixture.outputs.list_limits =
         OutputListLimits { max_total_path_bytes: "out/chart.pngreport.csv".len(), ..LIST_LIMITS };
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!(
         (&*reported(&produced), produced.completeness),
         (&expected[1..].iter().map(ToString::to_string).collect::<Vec<_>>()[..], Completeness::Truncated)
     );
     fixture.outputs.list_limits = OutputListLimits { max_files: 22, ..LIST_LIMITS };
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (22, Completeness::Complete));
 }
 
 #[tokio::test]
 async fn too_long_paths_are_skipped_and_reported() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     let folders = format!("{}/", "x".repeat(200)).repeat(5);
     let longest = format!("{folders}{}", "y".repeat(LIST_LIMITS.max_path_bytes - folders.len()));
     fixture.write(&longest, "1");
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Complete));
     fixture.write(&format!("{longest}y"), "1");
     // Longer than the system opens.
@@ -316,14 +317,14 @@ async fn too_long_paths_are_skipped_and_reported() {
         folder = rustix::fs::openat(&folder, &name, OFlags::PATH, Mode::empty()).unwrap();
     }
     rustix::fs::openat(&folder, "deep", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Truncated));
 }
 
 #[tokio::test]
 async fn a_moved_file_is_reported_as_missing() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fixture.write("folder/inner", "x");
     let known = HashMap::new();
     let call = CancellationToken::new();
@@ -341,7 +342,7 @@ async fn a_moved_file_is_reported_as_missing() {
     assert!(matches!(inspect(), ScanVerdict::Unchanged));
     symlink("moved", fixture.path("folder")).unwrap();
     assert!(matches!(inspect(), ScanVerdict::Unreachable));
-    assert_eq!(fixture.reported(began).await, [created("moved/inner")]);
+    assert_eq!(fixture.reported(turn_start).await, [created("moved/inner")]);
 }
 
 #[tokio::test]
@@ -349,10 +350,10 @@ async fn unrecordable_names_are_skipped_and_reported() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fs::write(fixture.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
     fixture.write("line\nbreak", "x");
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Truncated));
     assert_eq!(fixture.read(&produced.files[0]).await.unwrap(), b"x");
 }
@@ -364,12 +365,12 @@ async fn an_unreadable_directory_is_reported_as_skipped() {
         return;
     }
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fixture.write("closed/x", "1");
     fixture.write("private", "22");
     fs::set_permissions(fixture.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(fixture.path("private"), fs::Permissions::from_mode(0o000)).unwrap();
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     fs::set_permissions(fixture.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(produced.completeness, Completeness::Truncated);
     assert_eq!((produced.files[0].size, produced.files[0].digest), (Some(2), None));
@@ -378,9 +379,9 @@ async fn an_unreadable_directory_is_reported_as_skipped() {
 #[tokio::test]
 async fn a_file_that_changes_during_download_is_an_error() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     let path = fixture.write("log", vec![b'x'; 1 << 20]);
-    let file = fixture.produced(began).await.files.remove(0);
+    let file = fixture.produced(turn_start).await.files.remove(0);
     for size in [1 << 19, 1 << 21] {
         let mut stream = fixture.outputs.open(&file).await.unwrap().stream;
         assert!(stream.next().await.unwrap().is_ok());
@@ -391,11 +392,11 @@ async fn a_file_that_changes_during_download_is_an_error() {
     }
 }
 
-/// A program writes on while it is looked at: each file is told, with a digest only if that is of what was read.
+/// Files being written during the scan are reported, with a digest only if it matches the bytes read.
 #[tokio::test]
 async fn a_file_being_written_has_no_wrong_digest() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     let path = fixture.write("log", vec![b'x'; 4 << 20]);
     let stop = CancellationToken::new();
     let writer = {
@@ -408,7 +409,7 @@ async fn a_file_being_written_has_no_wrong_digest() {
             }
         })
     };
-    let produced = fixture.produced(began).await;
+    let produced = fixture.produced(turn_start).await;
     stop.cancel();
     writer.join().unwrap();
     let [file] = &produced.files[..] else { panic!("{produced:?}") };
@@ -419,11 +420,11 @@ async fn a_file_being_written_has_no_wrong_digest() {
     }
 }
 
-/// A folder that is swapped all the time for a link out: what lies there is never told and never read.
+/// A directory that is repeatedly swapped for a link is never followed: files outside are neither reported nor read.
 #[tokio::test]
 async fn a_directory_swapped_for_a_link_is_not_followed() {
     let fixture = Fixture::new();
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     fixture.write("folder/inner", "good");
     let outside = fixture.folder.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -452,7 +453,7 @@ async fn a_directory_swapped_for_a_link_is_not_followed() {
     };
     let (mut reported, mut read, mut refused) = (0, 0, 0);
     for _ in 0..1_000_000 {
-        for file in fixture.produced(began).await.files {
+        for file in fixture.produced(turn_start).await.files {
             assert!(
                 file.id.ends_with("/inner")
                     && file.digest.is_none_or(|digest| digest == Digest::of_bytes(b"good")),
@@ -481,20 +482,20 @@ async fn a_directory_swapped_for_a_link_is_not_followed() {
 async fn a_recorded_turn_start_separates_files_exactly() {
     let fixture = Fixture::new();
     fixture.write("input", "1");
-    let began = fixture.begin();
+    let turn_start = fixture.turn_start();
     // Within what the recorded time alone would let count.
-    let late = fs::metadata(fixture.write("late-input", "1")).unwrap();
-    let late = TurnStart((late.ctime(), u32::try_from(late.ctime_nsec()).unwrap()));
-    while TurnStart::now() <= late {
+    let metadata = fs::metadata(fixture.write("late-input", "1")).unwrap();
+    let metadata = TurnStart((metadata.ctime(), u32::try_from(metadata.ctime_nsec()).unwrap()));
+    while TurnStart::now() <= metadata {
         std::hint::spin_loop();
     }
     fixture.outputs.record_turn_start(TurnId::FIRST);
     for name in ["a", "b", "c", "d"] {
         fixture.write(name, "x");
     }
-    assert_eq!(fixture.reported(began).await, ["a", "b", "c", "d"].map(created));
+    assert_eq!(fixture.reported(turn_start).await, ["a", "b", "c", "d"].map(created));
     fixture.outputs.record_turn_start(TurnId::FIRST.next());
-    assert_eq!(fixture.reported(began).await.len(), 5, "of another turn the recorded time counts");
+    assert_eq!(fixture.reported(turn_start).await.len(), 5, "of another turn the recorded time counts");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A fetch that is dropped, at each of the points where it waits.
+//! A fetch that is dropped at each of its await points.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -6,17 +6,17 @@ use std::task::Poll;
 use conjure_base::Digest;
 use conjure_store::{StoreUsage, Verify};
 
-use crate::support::{Fixture, Site, ok, redirect};
+use crate::support::{Fixture, TestServer, ok, redirect};
 
-/// What `future` gives, unless it needs to be polled more than `polls` times; then it is dropped.
-async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+/// The output of `future`. It is dropped if it needs more than `polls` polls.
+async fn poll_at_most<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    let mut left = polls;
+    let mut remaining = polls;
     std::future::poll_fn(|context| {
-        if left == 0 {
+        if remaining == 0 {
             return Poll::Ready(None);
         }
-        left -= 1;
+        remaining -= 1;
         future.as_mut().poll(context).map(Some)
     })
     .await
@@ -33,12 +33,12 @@ fn a_dropped_fetch_leaves_nothing() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let body = body.clone();
         let fetched = runtime.block_on(async {
-            let site = Site::answering(move |head| match head.path() {
+            let site = TestServer::answering(move |head| match head.path() {
                 "/" => redirect("/there"),
                 _ => ok("", &body),
             })
             .await;
-            polled(polls, fixture.fetch(&site.good("/"))).await
+            poll_at_most(polls, fixture.fetch(&site.good_url("/"))).await
         });
         drop(runtime);
         let usage = fixture.store.usage().unwrap();

@@ -8,11 +8,11 @@
 )]
 
 mod bodies;
-mod cached;
+mod caching;
 mod dropped;
 mod guard;
-mod heads;
+mod logging;
+mod response_heads;
 mod support;
-mod times;
+mod timeouts;
 mod tls;
-mod told;

@@ -1,4 +1,4 @@
-//! A fetch into a store of its own, and servers on loopback that say exactly what a test tells them.
+//! A fetch with its own store, and loopback servers that send exactly the bytes of a test.
 
 use std::future::Future;
 use std::io::Read as _;
@@ -29,7 +29,7 @@ pub(crate) use static_resolver::StaticResolver;
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What a test changes of the usual.
+/// Changes to the default options.
 pub(crate) struct Settings {
     pub(crate) options: ArtifactOptions,
     pub(crate) policy: EgressPolicy,
@@ -44,7 +44,7 @@ impl Default for Settings {
             options: options(),
             policy: EgressPolicy::Full,
             resolver: Arc::new(resolver()),
-            // Time stands still: no limit ends a fetch because the machine is busy.
+            // Time is paused: no limit ends a fetch because the machine is busy.
             clock: Arc::new(ManualClock::default()),
             roots: Vec::new(),
         }
@@ -62,8 +62,8 @@ pub(crate) fn options() -> ArtifactOptions {
     }
 }
 
-/// A port of loopback at which nobody listens, as long as what holds it is there.
-pub(crate) fn nobody() -> (TcpSocket, u16) {
+/// A loopback port without a listener, as long as the returned socket exists.
+pub(crate) fn unused_port() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((LOOPBACK, 0).into()).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -92,26 +92,26 @@ pub(crate) fn resolver() -> StaticResolver {
     })
 }
 
-/// Counts how often it is asked.
+/// Counts its lookups.
 #[derive(Debug)]
-pub(crate) struct Counting {
+pub(crate) struct CountingResolver {
     inner: StaticResolver,
-    asked: AtomicUsize,
+    lookups: AtomicUsize,
 }
 
-impl Counting {
+impl CountingResolver {
     pub(crate) fn new(inner: StaticResolver) -> Arc<Self> {
-        Arc::new(Self { inner, asked: AtomicUsize::new(0) })
+        Arc::new(Self { inner, lookups: AtomicUsize::new(0) })
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    pub(crate) fn lookups(&self) -> usize {
+        self.lookups.load(Ordering::Relaxed)
     }
 }
 
-impl DnsResolver for Counting {
+impl DnsResolver for CountingResolver {
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.lookups.fetch_add(1, Ordering::Relaxed);
         self.inner.resolve(name)
     }
 }
@@ -142,7 +142,7 @@ impl Fixture {
 
     /// A store of its own for the same fetch.
     pub(crate) fn of(fetch: HttpFetch, tenant: &str) -> Self {
-        crate::told::log();
+        crate::logging::log();
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("store")).unwrap();
         Self { fetch, store, tenant: TenantId::new(tenant).unwrap(), _folder: folder }
@@ -177,7 +177,7 @@ impl Fixture {
         bytes
     }
 
-    /// Fetching fails in this way, and leaves nothing; how it is told.
+    /// Asserts that the fetch fails with this kind and leaves nothing. Returns the message.
     pub(crate) async fn refuses(&self, url: &str, kind: ArtifactErrorKind) -> String {
         let error = self.fetch(url).await.expect_err(url);
         assert_eq!(error.kind(), kind, "{url}: {error}");
@@ -192,9 +192,9 @@ impl Fixture {
 
 /// The head of a request.
 #[derive(Debug, Clone)]
-pub(crate) struct Head(String);
+pub(crate) struct RequestHead(String);
 
-impl Head {
+impl RequestHead {
     async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -215,15 +215,17 @@ impl Head {
 }
 
 /// A server on loopback, until it is dropped.
-pub(crate) struct Site {
+pub(crate) struct TestServer {
     pub(crate) port: u16,
-    heads: Arc<watch::Sender<Vec<Head>>>,
+    heads: Arc<watch::Sender<Vec<RequestHead>>>,
     _tasks: JoinSet<()>,
 }
 
-impl Site {
+impl TestServer {
     /// Hands each request's head and its connection to `serve`.
-    pub(crate) async fn serving<F>(serve: impl Fn(Head, TcpStream) -> F + Send + Sync + 'static) -> Self
+    pub(crate) async fn serving<F>(
+        serve: impl Fn(RequestHead, TcpStream) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -238,7 +240,7 @@ impl Site {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let (noted, serve) = (Arc::clone(&noted), Arc::clone(&serve));
                 connections.spawn(async move {
-                    let Some(head) = Head::read(&mut stream).await else { return };
+                    let Some(head) = RequestHead::read(&mut stream).await else { return };
                     noted.send_modify(|heads| heads.push(head.clone()));
                     serve(head, stream).await;
                 });
@@ -249,12 +251,12 @@ impl Site {
 
     /// Says what `answer` makes of each request, and hangs up.
     pub(crate) async fn answering<B: AsRef<[u8]> + Send + 'static>(
-        answer: impl Fn(&Head) -> B + Send + Sync + 'static,
+        answer: impl Fn(&RequestHead) -> B + Send + Sync + 'static,
     ) -> Self {
         Self::serving(move |head, mut stream| {
             let answer = answer(&head);
             async move {
-                // Who was told enough hangs up before the end.
+                // A client that has read enough disconnects before the end.
                 let _ = stream.write_all(answer.as_ref()).await;
                 let _ = stream.shutdown().await;
                 let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -264,7 +266,7 @@ impl Site {
     }
 
     /// Says the same to everybody.
-    pub(crate) async fn saying(answer: impl Into<Vec<u8>>) -> Self {
+    pub(crate) async fn responding(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::answering(move |_| answer.clone()).await
     }
@@ -274,19 +276,19 @@ impl Site {
     }
 
     /// The usual URL.
-    pub(crate) fn good(&self, path: &str) -> String {
+    pub(crate) fn good_url(&self, path: &str) -> String {
         self.url("good.example", path)
     }
 
-    pub(crate) fn heads(&self) -> Vec<Head> {
+    pub(crate) fn requests(&self) -> Vec<RequestHead> {
         self.heads.borrow().clone()
     }
 
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.heads().iter().map(|head| head.path().to_owned()).collect()
+        self.requests().iter().map(|head| head.path().to_owned()).collect()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have come.
     pub(crate) async fn was_asked(&self, times: usize) {
         self.heads.subscribe().wait_for(|heads| heads.len() >= times).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! TLS: only with the name that was asked for, by an authority that is trusted.
+//! TLS: the certificate must match the requested name and have a trusted authority.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{Fixture, LOOPBACK, Site, ok, redirect};
+use crate::support::{Fixture, LOOPBACK, TestServer, ok, redirect};
 
-/// A server that says the same to everybody over TLS, with a certificate for `names` by an authority of its own.
+/// A TLS server with a fixed response, and a certificate for `names` by its own authority.
 struct TlsSite {
     port: u16,
     root: Vec<u8>,
@@ -21,12 +21,12 @@ struct TlsSite {
 }
 
 impl TlsSite {
-    async fn saying(answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
-        Self::speaking(&[], answer, names, last_year).await
+    async fn responding(answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
+        Self::with_protocols(&[], answer, names, last_year).await
     }
 
     /// A server that accepts these protocols only, if there are any.
-    async fn speaking(protocols: &[&str], answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
+    async fn with_protocols(protocols: &[&str], answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
         let (root, acceptor) = authority(names, last_year, protocols);
         let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -74,7 +74,7 @@ fn authority(names: &[&str], last_year: i32, protocols: &[&str]) -> (Vec<u8>, Tl
     let key = KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
-    // Whoever bears the name of its authority looks self-signed.
+    // A certificate with the name of its authority looks self-signed.
     params.distinguished_name = DistinguishedName::new();
     params.use_authority_key_identifier_extension = true;
     params.not_after = date_time_ymd(last_year, 1, 1);
@@ -95,7 +95,7 @@ fn authority(names: &[&str], last_year: i32, protocols: &[&str]) -> (Vec<u8>, Tl
 
 #[tokio::test]
 async fn a_url_is_fetched_over_tls_under_its_own_name() {
-    let site = TlsSite::saying(ok("", "hello over TLS"), &["good.example", "127.0.0.1"], 4000).await;
+    let site = TlsSite::responding(ok("", "hello over TLS"), &["good.example", "127.0.0.1"], 4000).await;
     for host in ["good.example", "GOOD.example.", "127.0.0.1", "0x7f.1"] {
         assert_eq!(site.fixture(&["https"]).text(&site.url(host)).await, "hello over TLS");
     }
@@ -103,7 +103,7 @@ async fn a_url_is_fetched_over_tls_under_its_own_name() {
 
 #[tokio::test]
 async fn a_certificate_of_another_name_is_refused_for_good() {
-    let site = TlsSite::saying(ok("", "x"), &["other.example"], 4000).await;
+    let site = TlsSite::responding(ok("", "x"), &["other.example"], 4000).await;
     let error = site.fixture(&["https"]).fetch(&site.url("good.example")).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false));
     assert!(error.to_string().contains("the server's certificate is not trusted"), "{error}");
@@ -113,20 +113,20 @@ async fn a_certificate_of_another_name_is_refused_for_good() {
 
 #[tokio::test]
 async fn an_unknown_authority_and_an_old_certificate_are_refused() {
-    let site = TlsSite::saying(ok("", "x"), &["good.example"], 4000).await;
-    let stranger = TlsSite::saying(ok("", "x"), &["good.example"], 4000).await;
-    stranger.fixture(&["https"]).refuses(&site.url("good.example"), Kind::FetchFailed).await;
+    let site = TlsSite::responding(ok("", "x"), &["good.example"], 4000).await;
+    let untrusted_site = TlsSite::responding(ok("", "x"), &["good.example"], 4000).await;
+    untrusted_site.fixture(&["https"]).refuses(&site.url("good.example"), Kind::FetchFailed).await;
     // By what the machine trusts alone, if that is anything.
     let error = Fixture::new().fetch(&site.url("good.example")).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (Kind::FetchFailed, false), "{error}");
-    let old = TlsSite::saying(ok("", "x"), &["good.example"], 2020).await;
-    let said = old.fixture(&["https"]).refuses(&old.url("good.example"), Kind::FetchFailed).await;
-    assert!(said.contains("the server's certificate is not trusted"), "{said}");
+    let old = TlsSite::responding(ok("", "x"), &["good.example"], 2020).await;
+    let message = old.fixture(&["https"]).refuses(&old.url("good.example"), Kind::FetchFailed).await;
+    assert!(message.contains("the server's certificate is not trusted"), "{message}");
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_rejected() {
-    let trusted = TlsSite::saying(Vec::new(), &["good.example"], 4000).await;
+    let trusted = TlsSite::responding(Vec::new(), &["good.example"], 4000).await;
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let url = format!("https://good.example:{}/", listener.local_addr().unwrap().port());
     let server = async {
@@ -135,15 +135,15 @@ async fn a_server_without_tls_is_rejected() {
         let _ = stream.read_to_end(&mut Vec::new()).await;
     };
     let fixture = trusted.fixture(&["https"]);
-    let (said, ()) = tokio::join!(fixture.refuses(&url, Kind::FetchFailed), server);
-    assert!(said.contains("the connection failed"), "{said}");
+    let (message, ()) = tokio::join!(fixture.refuses(&url, Kind::FetchFailed), server);
+    assert!(message.contains("the connection failed"), "{message}");
 }
 
 #[tokio::test]
 async fn a_server_with_another_protocol_is_rejected() {
-    let mail = TlsSite::speaking(&["smtp"], ok("", "x"), &["good.example"], 4000).await;
+    let mail = TlsSite::with_protocols(&["smtp"], ok("", "x"), &["good.example"], 4000).await;
     mail.fixture(&["https"]).refuses(&mail.url("good.example"), Kind::FetchFailed).await;
-    let web = TlsSite::speaking(&["h2", "http/1.1"], ok("", "web"), &["good.example"], 4000).await;
+    let web = TlsSite::with_protocols(&["h2", "http/1.1"], ok("", "web"), &["good.example"], 4000).await;
     assert_eq!(web.fixture(&["https"]).text(&web.url("good.example")).await, "web");
 }
 
@@ -158,7 +158,7 @@ async fn tls_sessions_are_not_resumed() {
         let server = async {
             let (stream, _) = listener.accept().await.unwrap();
             let mut stream = acceptor.accept(stream).await.unwrap();
-            // The tickets of TLS 1.3 come with what is said first.
+            // The session tickets of TLS 1.3 come with the first data.
             stream.write_all(&answer).await.unwrap();
             stream.shutdown().await.unwrap();
             let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -169,37 +169,37 @@ async fn tls_sessions_are_not_resumed() {
     }
 }
 
-/// Time goes on by itself where nothing else does.
+/// Time continues by itself where nothing else does.
 #[tokio::test(start_paused = true)]
 async fn a_silent_tls_handshake_times_out() {
-    let trusted = TlsSite::saying(Vec::new(), &["good.example"], 4000).await;
+    let trusted = TlsSite::responding(Vec::new(), &["good.example"], 4000).await;
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let url = format!("https://good.example:{port}/");
-    let said = trusted.fixture(&["https"]).refuses(&url, Kind::TimedOut).await;
-    assert_eq!(said, format!("connecting to `good.example:{port}` took longer than 10 s"));
+    let message = trusted.fixture(&["https"]).refuses(&url, Kind::TimedOut).await;
+    assert_eq!(message, format!("connecting to `good.example:{port}` took longer than 10 s"));
 }
 
 #[tokio::test]
 async fn a_redirect_from_tls_to_plain_http_is_refused_unless_that_is_allowed() {
-    let plain = Site::saying(ok("", "plain")).await;
-    let site = TlsSite::saying(redirect(&plain.good("/")), &["good.example"], 4000).await;
-    let said = site.fixture(&["https"]).refuses(&site.url("good.example"), Kind::SchemeNotAllowed).await;
-    assert_eq!(said, "the scheme `http` is not allowed: only `https` is, and the URL redirects there");
-    assert!(plain.heads().is_empty());
+    let plain = TestServer::responding(ok("", "plain")).await;
+    let site = TlsSite::responding(redirect(&plain.good_url("/")), &["good.example"], 4000).await;
+    let message = site.fixture(&["https"]).refuses(&site.url("good.example"), Kind::SchemeNotAllowed).await;
+    assert_eq!(message, "the scheme `http` is not allowed: only `https` is, and the URL redirects there");
+    assert!(plain.requests().is_empty());
     assert_eq!(site.fixture(&["https", "http"]).text(&site.url("good.example")).await, "plain");
 }
 
 #[tokio::test]
 async fn a_redirect_to_tls_is_followed() {
-    let site = TlsSite::saying(ok("", "hello over TLS"), &["good.example"], 4000).await;
-    let plain = Site::saying(redirect(&site.url("good.example"))).await;
-    assert_eq!(site.fixture(&["https", "http"]).text(&plain.good("/")).await, "hello over TLS");
+    let site = TlsSite::responding(ok("", "hello over TLS"), &["good.example"], 4000).await;
+    let plain = TestServer::responding(redirect(&site.url("good.example"))).await;
+    assert_eq!(site.fixture(&["https", "http"]).text(&plain.good_url("/")).await, "hello over TLS");
 }
 
 #[tokio::test]
 async fn a_body_without_tls_close_is_rejected() {
-    // Without a length the end of the connection is the end of the body; only TLS can tell that nobody cut it.
+    // Without a length the end of the connection ends the body; only TLS can detect a truncation.
     let (root, acceptor) = authority(&["good.example"], 4000, &[]);
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! The memory of a large fetch. Alone in its process, which it measures.
+//! The memory of a large fetch. The test runs alone in its process, because it measures the process.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy takes the helpers of integration tests for code that is not a test"
@@ -26,7 +26,7 @@ fn peak() -> usize {
 }
 
 #[tokio::test]
-async fn a_quarter_of_a_gigabyte_takes_a_few_megabytes() {
+async fn hashing_256_mib_uses_a_few_mib_of_memory() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = async {

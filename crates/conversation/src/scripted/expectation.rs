@@ -101,8 +101,8 @@ impl Expectation {
         if let Some(expected) = &self.user {
             expected.check("expect.user", "the user's last text", &sent.user().unwrap_or_default())?;
         }
-        for (place, expected) in self.results.iter().enumerate() {
-            expected.check(&format!("expect.results[{place}]"), sent)?;
+        for (index, expected) in self.results.iter().enumerate() {
+            expected.check(&format!("expect.results[{index}]"), sent)?;
         }
         if let Some(expected) = &self.request {
             check_digest("expect.request", expected, sent)?;

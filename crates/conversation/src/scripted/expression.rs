@@ -231,13 +231,13 @@ impl Filter {
         match self {
             Self::Line(number) => {
                 let count = text.lines().count();
-                let place = match usize::try_from(*number) {
+                let index = match usize::try_from(*number) {
                     Ok(from_start) => from_start.checked_sub(1),
                     Err(_) => {
                         usize::try_from(number.unsigned_abs()).ok().and_then(|back| count.checked_sub(back))
                     }
                 };
-                let line = place.and_then(|place| text.lines().nth(place));
+                let line = index.and_then(|index| text.lines().nth(index));
                 line.map(str::to_owned).ok_or_else(|| {
                     format!("there is no line {number}; there are {count} lines: {}", shorten(text))
                 })

@@ -91,7 +91,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Plays the script anew for each session: the next turn follows from the number of responses in the history of the request. So
+    /// Plays the script again for each session: the next turn follows from the number of responses in the history of the request. So
     /// one model serves many sessions, and continues after a restart. A compaction removes responses, and so moves back in the
     /// script.
     #[must_use]
@@ -129,15 +129,15 @@ impl ScriptedModel {
     /// Takes the next turn and answers with it. The delay comes last, so that an unexpected request fails at once.
     async fn answer(self, request: Request) -> Vec<Result<ModelEvent, ModelError>> {
         let calls = self.position.fetch_add(1, Ordering::Relaxed);
-        let place = match self.progress {
+        let index = match self.progress {
             Progress::Calls => calls,
             Progress::History => {
                 request.messages.iter().filter(|message| message.role == Role::Assistant).count()
             }
         };
-        match self.events(place, &request) {
+        match self.events(index, &request) {
             Ok(events) => {
-                let delay = self.script.turn(place).map(|turn| turn.delay).unwrap_or_default();
+                let delay = self.script.turn(index).map(|turn| turn.delay).unwrap_or_default();
                 if !delay.is_zero() {
                     self.clock.sleep_until(self.clock.deadline(delay)).await;
                 }
@@ -150,16 +150,16 @@ impl ScriptedModel {
         }
     }
 
-    fn events(&self, place: usize, request: &Request) -> Result<Vec<Result<ModelEvent, ModelError>>, String> {
-        let Some(turn) = self.script.turn(place) else {
+    fn events(&self, index: usize, request: &Request) -> Result<Vec<Result<ModelEvent, ModelError>>, String> {
+        let Some(turn) = self.script.turn(index) else {
             return Err(format!(
                 "its end: it has {} turns, and the model was called for number {}; add a turn, or end the \
                  conversation with a turn that calls no tool",
                 self.script.len(),
-                place.saturating_add(1)
+                index.saturating_add(1)
             ));
         };
-        let in_turn = |reason| format!("turn {}, {reason}", place + 1);
+        let in_turn = |reason| format!("turn {}, {reason}", index + 1);
         let sent = RequestView::new(request);
         turn.expect.check(&sent).map_err(in_turn)?;
         if self.digests == Digests::Compared {
@@ -240,7 +240,7 @@ fn split(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
         if rest.is_empty() {
             return None;
         }
-        let end = (size..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let end = (size..rest.len()).find(|offset| rest.is_char_boundary(*offset)).unwrap_or(rest.len());
         let (piece, after) = rest.split_at(end);
         rest = after;
         Some(piece)

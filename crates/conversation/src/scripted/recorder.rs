@@ -171,7 +171,7 @@ struct RecordedStream {
 /// The received part of a running call.
 struct RecordedCall {
     /// Its turn in the recording.
-    place: usize,
+    index: usize,
     sent: Digest,
     /// The received deltas, by block. They are used only when no complete response follows.
     shown: Vec<(usize, ShownText)>,
@@ -190,8 +190,8 @@ impl Stream for RecordedStream {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(sent) = this.sent.take() {
-            let place = lock(&this.recording).begin();
-            this.call = Some(RecordedCall { place, sent, shown: Vec::new(), started: false });
+            let index = lock(&this.recording).begin();
+            this.call = Some(RecordedCall { index, sent, shown: Vec::new(), started: false });
         }
         let polled = this.inner.as_mut().poll_next(context);
         if let (Poll::Ready(event), Some(call)) = (&polled, &mut this.call) {
@@ -207,7 +207,7 @@ impl Stream for RecordedStream {
                 None => Some(call.to_truncated_turn(&this.redactor)),
             };
             if let Some(turn) = turn {
-                lock(&this.recording).end(call.place, &turn);
+                lock(&this.recording).end(call.index, &turn);
                 this.call = None;
             }
         }
@@ -218,7 +218,7 @@ impl Stream for RecordedStream {
 impl Drop for RecordedStream {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            lock(&self.recording).end(call.place, &call.to_truncated_turn(&self.redactor));
+            lock(&self.recording).end(call.index, &call.to_truncated_turn(&self.redactor));
         }
     }
 }
@@ -308,22 +308,22 @@ impl Recording {
     }
 
     /// Writes the turn of a call that ended.
-    fn end(&mut self, place: usize, turn: &RecordedTurn) {
-        if let Err(error) = self.append(place, turn) {
+    fn end(&mut self, index: usize, turn: &RecordedTurn) {
+        if let Err(error) = self.append(index, turn) {
             tracing::warn!(%error, "the conversation is no longer recorded");
             self.failure.get_or_insert(error);
         }
     }
 
-    fn append(&mut self, place: usize, turn: &RecordedTurn) -> Result<(), RecordError> {
+    fn append(&mut self, index: usize, turn: &RecordedTurn) -> Result<(), RecordError> {
         let text = turn.text(self.format).map_err(|error| self.write_error(error))?;
-        let too_long = self.bytes + text.len() > self.format.max_bytes() - FRAME_BYTES || place >= MAX_TURNS;
+        let too_long = self.bytes + text.len() > self.format.max_bytes() - FRAME_BYTES || index >= MAX_TURNS;
         // A script with a gap would answer the wrong calls, so nothing is appended after a skipped turn.
         if too_long || matches!(self.failure, Some(RecordError::TooLong { .. })) {
             return Err(RecordError::TooLong { path: self.path.clone(), limit: self.format.max_bytes() });
         }
         self.bytes += text.len() + SEPARATOR_BYTES;
-        if let Some(slot) = self.turns.get_mut(place) {
+        if let Some(slot) = self.turns.get_mut(index) {
             *slot = Some(text);
         }
         self.write()

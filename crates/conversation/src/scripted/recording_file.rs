@@ -87,37 +87,37 @@ mod tests {
     #[test]
     fn an_open_directory_is_written_to_after_it_was_moved() {
         let temp = tempfile::tempdir().unwrap();
-        let at = |name: &str| temp.path().join(name);
+        let path_of = |name: &str| temp.path().join(name);
         for name in ["mine", "work"] {
-            fs::create_dir(at(name)).unwrap();
+            fs::create_dir(path_of(name)).unwrap();
         }
-        fs::write(at("mine/run.json"), "mine").unwrap();
-        let told = at("work/run.json");
-        let place = RecordingFile::in_dir(open(&at("work")), OsStr::new("run.json"), &told).unwrap();
-        place.replace(b"one").unwrap();
-        assert_eq!(fs::read_to_string(&told).unwrap(), "one");
-        fs::rename(at("work"), at("moved")).unwrap();
-        symlink("mine", at("work")).unwrap();
-        place.replace(b"two").unwrap();
-        assert_eq!(fs::read_to_string(at("moved/run.json")).unwrap(), "two");
-        assert_eq!(fs::read_to_string(at("mine/run.json")).unwrap(), "mine");
+        fs::write(path_of("mine/run.json"), "mine").unwrap();
+        let file_path = path_of("work/run.json");
+        let file = RecordingFile::in_dir(open(&path_of("work")), OsStr::new("run.json"), &file_path).unwrap();
+        file.replace(b"one").unwrap();
+        assert_eq!(fs::read_to_string(&file_path).unwrap(), "one");
+        fs::rename(path_of("work"), path_of("moved")).unwrap();
+        symlink("mine", path_of("work")).unwrap();
+        file.replace(b"two").unwrap();
+        assert_eq!(fs::read_to_string(path_of("moved/run.json")).unwrap(), "two");
+        assert_eq!(fs::read_to_string(path_of("mine/run.json")).unwrap(), "mine");
         // A link in its place is replaced, not followed.
-        fs::remove_file(at("moved/run.json")).unwrap();
-        symlink("../mine/run.json", at("moved/run.json")).unwrap();
-        place.replace(b"three").unwrap();
-        assert_eq!(fs::read_to_string(at("mine/run.json")).unwrap(), "mine");
-        assert_eq!(fs::read_dir(at("moved")).unwrap().count(), 1);
+        fs::remove_file(path_of("moved/run.json")).unwrap();
+        symlink("../mine/run.json", path_of("moved/run.json")).unwrap();
+        file.replace(b"three").unwrap();
+        assert_eq!(fs::read_to_string(path_of("mine/run.json")).unwrap(), "mine");
+        assert_eq!(fs::read_dir(path_of("moved")).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_file_in_an_open_folder_has_a_plain_name_and_is_no_link() {
+    fn a_recording_file_has_a_plain_name_and_is_not_a_link() {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("file"), "").unwrap();
         symlink("file", temp.path().join("link.json")).unwrap();
         fs::create_dir(temp.path().join("folder.json")).unwrap();
         for name in ["link.json", "folder.json", "folder.json/x", "..", ""] {
-            let place = RecordingFile::in_dir(open(temp.path()), OsStr::new(name), Path::new(name));
-            assert!(matches!(place, Err(ScriptError::NotAFile { .. })), "{name}");
+            let file = RecordingFile::in_dir(open(temp.path()), OsStr::new(name), Path::new(name));
+            assert!(matches!(file, Err(ScriptError::NotAFile { .. })), "{name}");
         }
     }
 }

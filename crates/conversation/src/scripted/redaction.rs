@@ -46,9 +46,9 @@ impl RecordingRedactor {
     /// The digest of the request that a replay of the recording sends.
     pub(super) fn digest(&self, request: &Request) -> Digest {
         let mut replayed = Cow::Borrowed(request);
-        for (place, message) in request.messages.iter().enumerate() {
+        for (index, message) in request.messages.iter().enumerate() {
             if let Some(message) = self.message(message) {
-                replayed.to_mut().messages[place] = Arc::new(message);
+                replayed.to_mut().messages[index] = Arc::new(message);
             }
         }
         request_digest(&replayed)
@@ -79,13 +79,13 @@ impl RecordingRedactor {
 fn json<'j>(redactor: &Redactor, json: &'j str) -> Cow<'j, str> {
     let input = place_of_input(json);
     let mut written = String::new();
-    let mut kept = 0;
+    let mut copied = 0;
     let mut last_name = "";
-    let mut at = 0;
-    while let Some(start) = json[at..].find('"').map(|found| at + found) {
+    let mut offset = 0;
+    while let Some(start) = json[offset..].find('"').map(|found| offset + found) {
         let end = end_of_text(json, start);
         let literal = &json[start..end];
-        at = end;
+        offset = end;
         if !input.contains(&start) {
             if json[end..].trim_start().starts_with(':') {
                 last_name = literal;
@@ -97,15 +97,15 @@ fn json<'j>(redactor: &Redactor, json: &'j str) -> Cow<'j, str> {
         }
         let Ok(text) = serde_json::from_str::<Cow<'_, str>>(literal) else { continue };
         if let Cow::Owned(redacted) = redactor.redact(&text) {
-            written.push_str(&json[kept..start]);
+            written.push_str(&json[copied..start]);
             written.push_str(&Value::from(redacted).to_string());
-            kept = end;
+            copied = end;
         }
     }
-    if kept == 0 {
+    if copied == 0 {
         return Cow::Borrowed(json);
     }
-    written.push_str(&json[kept..]);
+    written.push_str(&json[copied..]);
     Cow::Owned(written)
 }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_however_it_is_escaped_and_all_else_keeps_its_bytes() {
+    fn secrets_are_found_in_any_escaping_and_other_bytes_stay() {
         for (json, expected) in [
             (r#"{ "a":"x s3\"cr3té y" ,"n":1.50}"#, r#"{ "a":"x [REDACTED:KEY] y" ,"n":1.50}"#),
             (r#"["s3\u0022cr3t\u00e9","\u0061"]"#, r#"["[REDACTED:KEY]","\u0061"]"#),

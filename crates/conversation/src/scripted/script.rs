@@ -145,8 +145,8 @@ impl Script {
     }
 
     /// The turn at this index, from 0.
-    pub(super) fn turn(&self, place: usize) -> Option<&ScriptTurn> {
-        self.turns.get(place)
+    pub(super) fn turn(&self, index: usize) -> Option<&ScriptTurn> {
+        self.turns.get(index)
     }
 }
 
@@ -171,8 +171,9 @@ impl ScriptFormat {
 /// Adds the turn, from 1, to an error. The path of the YAML parser counts from 0, so it is removed.
 fn in_turn(turn: usize, reason: String) -> String {
     let Some(place) = turn.checked_sub(1) else { return reason };
-    let in_it =
-        reason.strip_prefix(&format!("turns[{place}]")).map(|rest| rest.trim_start_matches(['.', ':', ' ']));
+    let in_it = reason
+        .strip_prefix(&format!("turns[{place}]"))
+        .map(|remainder| remainder.trim_start_matches(['.', ':', ' ']));
     format!("turn {turn}: {}", in_it.unwrap_or(&reason))
 }
 
@@ -195,13 +196,13 @@ fn assign_call_ids(turns: &mut [ScriptTurn]) -> Result<(), String> {
     let mut owners: HashMap<String, usize> = HashMap::new();
     let mut count = 0_usize;
     for (turn, content) in turns.iter_mut().map(|turn| &mut turn.content).enumerate() {
-        for (place, item) in content.iter_mut().enumerate() {
+        for (index, item) in content.iter_mut().enumerate() {
             let ScriptBlock::ToolUse { id, .. } = item else { continue };
             count += 1;
             let id = id.get_or_insert_with(|| format!("toolu_script_{count}"));
             if let Some(owner) = owners.insert(id.clone(), turn + 1) {
                 return Err(format!(
-                    "turn {}, content[{place}].tool_use: the id `{id}` belongs to a call of turn {owner} \
+                    "turn {}, content[{index}].tool_use: the id `{id}` belongs to a call of turn {owner} \
                      already; give each call its own, or none",
                     turn + 1
                 ));
@@ -325,8 +326,8 @@ const NODE_BYTES: usize = 32;
 
 impl SizeBudget<'_> {
     fn spend<E: de::Error>(&self, bytes: usize) -> Result<(), E> {
-        let left = self.0.get().checked_sub(bytes.saturating_add(NODE_BYTES));
-        self.0.set(left.ok_or_else(|| {
+        let remaining = self.0.get().checked_sub(bytes.saturating_add(NODE_BYTES));
+        self.0.set(remaining.ok_or_else(|| {
             E::custom(format!(
                 "the script stands for more than {MAX_EXPANDED_BYTES} bytes; use fewer aliases and nodes"
             ))

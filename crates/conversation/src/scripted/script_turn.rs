@@ -100,8 +100,8 @@ impl ScriptTurn {
     /// The response to a request. The error names the block that failed.
     pub(super) fn response(&self, context: &mut RenderContext<'_>) -> Result<Response, String> {
         let mut content = Vec::with_capacity(self.content.len());
-        for (place, item) in self.content.iter().enumerate() {
-            content.push(item.block(context).map_err(|reason| format!("content[{place}]: {reason}"))?);
+        for (index, item) in self.content.iter().enumerate() {
+            content.push(item.block(context).map_err(|reason| format!("content[{index}]: {reason}"))?);
         }
         let calls_tools = content.iter().any(|block| matches!(block.kind(), BlockKind::ToolUse(_)));
         let by_content = if calls_tools { StopReason::ToolUse } else { StopReason::EndTurn };

@@ -35,9 +35,9 @@ impl Template {
         let mut literal = String::new();
         let mut rest = text;
         while let Some((before, inside)) = rest.split_once("{{") {
-            let kept = before.trim_end_matches('\\');
-            let backslashes = before.len() - kept.len();
-            literal.push_str(kept);
+            let text_before = before.trim_end_matches('\\');
+            let backslashes = before.len() - text_before.len();
+            literal.push_str(text_before);
             literal.extend(repeat_n('\\', backslashes / 2));
             if backslashes % 2 == 1 {
                 literal.push_str("{{");
@@ -98,8 +98,8 @@ impl<'r> RenderContext<'r> {
 }
 
 /// The bytes that remain of `left` after `text`.
-fn remaining_after(left: usize, text: &str) -> Result<usize, String> {
-    left.checked_sub(text.len()).ok_or_else(|| {
+fn remaining_after(remaining: usize, text: &str) -> Result<usize, String> {
+    remaining.checked_sub(text.len()).ok_or_else(|| {
         format!("the turn with its expressions is larger than {MAX_RENDERED_BYTES} bytes; quote less")
     })
 }
@@ -143,16 +143,16 @@ impl TemplateValue {
             Self::Plain(value) => json.push_str(&value.to_string()),
             Self::List(items) => {
                 json.push('[');
-                for (place, item) in items.iter().enumerate() {
-                    json.push_str(if place == 0 { "" } else { "," });
+                for (index, item) in items.iter().enumerate() {
+                    json.push_str(if index == 0 { "" } else { "," });
                     item.render(context, json)?;
                 }
                 json.push(']');
             }
             Self::Object(fields) => {
                 json.push('{');
-                for (place, (key, value)) in fields.iter().enumerate() {
-                    json.push_str(if place == 0 { "" } else { "," });
+                for (index, (key, value)) in fields.iter().enumerate() {
+                    json.push_str(if index == 0 { "" } else { "," });
                     json.push_str(&Value::from(key.as_str()).to_string());
                     json.push(':');
                     value.render(context, json)?;
@@ -214,9 +214,9 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TemplateValue, A::Error> {
         let mut fields: Vec<(String, TemplateValue)> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
+        let mut keys = std::collections::HashSet::new();
         while let Some((key, value)) = map.next_entry::<String, TemplateValue>()? {
-            if !seen.insert(key.clone()) {
+            if !keys.insert(key.clone()) {
                 return Err(de::Error::custom(format!("the key `{key}` is duplicated")));
             }
             fields.push((key, value));

@@ -47,7 +47,7 @@ fn an_address_is_allowed_only_as_itself_in_any_spelling() {
 
 #[test]
 fn an_invalid_entry_gives_a_hint() {
-    for (text, said) in [
+    for (text, output) in [
         ("https://example.com", "without the scheme"),
         ("example.com/path", "without the scheme and the path"),
         ("*", "the policy `full`"),
@@ -62,7 +62,7 @@ fn an_invalid_entry_gives_a_hint() {
         ("*.", "empty"),
     ] {
         let error = text.parse::<AllowEntry>().unwrap_err().to_string();
-        assert!(error.contains(said) && error.starts_with(&format!("`{text}` is no entry")), "{error}");
+        assert!(error.contains(output) && error.starts_with(&format!("`{text}` is no entry")), "{error}");
         assert!(format!("good.example,{text}").parse::<AllowList>().is_err(), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use tokio::net::TcpSocket;
 use super::*;
 
 /// A socket for each of these addresses of the machine, at one port that is free at all of them. None listens.
-fn held<const COUNT: usize>(addresses: [&str; COUNT]) -> [(TcpSocket, SocketAddr); COUNT] {
+fn reserved_sockets<const COUNT: usize>(addresses: [&str; COUNT]) -> [(TcpSocket, SocketAddr); COUNT] {
     loop {
         let mut port = 0;
         let bound = addresses.map(|address| {
@@ -26,8 +26,8 @@ fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
 
 #[test]
 fn families_alternate_and_the_first_one_stays_first() {
-    let check = |given: &[&str], expected: &[&str]| {
-        assert_eq!(interleave_families(addresses(given)), addresses(expected));
+    let check = |input: &[&str], expected: &[&str]| {
+        assert_eq!(interleave_families(addresses(input)), addresses(expected));
     };
     check(&["::1", "::2", "::3", "1.1.1.1", "1.1.1.2"], &["::1", "1.1.1.1", "::2", "1.1.1.2", "::3"]);
     check(&["1.1.1.1", "::1", "1.1.1.2"], &["1.1.1.1", "::1", "1.1.1.2"]);
@@ -37,7 +37,7 @@ fn families_alternate_and_the_first_one_stays_first() {
 
 #[tokio::test]
 async fn an_address_that_refuses_is_skipped() {
-    let [first, second, (third, address)] = held(["127.0.0.1", "127.0.0.3", "127.0.0.2"]);
+    let [first, second, (third, address)] = reserved_sockets(["127.0.0.1", "127.0.0.3", "127.0.0.2"]);
     let _listener = third.listen(1).unwrap();
     let (_stream, found) = dial(vec![first.1, second.1, address], &SystemClock).await.unwrap();
     assert_eq!(found, address);
@@ -45,7 +45,7 @@ async fn an_address_that_refuses_is_skipped() {
 
 #[tokio::test]
 async fn when_all_addresses_refuse_the_last_error_is_returned() {
-    let [(_socket, address)] = held(["127.0.0.1"]);
+    let [(_socket, address)] = reserved_sockets(["127.0.0.1"]);
     let error = dial(vec![address], &SystemClock).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(dial(Vec::new(), &SystemClock).await.unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -25,7 +25,7 @@ fn names_are_normalised() {
 }
 
 #[test]
-fn a_text_that_ends_in_a_number_is_an_address_or_invalid() {
+fn a_host_ending_in_a_number_is_an_address_or_invalid() {
     for text in [
         "127.0.0.1",
         "127.0.0.1.",
@@ -124,7 +124,7 @@ fn an_invalid_host_gives_the_reason() {
 }
 
 #[test]
-fn a_subdomain_is_at_any_depth_and_not_the_name_itself() {
+fn a_subdomain_has_any_depth_and_is_not_the_name_itself() {
     let name = |text: &str| text.parse::<HostName>().unwrap();
     assert!(name("a.example.com").is_subdomain_of(&name("example.com")));
     assert!(name("b.a.example.com").is_subdomain_of(&name("example.com")));
@@ -135,24 +135,24 @@ fn a_subdomain_is_at_any_depth_and_not_the_name_itself() {
 
 /// Every host that we accept is the same host by the URL Standard.
 fn agrees_with_the_standard(text: &str) {
-    let ours = Host::parse(text);
-    let theirs = url::Host::parse(text);
-    match (&ours, &theirs) {
+    let actual = Host::parse(text);
+    let reference = url::Host::parse(text);
+    match (&actual, &reference) {
         (Ok(Host::Name(name)), Ok(url::Host::Domain(domain))) => {
             assert_eq!(name.as_str(), domain.strip_suffix('.').unwrap_or(domain), "{text:?}");
         }
-        (Ok(Host::Address(address)), Ok(url::Host::Ipv4(theirs))) => {
-            assert_eq!(*address, IpAddr::V4(*theirs))
+        (Ok(Host::Address(address)), Ok(url::Host::Ipv4(reference))) => {
+            assert_eq!(*address, IpAddr::V4(*reference))
         }
-        (Ok(Host::Address(address)), Ok(url::Host::Ipv6(theirs))) => {
-            assert_eq!(*address, IpAddr::V6(*theirs).to_canonical());
+        (Ok(Host::Address(address)), Ok(url::Host::Ipv6(reference))) => {
+            assert_eq!(*address, IpAddr::V6(*reference).to_canonical());
         }
         // The form without brackets is for SOCKS, not for URLs.
         (Ok(Host::Address(IpAddr::V6(_) | IpAddr::V4(_))), Err(_)) if text.contains(':') => {}
         (Err(_), _) => {}
-        _ => panic!("{text:?}: {ours:?} here, {theirs:?} by the standard"),
+        _ => panic!("{text:?}: {actual:?} here, {reference:?} by the standard"),
     }
-    if let Ok(host) = ours {
+    if let Ok(host) = actual {
         assert_eq!(Host::parse(&host.to_string()).as_ref(), Ok(&host), "{text:?} has one form");
     }
 }
@@ -179,7 +179,7 @@ proptest! {
         radixes in proptest::array::uniform4(0_u8..3),
         dot in any::<bool>(),
     ) {
-        let mut numbers: Vec<u32> = (0..parts - 1).map(|at| value >> (24 - 8 * at) & 0xff).collect();
+        let mut numbers: Vec<u32> = (0..parts - 1).map(|offset| value >> (24 - 8 * offset) & 0xff).collect();
         numbers.push(value & u32::MAX.checked_shr(8 * (parts as u32 - 1)).unwrap_or(0));
         let spelled: Vec<String> = numbers.iter().zip(radixes).map(|(number, radix)| match radix {
             0 => format!("{number}"),

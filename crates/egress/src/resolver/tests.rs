@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn the_machine_knows_its_own_name() {
+async fn the_local_host_name_is_resolved() {
     let found = SystemResolver::default().resolve(&"localhost".parse().unwrap()).await.unwrap();
     assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
 }

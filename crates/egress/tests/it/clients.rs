@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use crate::support::{Proxy, Server, authority, egress, limited, tls_server};
 
-struct World {
+struct ClientFixture {
     proxy: Proxy,
     secure: Server,
     plain: Server,
@@ -22,10 +22,10 @@ struct World {
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
 
-async fn world(policy: impl FnOnce(&[u16]) -> EgressPolicy) -> World {
+async fn start_client(policy: impl FnOnce(&[u16]) -> EgressPolicy) -> ClientFixture {
     let (root, acceptor) = authority(&["good.example", "*.good.example", "other.example"]);
     let secure = tls_server(acceptor).await;
-    let (plain, _) = Server::saying(HELLO, "\r\n\r\n").await;
+    let (plain, _) = Server::recording(HELLO, "\r\n\r\n").await;
     let ports = WebPorts { http: vec![plain.port], https: vec![secure.port] };
     let proxy = Proxy::start_with(egress(policy(&[secure.port, plain.port])).with_web_ports(ports)).await;
     let folder = tempfile::tempdir().unwrap();
@@ -35,10 +35,10 @@ async fn world(policy: impl FnOnce(&[u16]) -> EgressPolicy) -> World {
     let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"));
     let root = folder.path().join("root.pem");
     std::fs::write(&root, pem).unwrap();
-    World { proxy, secure, plain, folder, root }
+    ClientFixture { proxy, secure, plain, folder, root }
 }
 
-fn on_the_list(ports: &[u16]) -> EgressPolicy {
+fn only_listed(ports: &[u16]) -> EgressPolicy {
     let entries: Vec<String> =
         ports.iter().map(|port| format!("good.example:{port},*.good.example:{port}")).collect();
     limited(entries.join(","))
@@ -63,8 +63,8 @@ fn command(program: &str) -> Command {
     command
 }
 
-/// Whether `program --version` runs.
-async fn is_there(program: &str) -> bool {
+/// True if `program --version` runs.
+async fn has_program(program: &str) -> bool {
     if command(program).arg("--version").output().await.is_ok_and(|output| output.status.success()) {
         return true;
     }
@@ -72,11 +72,11 @@ async fn is_there(program: &str) -> bool {
     false
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-impl World {
+impl ClientFixture {
     fn proxy(&self, scheme: &str) -> String {
         format!("{scheme}://{}", self.proxy.address)
     }
@@ -90,28 +90,28 @@ impl World {
 
 #[tokio::test]
 async fn curl_reaches_allowed_hosts_by_every_protocol() {
-    if !is_there("curl").await {
+    if !has_program("curl").await {
         return;
     }
-    let world = world(on_the_list).await;
-    let secure = format!("https://{}/", world.secure.at("good.example"));
-    let below = format!("https://{}/", world.secure.at("www.good.example"));
-    let plain = format!("http://{}/", world.plain.at("good.example"));
+    let fixture = start_client(only_listed).await;
+    let secure = format!("https://{}/", fixture.secure.at("good.example"));
+    let below = format!("https://{}/", fixture.secure.at("www.good.example"));
+    let plain = format!("http://{}/", fixture.plain.at("good.example"));
     for scheme in ["http", "socks5h"] {
-        let proxy = world.proxy(scheme);
+        let proxy = fixture.proxy(scheme);
         for (url, expected) in
             [(&secure, "hello over TLS"), (&below, "hello over TLS"), (&plain, "hello, all")]
         {
-            let output = world.curl(&["--proxy", &proxy, url]).await;
-            assert_eq!(said(&output), expected, "{scheme} {url}");
+            let output = fixture.curl(&["--proxy", &proxy, url]).await;
+            assert_eq!(output_text(&output), expected, "{scheme} {url}");
         }
-        let output = world.curl(&["--proxy", &proxy, "--proxytunnel", &plain]).await;
-        assert_eq!(said(&output), "hello, all", "{scheme}");
+        let output = fixture.curl(&["--proxy", &proxy, "--proxytunnel", &plain]).await;
+        assert_eq!(output_text(&output), "hello, all", "{scheme}");
     }
-    let output = world
+    let output = fixture
         .curl(&[
             "--proxy",
-            &world.proxy("http"),
+            &fixture.proxy("http"),
             "--data-binary",
             "@/etc/passwd",
             "-H",
@@ -122,60 +122,60 @@ async fn curl_reaches_allowed_hosts_by_every_protocol() {
             &plain,
         ])
         .await;
-    assert_eq!(said(&output), "hello, all");
-    assert!(world.proxy.reasons().is_empty(), "{:?}", world.proxy.reasons());
+    assert_eq!(output_text(&output), "hello, all");
+    assert!(fixture.proxy.reasons().is_empty(), "{:?}", fixture.proxy.reasons());
 }
 
 #[tokio::test]
 async fn curl_shows_why_it_is_refused() {
-    if !is_there("curl").await {
+    if !has_program("curl").await {
         return;
     }
-    let world = world(on_the_list).await;
-    let http = world.proxy("http");
-    let port = world.secure.port;
+    let fixture = start_client(only_listed).await;
+    let http = fixture.proxy("http");
+    let port = fixture.secure.port;
     let connect = ["--proxy", &http, "--output", "/dev/null", "--write-out", "%{http_connect}"];
     for host in ["other.example", "127.0.0.1", "0x7f.1", "[::1]", "169.254.169.254"] {
         let url = format!("https://{host}:{port}/");
-        let output = world.curl(&[&connect[..], &[&url]].concat()).await;
-        assert_eq!(output.status.code(), Some(56), "{host}: {}", said(&output));
-        assert!(said(&output).starts_with("403"), "{host}: {}", said(&output));
-        let plain = world.curl(&["--proxy", &http, &url.replacen("https", "http", 1)]).await;
-        assert!(said(&plain).contains("was refused: "), "{host}: {}", said(&plain));
-        let socks = world.curl(&["--proxy", &world.proxy("socks5h"), &url]).await;
-        assert_eq!(socks.status.code(), Some(97), "{host}: {}", said(&socks));
+        let output = fixture.curl(&[&connect[..], &[&url]].concat()).await;
+        assert_eq!(output.status.code(), Some(56), "{host}: {}", output_text(&output));
+        assert!(output_text(&output).starts_with("403"), "{host}: {}", output_text(&output));
+        let plain = fixture.curl(&["--proxy", &http, &url.replacen("https", "http", 1)]).await;
+        assert!(output_text(&plain).contains("was refused: "), "{host}: {}", output_text(&plain));
+        let socks = fixture.curl(&["--proxy", &fixture.proxy("socks5h"), &url]).await;
+        assert_eq!(socks.status.code(), Some(97), "{host}: {}", output_text(&socks));
     }
     // The client asks the proxy for one name and the server for another.
-    let fronting = format!("::{}", world.secure.at("good.example"));
-    let url = format!("https://{}/", world.secure.at("other.example"));
-    let output = world.curl(&["--proxy", &http, "--connect-to", &fronting, &url]).await;
-    assert_eq!(output.status.code(), Some(35), "{}", said(&output));
-    assert!(said(&output).contains("unrecognized name"), "{}", said(&output));
+    let fronting = format!("::{}", fixture.secure.at("good.example"));
+    let url = format!("https://{}/", fixture.secure.at("other.example"));
+    let output = fixture.curl(&["--proxy", &http, "--connect-to", &fronting, &url]).await;
+    assert_eq!(output.status.code(), Some(35), "{}", output_text(&output));
+    assert!(output_text(&output).contains("unrecognized name"), "{}", output_text(&output));
 }
 
 #[tokio::test]
 async fn a_redirect_leads_to_no_forbidden_host() {
-    if !is_there("curl").await {
+    if !has_program("curl").await {
         return;
     }
-    let (target, heard) = Server::saying(HELLO, "\r\n\r\n").await;
+    let (target, received) = Server::recording(HELLO, "\r\n\r\n").await;
     for host in ["evil.example", "127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "169.254.169.254"] {
         let location = format!("http://{host}:{}/", target.port);
         let answer = format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
-        let (server, _) = Server::saying(answer.leak(), "\r\n\r\n").await;
-        let world = world(|_| limited(server.at("good.example"))).await;
+        let (server, _) = Server::recording(answer.leak(), "\r\n\r\n").await;
+        let fixture = start_client(|_| limited(server.at("good.example"))).await;
         for scheme in ["http", "socks5h"] {
             let url = format!("http://{}/", server.at("good.example"));
-            let output = world.curl(&["--proxy", &world.proxy(scheme), "--location", &url]).await;
+            let output = fixture.curl(&["--proxy", &fixture.proxy(scheme), "--location", &url]).await;
             let refused = if scheme == "http" {
-                said(&output).contains("was refused")
+                output_text(&output).contains("was refused")
             } else {
                 output.status.code() == Some(97)
             };
-            assert!(refused, "{scheme} {host}: {}", said(&output));
+            assert!(refused, "{scheme} {host}: {}", output_text(&output));
         }
     }
-    assert!(heard.all().is_empty());
+    assert!(received.all().is_empty());
 }
 
 const PYTHON: &str = r#"
@@ -193,29 +193,29 @@ for url in sys.argv[2:]:
 
 #[tokio::test]
 async fn pythons_urllib_is_served() {
-    if !is_there("python3").await {
+    if !has_program("python3").await {
         return;
     }
-    let world = world(on_the_list).await;
+    let fixture = start_client(only_listed).await;
     let urls = [
-        format!("https://{}/", world.secure.at("good.example")),
-        format!("http://{}/", world.plain.at("good.example")),
-        format!("https://{}/", world.secure.at("other.example")),
-        format!("http://{}/", world.plain.at("other.example")),
+        format!("https://{}/", fixture.secure.at("good.example")),
+        format!("http://{}/", fixture.plain.at("good.example")),
+        format!("https://{}/", fixture.secure.at("other.example")),
+        format!("http://{}/", fixture.plain.at("other.example")),
     ];
-    let proxy = world.proxy("http");
+    let proxy = fixture.proxy("http");
     let mut python = command("python3");
-    python.arg("-c").arg(PYTHON).arg(&world.root).args(&urls);
+    python.arg("-c").arg(PYTHON).arg(&fixture.root).args(&urls);
     let output = python.env("HTTP_PROXY", &proxy).env("HTTPS_PROXY", &proxy).output().await.unwrap();
-    let said = said(&output);
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{said}");
-    assert_eq!(lines[2], "<urlopen error Tunnel connection failed: 403 Forbidden>", "{said}");
+    let stdout = output_text(&output);
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{stdout}");
+    assert_eq!(lines[2], "<urlopen error Tunnel connection failed: 403 Forbidden>", "{stdout}");
     let refused = format!(
         "403 conjure: `{}` was refused: the name is not on the list of allowed hosts",
-        world.plain.at("other.example")
+        fixture.plain.at("other.example")
     );
-    assert_eq!(lines[3], refused, "{said}");
+    assert_eq!(lines[3], refused, "{stdout}");
 }
 
 const NODE: &str = r"
@@ -223,10 +223,10 @@ const say = (url) => fetch(url).then((answer) => answer.text(), (error) => `fail
 (async () => { for (const url of process.argv.slice(1)) console.log((await say(url)).split('\n')[0]); })();
 ";
 
-/// Whether Node knows the variable.
+/// True if Node supports the variable.
 async fn node_is_new_enough() -> bool {
     let version = command("node").arg("--version").output().await;
-    let version = version.map(|output| said(&output)).unwrap_or_default();
+    let version = version.map(|output| output_text(&output)).unwrap_or_default();
     let mut numbers =
         version.trim().trim_start_matches('v').split('.').filter_map(|number| number.parse::<u32>().ok());
     let known = match (numbers.next(), numbers.next()) {
@@ -247,41 +247,41 @@ async fn nodes_fetch_is_served() {
     if !node_is_new_enough().await {
         return;
     }
-    let world = world(on_the_list).await;
-    let proxy = world.proxy("http");
+    let fixture = start_client(only_listed).await;
+    let proxy = fixture.proxy("http");
     let mut node = command("node");
     node.arg("-e").arg(NODE).args([
-        format!("https://{}/", world.secure.at("good.example")),
-        format!("http://{}/", world.plain.at("good.example")),
-        format!("https://{}/", world.secure.at("other.example")),
+        format!("https://{}/", fixture.secure.at("good.example")),
+        format!("http://{}/", fixture.plain.at("good.example")),
+        format!("https://{}/", fixture.secure.at("other.example")),
     ]);
     node.env("NODE_USE_ENV_PROXY", "1").env("HTTP_PROXY", &proxy).env("HTTPS_PROXY", &proxy);
-    let output = node.env("NODE_EXTRA_CA_CERTS", &world.root).output().await.unwrap();
-    let said = said(&output);
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{said}");
-    assert!(lines[2].starts_with("failed: "), "{said}");
+    let output = node.env("NODE_EXTRA_CA_CERTS", &fixture.root).output().await.unwrap();
+    let stdout = output_text(&output);
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{stdout}");
+    assert!(lines[2].starts_with("failed: "), "{stdout}");
 }
 
 #[tokio::test]
 async fn git_works_over_tls_and_shows_refusals() {
-    if !is_there("git").await {
+    if !has_program("git").await {
         return;
     }
-    let world = world(on_the_list).await;
+    let fixture = start_client(only_listed).await;
     let ask = async |host: &str| {
         let mut git = command("git");
-        git.current_dir(world.folder.path())
-            .env("HTTPS_PROXY", world.proxy("http"))
-            .env("GIT_SSL_CAINFO", Path::new(&world.root));
+        git.current_dir(fixture.folder.path())
+            .env("HTTPS_PROXY", fixture.proxy("http"))
+            .env("GIT_SSL_CAINFO", Path::new(&fixture.root));
         git.env("GIT_TERMINAL_PROMPT", "0")
-            .args(["ls-remote", &format!("https://{}/repository", world.secure.at(host))]);
-        said(&git.output().await.unwrap())
+            .args(["ls-remote", &format!("https://{}/repository", fixture.secure.at(host))]);
+        output_text(&git.output().await.unwrap())
     };
     // The server is no repository, but git reaches it over TLS.
     let reached = ask("good.example").await;
     assert!(!reached.contains("fatal: unable to access"), "{reached}");
-    assert!(!world.proxy.recorder.connected().is_empty() && world.proxy.reasons().is_empty());
+    assert!(!fixture.proxy.recorder.connected().is_empty() && fixture.proxy.reasons().is_empty());
     let refused = ask("other.example").await;
     assert!(refused.contains("CONNECT tunnel failed, response 403"), "{refused}");
 }

@@ -10,12 +10,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::support::{LOOPBACK, egress, hear};
+use crate::support::{LOOPBACK, egress, read_text};
 
 /// Serves `said` until the future was polled `polls` times, then drops it.
-async fn served_for(egress: &Egress, said: &[u8], polls: usize) -> Poll<()> {
+async fn served_for(egress: &Egress, text: &[u8], polls: usize) -> Poll<()> {
     let (mut client, server) = tokio::io::duplex(256);
-    client.write_all(said).await.unwrap();
+    client.write_all(text).await.unwrap();
     let mut serving = Box::pin(egress.serve(server));
     for _ in 0..polls {
         if serving.as_mut().now_or_never().is_some() {
@@ -34,7 +34,7 @@ async fn served_for(egress: &Egress, said: &[u8], polls: usize) -> Poll<()> {
 #[tokio::test]
 async fn a_dropped_connection_closes_both_ends_and_frees_its_permit() {
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-    let at = format!("good.example:{}", listener.local_addr().unwrap().port());
+    let authority = format!("good.example:{}", listener.local_addr().unwrap().port());
     let places = Arc::new(Semaphore::new(1));
     let egress = egress(EgressPolicy::Full).with_connection_permits(Arc::clone(&places));
     let socks = [
@@ -42,41 +42,42 @@ async fn a_dropped_connection_closes_both_ends_and_frees_its_permit() {
         b"good.example",
         &listener.local_addr().unwrap().port().to_be_bytes(),
     ];
-    for said in [
-        format!("CONNECT {at} HTTP/1.1\r\n\r\nhello").into_bytes(),
-        format!("CONNECT {at} HTTP/1.1\r\n\r\n\u{16}\u{3}\u{1}").into_bytes(),
-        format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n").into_bytes(),
-        format!("POST http://{at}/ HTTP/1.1\r\nHost: {at}\r\nContent-Length: 9\r\n\r\nabc").into_bytes(),
+    for text in [
+        format!("CONNECT {authority} HTTP/1.1\r\n\r\nhello").into_bytes(),
+        format!("CONNECT {authority} HTTP/1.1\r\n\r\n\u{16}\u{3}\u{1}").into_bytes(),
+        format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n\r\n").into_bytes(),
+        format!("POST http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\nContent-Length: 9\r\n\r\nabc")
+            .into_bytes(),
         socks.concat(),
     ] {
         let mut reached = 0;
         for polls in 0..12 {
-            assert!(served_for(&egress, &said, polls).await.is_pending(), "{polls}");
+            assert!(served_for(&egress, &text, polls).await.is_pending(), "{polls}");
             assert_eq!(places.available_permits(), 1, "{polls}");
             while let Some(Ok((mut stream, _))) = listener.accept().now_or_never() {
                 reached += 1;
                 // The server's end is closed as well.
-                let _ = hear(&mut stream).await;
+                let _ = read_text(&mut stream).await;
             }
         }
         if reached == 0 {
             // Closing may take some time on a busy machine.
-            let late = tokio::time::timeout(Duration::from_secs(60), listener.accept()).await;
-            assert!(late.is_ok(), "no poll got as far as the server");
+            let accepted = tokio::time::timeout(Duration::from_secs(60), listener.accept()).await;
+            assert!(accepted.is_ok(), "no poll got as far as the server");
         }
     }
 }
 
 #[tokio::test]
-async fn when_the_client_is_gone_the_connection_to_the_server_is_closed() {
+async fn a_closed_client_closes_the_connection_to_the_server() {
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-    let at = format!("good.example:{}", listener.local_addr().unwrap().port());
+    let authority = format!("good.example:{}", listener.local_addr().unwrap().port());
     let egress = egress(EgressPolicy::Full);
     let proxy = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     for request in [
-        format!("CONNECT {at} HTTP/1.1\r\n\r\nhello"),
-        format!("POST http://{at}/ HTTP/1.1\r\nHost: {at}\r\nContent-Length: 9\r\n\r\nabc"),
-        format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n"),
+        format!("CONNECT {authority} HTTP/1.1\r\n\r\nhello"),
+        format!("POST http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\nContent-Length: 9\r\n\r\nabc"),
+        format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n\r\n"),
     ] {
         let mut client = TcpStream::connect(proxy.local_addr().unwrap()).await.unwrap();
         client.write_all(request.as_bytes()).await.unwrap();
@@ -87,7 +88,7 @@ async fn when_the_client_is_gone_the_connection_to_the_server_is_closed() {
             // Closed without a shutdown: the peer sees a reset.
             client.set_zero_linger().unwrap();
             drop(client);
-            let _ = hear(&mut server).await;
+            let _ = read_text(&mut server).await;
         };
         tokio::join!(egress.serve(stream), scene);
     }

@@ -13,7 +13,7 @@ use test_support::ManualClock;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
-use crate::support::{Proxy, Recorder, Server, egress, expect, hear, limited};
+use crate::support::{Proxy, Recorder, Server, egress, expect, limited, read_text};
 
 const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -26,7 +26,7 @@ fn timed(policy: EgressPolicy) -> (Egress, ManualClock) {
 
 #[tokio::test]
 async fn an_incomplete_request_times_out() {
-    for (said, answer) in [
+    for (text, answer) in [
         (&b""[..], ""),
         (b"GET http://a/ HT", "HTTP/1.1 408 Request Timeout\r\n"),
         (&[5], "\u{5}\u{ff}"),
@@ -37,7 +37,7 @@ async fn an_incomplete_request_times_out() {
         let egress = egress.with_observer(Arc::clone(&recorder) as Arc<dyn EgressObserver>);
         // The stream is in memory, so a proxy that waits for more has read everything.
         let (mut client, server) = tokio::io::duplex(1 << 10);
-        client.write_all(said).await.unwrap();
+        client.write_all(text).await.unwrap();
         let scene = async {
             clock.move_to(seconds(30)).await;
             assert_eq!(
@@ -45,10 +45,10 @@ async fn an_incomplete_request_times_out() {
                 RefusalReason::RequestTimedOut { timeout: seconds(30) }
             );
             client.shutdown().await.unwrap();
-            hear(&mut client).await
+            read_text(&mut client).await
         };
         let ((), whole) = tokio::join!(egress.serve(server), scene);
-        assert!(whole.starts_with(answer) && whole.is_empty() == answer.is_empty(), "{said:?}: {whole:?}");
+        assert!(whole.starts_with(answer) && whole.is_empty() == answer.is_empty(), "{text:?}: {whole:?}");
     }
 }
 
@@ -63,18 +63,18 @@ async fn a_head_that_does_not_end_is_refused_at_its_limit() {
 }
 
 #[derive(Debug)]
-struct Silent;
+struct SilentResolver;
 
-impl DnsResolver for Silent {
+impl DnsResolver for SilentResolver {
     fn resolve(&self, _: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(std::future::pending())
     }
 }
 
 #[tokio::test]
-async fn a_resolver_that_does_not_answer_is_not_waited_for() {
+async fn a_silent_resolver_times_out() {
     let (egress, clock) = timed(limited("good.example"));
-    let proxy = Proxy::start_with(egress.with_resolver(Arc::new(Silent))).await;
+    let proxy = Proxy::start_with(egress.with_resolver(Arc::new(SilentResolver))).await;
     let (answer, ()) =
         tokio::join!(proxy.ask("CONNECT good.example:443 HTTP/1.1\r\n\r\n"), clock.move_to(seconds(10)));
     assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("error=dns_timeout"), "{answer}");
@@ -82,7 +82,7 @@ async fn a_resolver_that_does_not_answer_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_hello_that_trickles_is_refused() {
-    let (server, heard) = Server::saying("", "never").await;
+    let (server, received) = Server::recording("", "never").await;
     let (egress, clock) = timed(limited(server.at("good.example")));
     let proxy = Proxy::start_with(egress).await;
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
@@ -93,12 +93,12 @@ async fn a_hello_that_trickles_is_refused() {
         RefusalReason::HandshakeTimedOut { timeout: seconds(10) }
     );
     expect(&mut tunnel, &[21, 3, 3, 0, 2, 2, 40]).await;
-    assert_eq!(heard.all().concat(), "");
+    assert_eq!(received.all().concat(), "");
 }
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_and_an_active_one_is_not() {
-    let (server, _) = Server::saying("pong", "ping").await;
+    let (server, _) = Server::recording("pong", "ping").await;
     let (egress, clock) = timed(limited(server.at("good.example")));
     let proxy = Proxy::start_with(egress).await;
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
@@ -112,13 +112,13 @@ async fn an_idle_connection_is_closed_and_an_active_one_is_not() {
     clock.set(seconds(500));
     // Five minutes after the last data.
     clock.move_to(seconds(700)).await;
-    assert_eq!(hear(&mut tunnel).await, "");
+    assert_eq!(read_text(&mut tunnel).await, "");
     assert!(proxy.reasons().is_empty());
 }
 
 #[tokio::test]
 async fn without_a_permit_a_connection_waits_and_is_then_refused() {
-    let (server, _) = Server::saying("pong", "ping").await;
+    let (server, _) = Server::recording("pong", "ping").await;
     let (egress, clock) = timed(limited(server.at("good.example")));
     let places = Arc::new(Semaphore::new(1));
     let proxy = Proxy::start_with(egress.with_connection_permits(Arc::clone(&places))).await;
@@ -134,8 +134,8 @@ async fn without_a_permit_a_connection_waits_and_is_then_refused() {
         clock.is_awaited(seconds(21)).await;
         drop(first);
     };
-    let at = server.at("good.example");
-    let (mut second, ()) = tokio::join!(proxy.tunnel(&at), free);
+    let authority = server.at("good.example");
+    let (mut second, ()) = tokio::join!(proxy.tunnel(&authority), free);
     second.write_all(b"ping").await.unwrap();
     expect(&mut second, b"pong").await;
     assert_eq!(proxy.reasons(), [RefusalReason::TooManyConnections]);

@@ -12,44 +12,44 @@ use tokio::net::TcpListener;
 use crate::support::{LOOPBACK, Proxy, Server, StaticResolver, egress, limited};
 
 #[derive(Debug)]
-struct Counting {
+struct CountingResolver {
     inner: StaticResolver,
-    asked: AtomicUsize,
+    lookups: AtomicUsize,
 }
 
-impl DnsResolver for Counting {
+impl DnsResolver for CountingResolver {
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.lookups.fetch_add(1, Ordering::Relaxed);
         self.inner.resolve(name)
     }
 }
 
 #[tokio::test]
 async fn a_name_is_resolved_once_per_connection_and_the_checked_address_is_dialled() {
-    let (server, _) = Server::saying("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\r\n\r\n").await;
+    let (server, _) = Server::recording("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\r\n\r\n").await;
     // A server at a forbidden address listens at the same port, to notice if it is dialled.
     let forbidden = TcpListener::bind(("127.0.0.2", server.port)).await.unwrap();
     let name: HostName = "good.example".parse().unwrap();
     let answers = [LOOPBACK, "127.0.0.2".parse().unwrap(), LOOPBACK].map(|address| vec![address]);
     let inner = StaticResolver::new().with_sequence(name, answers);
-    let resolver = Arc::new(Counting { inner, asked: AtomicUsize::new(0) });
+    let resolver = Arc::new(CountingResolver { inner, lookups: AtomicUsize::new(0) });
     let list = limited(format!("good.example:{}", server.port));
     let proxy =
         Proxy::start_with(egress(list).with_resolver(Arc::clone(&resolver) as Arc<dyn DnsResolver>)).await;
     let request = format!("GET http://{0}/ HTTP/1.1\r\nHost: {0}\r\n\r\n", server.at("good.example"));
 
     assert!(proxy.ask(&request).await.starts_with("HTTP/1.1 200 "));
-    assert_eq!(resolver.asked.load(Ordering::Relaxed), 1);
+    assert_eq!(resolver.lookups.load(Ordering::Relaxed), 1);
     assert!(proxy.ask(&request).await.starts_with("HTTP/1.1 403 "));
     assert!(proxy.ask(&request).await.starts_with("HTTP/1.1 200 "));
-    assert_eq!(resolver.asked.load(Ordering::Relaxed), 3);
+    assert_eq!(resolver.lookups.load(Ordering::Relaxed), 3);
     assert!(matches!(&proxy.reasons()[..], [RefusalReason::NotPublic { .. }]));
     let accepted = tokio::select! {
         biased;
         accepted = forbidden.accept() => Some(accepted),
         () = std::future::ready(()) => None,
     };
-    assert!(accepted.is_none(), "what was not checked was dialled");
+    assert!(accepted.is_none(), "an unchecked address was dialled");
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_client_that_dials_by_itself_gets_only_checked_addresses() {
 
 #[tokio::test]
 async fn an_address_that_does_not_answer_is_skipped() {
-    let (server, _) = Server::saying("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\r\n\r\n").await;
+    let (server, _) = Server::recording("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\r\n\r\n").await;
     let allowed = ["127.0.0.1", "127.0.0.4"].map(|address| address.parse::<IpAddr>().unwrap().into());
     let resolver = StaticResolver::new().with_host(
         "good.example".parse().unwrap(),

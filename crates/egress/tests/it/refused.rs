@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conjure_egress::{AddressKind, AddressPolicy, AllowList, EgressPolicy, RefusalReason};
 
-use crate::support::{Proxy, Server, StaticResolver, limited, nobody, resolver, timeless};
+use crate::support::{Proxy, Server, StaticResolver, limited, resolver, unused_port, without_timeouts};
 
 /// Requests `host:port` in each protocol. Returns how each was refused: the status, the SOCKS reply, the reasons.
 async fn refused(proxy: &Proxy, host: &str, port: u16) -> RefusalReason {
@@ -14,7 +14,7 @@ async fn refused(proxy: &Proxy, host: &str, port: u16) -> RefusalReason {
     let bare = host.trim_matches(['[', ']']);
     let length = u8::try_from(bare.len()).unwrap();
     let request = [&[5, 1, 0, 5, 1, 0, 3, length], bare.as_bytes(), &port.to_be_bytes()].concat();
-    let socks: Vec<u8> = proxy.ask(request).await.chars().map(|heard| u8::try_from(heard).unwrap()).collect();
+    let socks: Vec<u8> = proxy.ask(request).await.chars().map(|reply| u8::try_from(reply).unwrap()).collect();
     let reasons = proxy.reasons().split_off(before);
     assert_eq!(reasons.len(), 3, "{host}: {reasons:?}");
     assert!(reasons.iter().all(|reason| *reason == reasons[0]), "{host}: {reasons:?}");
@@ -33,7 +33,7 @@ async fn refused(proxy: &Proxy, host: &str, port: u16) -> RefusalReason {
 #[tokio::test]
 async fn no_spelling_of_a_private_address_is_allowed() {
     // Any host may be requested, and only public addresses are dialled.
-    let proxy = Proxy::start_with(timeless(EgressPolicy::Full)).await;
+    let proxy = Proxy::start_with(without_timeouts(EgressPolicy::Full)).await;
     for (kind, hosts) in [
         (
             AddressKind::Loopback,
@@ -121,7 +121,8 @@ async fn a_name_with_an_address_that_is_not_public_is_refused_whole() {
         resolver.with_host(name.parse().unwrap(), addresses.iter().map(|address| address.parse().unwrap()))
     });
     for policy in [EgressPolicy::Full, limited("*.example")] {
-        let proxy = Proxy::start_with(timeless(policy).with_resolver(Arc::new(resolver.clone()))).await;
+        let proxy =
+            Proxy::start_with(without_timeouts(policy).with_resolver(Arc::new(resolver.clone()))).await;
         for (name, _) in names {
             let reason = refused(&proxy, name, 443).await;
             assert!(matches!(reason, RefusalReason::NotPublic { .. }), "{name}: {reason:?}");
@@ -132,7 +133,7 @@ async fn a_name_with_an_address_that_is_not_public_is_refused_whole() {
 
 #[tokio::test]
 async fn unlisted_hosts_are_refused_and_not_resolved() {
-    let (server, heard) = Server::saying("", "never").await;
+    let (server, received) = Server::recording("", "never").await;
     let port = server.port;
     let list = format!("good.example:{port}, *.wild.example, 127.0.0.1:1");
     let proxy = Proxy::start(limited(list)).await;
@@ -147,7 +148,7 @@ async fn unlisted_hosts_are_refused_and_not_resolved() {
     // The name is allowed, but not the address to which it resolves.
     assert_eq!(refused(&proxy, "127.0.0.1", port).await, other_ports(&[1]));
     assert_eq!(refused(&proxy, "1.1.1.1", 443).await, RefusalReason::AddressNotListed);
-    assert!(proxy.recorder.connected().is_empty() && heard.all().is_empty());
+    assert!(proxy.recorder.connected().is_empty() && received.all().is_empty());
     // A listed name that cannot be resolved shows that the others were not looked up.
     let reason = refused(&proxy, "a.wild.example", 443).await;
     assert!(matches!(reason, RefusalReason::ResolveFailed { .. }), "{reason:?}");
@@ -155,7 +156,8 @@ async fn unlisted_hosts_are_refused_and_not_resolved() {
 
 #[tokio::test]
 async fn a_listed_address_that_is_not_public_is_refused_all_the_same() {
-    let egress = timeless(limited("127.0.0.1, 169.254.169.254, [::1]")).with_resolver(Arc::new(resolver()));
+    let egress =
+        without_timeouts(limited("127.0.0.1, 169.254.169.254, [::1]")).with_resolver(Arc::new(resolver()));
     let proxy = Proxy::start_with(egress).await;
     for host in ["127.0.0.1", "169.254.169.254", "[::1]"] {
         let reason = refused(&proxy, host, 80).await;
@@ -178,7 +180,7 @@ async fn without_a_network_everything_is_refused() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_distinguished_from_a_refused_one() {
-    let (_held, port) = nobody();
+    let (_held, port) = unused_port();
     let proxy = Proxy::start(EgressPolicy::Full).await;
     let reason = refused(&proxy, "good.example", port).await;
     assert_eq!(reason, RefusalReason::ConnectFailed { problem: std::io::ErrorKind::ConnectionRefused });
@@ -227,22 +229,23 @@ async fn other_protocols_and_commands_are_refused_in_their_protocol() {
 }
 
 /// An address of this machine that is not loopback, where it has one.
-fn own_address() -> Option<std::net::IpAddr> {
+fn local_address() -> Option<std::net::IpAddr> {
     // Nothing is sent: the kernel only returns the source address.
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-    let own = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()).map(|address| address.ip());
-    if own.is_err() {
+    let local = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()).map(|address| address.ip());
+    if local.is_err() {
         test_support::not_applicable("this machine has no address but loopback");
     }
-    own.ok()
+    local.ok()
 }
 
 #[tokio::test]
-async fn a_wide_range_does_not_hold_the_machines_own_address() {
-    let Some(own) = own_address() else { return };
+async fn a_wide_range_does_not_include_the_machines_own_address() {
+    let Some(own) = local_address() else { return };
     let addresses = AddressPolicy::public_only().with_allowed(["0.0.0.0/0".parse().unwrap()]);
     let resolver = StaticResolver::new().with_host("own.example".parse().unwrap(), [own]);
-    let egress = timeless(EgressPolicy::Full).with_addresses(addresses).with_resolver(Arc::new(resolver));
+    let egress =
+        without_timeouts(EgressPolicy::Full).with_addresses(addresses).with_resolver(Arc::new(resolver));
     let proxy = Proxy::start_with(egress).await;
     for host in ["own.example", &own.to_string()] {
         assert_eq!(refused(&proxy, host, 80).await, RefusalReason::OwnAddress { address: own });

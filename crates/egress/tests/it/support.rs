@@ -96,7 +96,7 @@ impl Proxy {
         // A refusal may arrive before everything was read.
         let _ = stream.write_all(bytes.as_ref()).await;
         let _ = stream.shutdown().await;
-        hear(&mut stream).await
+        read_text(&mut stream).await
     }
 
     /// A tunnel to `target`, as `CONNECT` opens it.
@@ -114,18 +114,18 @@ impl Proxy {
 
 /// The egress that the tests adapt. Its clock does not move, so no timeout ends a connection on a busy machine.
 pub(crate) fn egress(policy: EgressPolicy) -> Egress {
-    timeless(policy)
+    without_timeouts(policy)
         .with_resolver(Arc::new(resolver()))
         .with_addresses(AddressPolicy::public_only().with_allowed([LOOPBACK.into()]))
 }
 
 /// An egress as in production, with a clock that does not move.
-pub(crate) fn timeless(policy: EgressPolicy) -> Egress {
+pub(crate) fn without_timeouts(policy: EgressPolicy) -> Egress {
     Egress::new(policy).with_clock(Arc::new(ManualClock::default()))
 }
 
-/// A loopback port at which nobody listens, as long as the returned socket exists.
-pub(crate) fn nobody() -> (TcpSocket, u16) {
+/// A loopback port without a listener, as long as the returned socket exists.
+pub(crate) fn unused_port() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((LOOPBACK, 0).into()).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -144,17 +144,17 @@ pub(crate) fn limited(list: impl AsRef<str>) -> EgressPolicy {
 }
 
 /// The bytes until the other side closes or fails.
-pub(crate) async fn hear(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
-    let mut heard = Vec::new();
-    let _ = stream.read_to_end(&mut heard).await;
-    heard.iter().map(|byte| char::from(*byte)).collect()
+pub(crate) async fn read_text(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received).await;
+    received.iter().map(|byte| char::from(*byte)).collect()
 }
 
 /// Reads exactly `bytes`.
 pub(crate) async fn expect(stream: &mut (impl tokio::io::AsyncRead + Unpin), bytes: &[u8]) {
-    let mut heard = vec![0; bytes.len()];
-    stream.read_exact(&mut heard).await.unwrap();
-    assert_eq!(String::from_utf8_lossy(&heard), String::from_utf8_lossy(bytes));
+    let mut received = vec![0; bytes.len()];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&received), String::from_utf8_lossy(bytes));
 }
 
 /// A server on loopback that passes each connection to `serve`, until it is dropped.
@@ -183,15 +183,15 @@ impl Server {
 
     /// A server that records what it reads, and sends `answer` when that ends with `end`. It continues to read, and
     /// closes when the other side does.
-    pub(crate) async fn saying(answer: &'static str, end: &'static str) -> (Self, Heard) {
-        let heard = Heard::default();
-        let noted = heard.clone();
+    pub(crate) async fn recording(answer: &'static str, end: &'static str) -> (Self, ReceivedData) {
+        let received = ReceivedData::default();
+        let recorder = received.clone();
         let server = Self::start(move |stream| {
-            let noted = noted.clone();
-            async move { noted.serve(stream, answer, end).await }
+            let recorder = recorder.clone();
+            async move { recorder.serve(stream, answer, end).await }
         })
         .await;
-        (server, heard)
+        (server, received)
     }
 
     pub(crate) fn at(&self, host: &str) -> String {
@@ -199,51 +199,51 @@ impl Server {
     }
 }
 
-/// What a server has read, by connection.
+/// The bytes that a server has received, by connection.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard(Arc<watch::Sender<Vec<Conversation>>>);
+pub(crate) struct ReceivedData(Arc<watch::Sender<Vec<Conversation>>>);
 
 #[derive(Debug, Clone, Default)]
 struct Conversation {
-    said: String,
+    text: String,
     is_over: bool,
 }
 
-impl Heard {
+impl ReceivedData {
     pub(crate) fn all(&self) -> Vec<String> {
-        self.0.borrow().iter().map(|heard| heard.said.clone()).collect()
+        self.0.borrow().iter().map(|received| received.text.clone()).collect()
     }
 
-    /// What it has read in its first connection, once that has ended.
+    /// The bytes received in the first connection, after its end.
     pub(crate) async fn first(&self) -> String {
         let mut all = self.0.subscribe();
         let is_over = |all: &Vec<Conversation>| all.first().is_some_and(|first| first.is_over);
-        all.wait_for(is_over).await.unwrap()[0].said.clone()
+        all.wait_for(is_over).await.unwrap()[0].text.clone()
     }
 
     async fn serve(&self, mut stream: TcpStream, answer: &str, end: &str) {
-        let at = {
-            let mut at = 0;
-            self.0.send_modify(|heard| {
-                at = heard.len();
-                heard.push(Conversation::default());
+        let offset = {
+            let mut offset = 0;
+            self.0.send_modify(|received| {
+                offset = received.len();
+                received.push(Conversation::default());
             });
-            at
+            offset
         };
         let mut buffer = vec![0; 1 << 16];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
             let piece: String = buffer[..count].iter().map(|byte| char::from(*byte)).collect();
-            self.0.send_modify(|heard| heard[at].said.push_str(&piece));
-            let has_ended = self.0.borrow()[at].said.ends_with(end);
+            self.0.send_modify(|received| received[offset].text.push_str(&piece));
+            let has_ended = self.0.borrow()[offset].text.ends_with(end);
             if has_ended {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
         }
-        self.0.send_modify(|heard| heard[at].is_over = true);
+        self.0.send_modify(|received| received[offset].is_over = true);
     }
 }
 
-/// A certificate authority that nobody trusts, and a TLS acceptor for `names` that it signed.
+/// An untrusted certificate authority, and a TLS acceptor for `names` that it signed.
 pub(crate) fn authority(names: &[&str]) -> (CertificateDer<'static>, TlsAcceptor) {
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -4,7 +4,7 @@ use conjure_egress::EgressPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{Proxy, Server, egress, expect, hear, limited};
+use crate::support::{Proxy, Server, egress, expect, limited, read_text};
 
 /// Echoes what it reads, and sends a last line when the other side has closed.
 async fn echo() -> Server {
@@ -25,28 +25,28 @@ async fn the_end_of_one_direction_is_passed_on_and_does_not_end_the_other() {
     tunnel.write_all(b"hello").await.unwrap();
     expect(&mut tunnel, b"hello").await;
     tunnel.shutdown().await.unwrap();
-    assert_eq!(hear(&mut tunnel).await, "bye");
+    assert_eq!(read_text(&mut tunnel).await, "bye");
 }
 
 #[tokio::test]
 async fn the_servers_end_is_passed_on_while_the_client_continues() {
-    let (done, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (done, mut received_text) = tokio::sync::mpsc::unbounded_channel();
     let server = Server::start(move |mut stream: TcpStream| {
         let done = done.clone();
         async move {
             stream.write_all(b"over").await.unwrap();
             stream.shutdown().await.unwrap();
-            done.send(hear(&mut stream).await).unwrap();
+            done.send(read_text(&mut stream).await).unwrap();
         }
     })
     .await;
     let proxy = Proxy::start(limited(server.at("good.example"))).await;
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
     // The server may send first, while the client only reads.
-    assert_eq!(hear(&mut tunnel).await, "over");
+    assert_eq!(read_text(&mut tunnel).await, "over");
     tunnel.write_all(b"and out").await.unwrap();
     tunnel.shutdown().await.unwrap();
-    assert_eq!(heard.recv().await.unwrap(), "and out");
+    assert_eq!(received_text.recv().await.unwrap(), "and out");
 }
 
 #[tokio::test]
@@ -64,15 +64,15 @@ async fn socks_opens_the_same_tunnel() {
     expect(&mut stream, &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
     expect(&mut stream, b"early").await;
     stream.shutdown().await.unwrap();
-    assert_eq!(hear(&mut stream).await, "bye");
+    assert_eq!(read_text(&mut stream).await, "bye");
 }
 
 #[tokio::test]
 async fn bytes_right_after_a_connect_are_not_lost() {
     let server = echo().await;
     let proxy = Proxy::start(limited(server.at("good.example"))).await;
-    let heard = proxy.ask(format!("CONNECT {} HTTP/1.1\r\n\r\nearly", server.at("good.example"))).await;
-    assert_eq!(heard, "HTTP/1.1 200 Connection established\r\n\r\nearlybye");
+    let answer = proxy.ask(format!("CONNECT {} HTTP/1.1\r\n\r\nearly", server.at("good.example"))).await;
+    assert_eq!(answer, "HTTP/1.1 200 Connection established\r\n\r\nearlybye");
 }
 
 #[tokio::test]
@@ -83,22 +83,22 @@ async fn many_megabytes_arrive_intact_in_both_directions_at_once() {
     let (mut reader, mut writer) = proxy.tunnel(&server.at("good.example")).await.into_split();
     let piece: Vec<u8> = (0..65_521_u32).map(|at| u8::try_from(at % 251).unwrap()).collect();
     let send = async {
-        let mut left = SIZE;
-        while left > 0 {
-            let count = left.min(piece.len());
+        let mut remaining = SIZE;
+        while remaining > 0 {
+            let count = remaining.min(piece.len());
             writer.write_all(&piece[..count]).await.unwrap();
-            left -= count;
+            remaining -= count;
         }
         writer.shutdown().await.unwrap();
     };
     let receive = async {
-        let mut heard = Vec::with_capacity(SIZE + 3);
-        reader.read_to_end(&mut heard).await.unwrap();
-        heard
+        let mut received = Vec::with_capacity(SIZE + 3);
+        reader.read_to_end(&mut received).await.unwrap();
+        received
     };
-    let ((), heard) = tokio::join!(send, receive);
-    assert_eq!(heard.len(), SIZE + 3);
-    assert!(heard[..SIZE].chunks(piece.len()).all(|chunk| chunk == &piece[..chunk.len()]));
+    let ((), received) = tokio::join!(send, receive);
+    assert_eq!(received.len(), SIZE + 3);
+    assert!(received[..SIZE].chunks(piece.len()).all(|chunk| chunk == &piece[..chunk.len()]));
 }
 
 #[tokio::test]
@@ -115,5 +115,5 @@ async fn a_response_arrives_although_the_server_stopped_reading_the_body() {
     let proxy = Proxy::start_with(egress(EgressPolicy::Full)).await;
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
     tunnel.write_all(b"x").await.unwrap();
-    assert_eq!(hear(&mut tunnel).await, "enough");
+    assert_eq!(read_text(&mut tunnel).await, "enough");
 }

@@ -41,9 +41,9 @@ pub(crate) async fn counters_count_over_all_sessions_of_a_tenant(fixture: &dyn J
     ensure_eq(counts(&*journal, &other, ["a"]).await?, vec![100], "the other's counter")?;
     // Counters survive the deletion of a session, and the reopening of the journal.
     journal.delete_session(&one).await?;
-    let again = fixture.open().await?;
-    ensure_eq(counts(&*again, &two, ["a", "b"]).await?, vec![6, 10], "the counters after a deletion")?;
-    ensure_eq(again.session_count(&acme).await?, 1, "the tenant's sessions")
+    let reopened = fixture.open().await?;
+    ensure_eq(counts(&*reopened, &two, ["a", "b"]).await?, vec![6, 10], "the counters after a deletion")?;
+    ensure_eq(reopened.session_count(&acme).await?, 1, "the tenant's sessions")
 }
 
 pub(crate) async fn a_failed_append_increments_nothing(fixture: &dyn JournalFixture) -> CaseResult {
@@ -104,10 +104,10 @@ pub(crate) async fn counters_are_incremented_without_an_append(fixture: &dyn Jou
     let long =
         vec![CounterIncrement::new("a", 1), CounterIncrement::new("n".repeat(MAX_COUNTER_NAME_BYTES + 1), 1)];
     ensure_fails(journal.increment_counters(&globex, long).await, JournalErrorKind::Invalid, "a long name")?;
-    let again = fixture.open().await?;
-    ensure_eq(counts(&*again, &key, ["a", "b"]).await?, vec![115, 1], "the tenant's counters")?;
-    ensure_eq(again.counters(&globex, vec!["a".to_owned()]).await?, vec![7], "the other's")?;
-    ensure_eq(again.session(&key).await?.events, 1, "the events")
+    let reopened = fixture.open().await?;
+    ensure_eq(counts(&*reopened, &key, ["a", "b"]).await?, vec![115, 1], "the tenant's counters")?;
+    ensure_eq(reopened.counters(&globex, vec!["a".to_owned()]).await?, vec![7], "the other's")?;
+    ensure_eq(reopened.session(&key).await?.events, 1, "the events")
 }
 
 pub(crate) async fn counters_are_listed_and_deleted(fixture: &dyn JournalFixture) -> CaseResult {
@@ -120,17 +120,17 @@ pub(crate) async fn counters_are_listed_and_deleted(fixture: &dyn JournalFixture
     journal.increment_counters(&globex, increments([("a", 7)])).await?;
     ensure_eq(journal.list_counters(&acme).await?, names(&["a", "b", "c"]), "the names")?;
     ensure_eq(journal.delete_counters(&acme, names(&["a", "c", "d", "a"])).await?, 2, "what is forgotten")?;
-    let again = fixture.open().await?;
-    ensure_eq(again.list_counters(&acme).await?, names(&["b"]), "the names that are left")?;
+    let reopened = fixture.open().await?;
+    ensure_eq(reopened.list_counters(&acme).await?, names(&["b"]), "the names that are left")?;
     ensure_eq(
-        again.counters(&acme, names(&["a", "b", "c"])).await?,
+        reopened.counters(&acme, names(&["a", "b", "c"])).await?,
         vec![0, 2, 0],
         "the counters that are left",
     )?;
-    ensure_eq(again.counters(&globex, names(&["a"])).await?, vec![7], "the other's")?;
+    ensure_eq(reopened.counters(&globex, names(&["a"])).await?, vec![7], "the other's")?;
     // A deleted counter starts again at 0.
-    again.increment_counters(&acme, increments([("a", 5)])).await?;
-    ensure_eq(again.counters(&acme, names(&["a"])).await?, vec![5], "the new one")
+    reopened.increment_counters(&acme, increments([("a", 5)])).await?;
+    ensure_eq(reopened.counters(&acme, names(&["a"])).await?, vec![5], "the new one")
 }
 
 pub(crate) async fn counters_stop_at_the_largest_count(fixture: &dyn JournalFixture) -> CaseResult {
@@ -161,7 +161,7 @@ pub(crate) async fn stored_bytes_are_counted_until_they_are_deleted(
 ) -> CaseResult {
     let journal = fixture.open().await?;
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);
-    ensure_eq(journal.stored_bytes(&acme).await?, 0, "what a tenant without sessions has")?;
+    ensure_eq(journal.stored_bytes(&acme).await?, 0, "the data of a tenant without sessions")?;
     let (one, two) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
     new_session(&*journal, &globex).await?;
     ensure_eq(journal.stored_bytes(&acme).await?, 2 * ROW_BYTES, "two sessions")?;
@@ -193,6 +193,6 @@ pub(crate) async fn stored_bytes_are_counted_until_they_are_deleted(
     journal.delete_session(&one).await?;
     grown(ROW_BYTES, 1, 4, 1, "the session that is left").await?;
     journal.delete_tenant(&acme).await?;
-    ensure_eq(journal.stored_bytes(&acme).await?, 0, "what a deleted tenant has")?;
+    ensure_eq(journal.stored_bytes(&acme).await?, 0, "the data of a deleted tenant")?;
     ensure_eq(journal.stored_bytes(&globex).await?, ROW_BYTES, "the other tenant's, then")
 }

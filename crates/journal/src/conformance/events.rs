@@ -195,7 +195,7 @@ pub(crate) async fn of_many_writers_one_wins(fixture: &dyn JournalFixture) -> Ca
     Ok(())
 }
 
-pub(crate) async fn what_was_acknowledged_is_there_when_the_journal_is_opened_again(
+pub(crate) async fn acknowledged_events_are_present_after_reopening(
     fixture: &dyn JournalFixture,
 ) -> CaseResult {
     let acme = tenant("acme")?;
@@ -212,29 +212,29 @@ pub(crate) async fn what_was_acknowledged_is_there_when_the_journal_is_opened_ag
     let info = first.session(&key).await?;
     drop(first);
 
-    let again = fixture.open().await?;
-    let loaded = read_all(&*again, &key, 0).await?;
+    let reopened = fixture.open().await?;
+    let loaded = read_all(&*reopened, &key, 0).await?;
     ensure_eq(loaded.len(), 2, "the events")?;
     ensure(loaded[1].body == large, "the large body has changed")?;
     ensure_eq(loaded[1].epoch, lease.epoch, "the epoch")?;
-    ensure_eq(again.snapshot(&key).await?, Some(snapshot), "the snapshot")?;
-    ensure_eq(again.session(&key).await?, info, "the session")?;
-    ensure_eq(again.append(&key, 2, lease.epoch, notes(["b"])).await?, 3, "the count")
+    ensure_eq(reopened.snapshot(&key).await?, Some(snapshot), "the snapshot")?;
+    ensure_eq(reopened.session(&key).await?, info, "the session")?;
+    ensure_eq(reopened.append(&key, 2, lease.epoch, notes(["b"])).await?, 3, "the count")
 }
 
 pub(crate) async fn a_sweep_takes_nothing_that_is_needed(fixture: &dyn JournalFixture) -> CaseResult {
     let journal = fixture.open().await?;
     let acme = tenant("acme")?;
-    let (kept, deleted) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
+    let (retained, deleted) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
     let large = |byte| vec![NewEvent::new("file", 1, vec![byte; 200_000])];
     // Both sessions have the first content. Only the deleted session has the second one.
-    journal.append(&kept, 0, Epoch::NONE, large(1)).await?;
+    journal.append(&retained, 0, Epoch::NONE, large(1)).await?;
     journal.append(&deleted, 0, Epoch::NONE, large(1)).await?;
     journal.append(&deleted, 1, Epoch::NONE, large(2)).await?;
     journal.delete_session(&deleted).await?;
     journal.sweep().await?;
-    ensure(read_all(&*journal, &kept, 0).await?[0].body == vec![1; 200_000], "a body has changed")?;
+    ensure(read_all(&*journal, &retained, 0).await?[0].body == vec![1; 200_000], "a body has changed")?;
     // A collected body can be stored again.
-    journal.append(&kept, 1, Epoch::NONE, large(2)).await?;
-    ensure(read_all(&*journal, &kept, 1).await?[0].body == vec![2; 200_000], "a body has changed")
+    journal.append(&retained, 1, Epoch::NONE, large(2)).await?;
+    ensure(read_all(&*journal, &retained, 1).await?[0].body == vec![2; 200_000], "a body has changed")
 }

@@ -51,10 +51,10 @@ pub const CASES: &[Case] = cases![
     sessions::one_id_under_two_tenants_is_two_sessions,
     sessions::lists_hold_each_session_once_newest_first,
     sessions::tenants_are_listed_in_pages,
-    sessions::a_deleted_session_is_gone_and_others_stay,
-    sessions::a_session_that_was_used_meanwhile_is_not_deleted,
-    sessions::a_deleted_session_is_not_brought_back_by_a_late_writer,
-    sessions::a_deleted_tenant_is_gone_and_others_stay,
+    sessions::a_deleted_session_is_removed_and_others_stay,
+    sessions::a_session_used_in_the_meantime_is_not_deleted,
+    sessions::a_late_writer_does_not_recreate_a_deleted_session,
+    sessions::a_deleted_tenant_is_removed_and_others_stay,
     events::events_are_loaded_as_they_were_appended,
     events::large_bodies_are_loaded_as_they_were_appended,
     events::an_append_must_meet_the_sequence,
@@ -64,7 +64,7 @@ pub const CASES: &[Case] = cases![
     events::appends_are_carried_out_in_the_order_of_their_submission,
     events::a_dropped_append_happened_or_not,
     events::of_many_writers_one_wins,
-    events::what_was_acknowledged_is_there_when_the_journal_is_opened_again,
+    events::acknowledged_events_are_present_after_reopening,
     events::a_sweep_takes_nothing_that_is_needed,
     counters::counters_count_over_all_sessions_of_a_tenant,
     counters::a_failed_append_increments_nothing,
@@ -85,7 +85,7 @@ pub const CASES: &[Case] = cases![
     snapshots::a_snapshot_replaces_the_one_before,
     snapshots::a_snapshot_needs_its_events_and_the_epoch,
     snapshots::a_large_snapshot_is_read_as_it_was,
-    weights::whatever_tenants_weigh_all_calls_are_carried_out_in_order,
+    weights::all_calls_run_in_order_for_any_weights,
 ];
 
 /// Runs all cases, each with a new journal.

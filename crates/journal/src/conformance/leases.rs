@@ -37,17 +37,17 @@ pub(crate) async fn a_lease_excludes_others_until_it_ends(fixture: &dyn JournalF
     let lease = journals[0].acquire_lease(&key, &one, HOUR).await?;
     ensure_eq((&lease.owner, lease.epoch), (&one, Epoch::NONE.next()), "the lease")?;
     let refused = journals[1].acquire_lease(&key, &other, HOUR).await;
-    let held = JournalError::LeaseHeld { owner: one.clone(), until: lease.until };
-    ensure_eq(refused, Err(held), "somebody else's attempt")?;
-    ensure_eq(journals[1].session(&key).await?.lease, Some(lease.clone()), "what is told of the lease")?;
+    let lease_held = JournalError::LeaseHeld { owner: one.clone(), until: lease.until };
+    ensure_eq(refused, Err(lease_held), "somebody else's attempt")?;
+    ensure_eq(journals[1].session(&key).await?.lease, Some(lease.clone()), "the reported lease")?;
     // Shorten the lease, so that it expires soon.
     let short = journals[0].renew_lease(&key, lease.epoch, Duration::from_millis(1)).await?;
     ensure(short.until < lease.until, "the lease was not made shorter")?;
-    let taken = await_end(&*journals[1], &key, &other).await?;
-    ensure_eq((&taken.owner, taken.epoch), (&other, lease.epoch.next()), "the lease that was taken")?;
+    let renewed = await_end(&*journals[1], &key, &other).await?;
+    ensure_eq((&renewed.owner, renewed.epoch), (&other, lease.epoch.next()), "the lease that was taken")?;
     // The longest lease ends with the range of the clock.
-    let ever = journals[1].renew_lease(&key, taken.epoch, Duration::MAX).await?;
-    ensure(ever.until > taken.until, "the longest lease")
+    let ever = journals[1].renew_lease(&key, renewed.epoch, Duration::MAX).await?;
+    ensure(ever.until > renewed.until, "the longest lease")
 }
 
 pub(crate) async fn a_new_epoch_makes_the_old_one_stale(fixture: &dyn JournalFixture) -> CaseResult {
@@ -119,7 +119,7 @@ pub(crate) async fn a_released_lease_is_free_and_its_epoch_stale(fixture: &dyn J
     ensure_fails(journal.append(&key, 0, lease.epoch, notes(["a"])).await, kind, "an append after it")?;
     ensure_fails(journal.renew_lease(&key, lease.epoch, HOUR).await, kind, "a renewal after it")?;
     ensure_fails(journal.release_lease(&key, lease.epoch).await, kind, "a second release")?;
-    ensure_eq(journal.session(&key).await?.lease, None, "what is told of the lease")?;
+    ensure_eq(journal.session(&key).await?.lease, None, "the reported lease")?;
     let other = journal.acquire_lease(&key, &LeaseOwner::new("other")?, HOUR).await?;
     ensure(other.epoch > lease.epoch, "the epoch did not rise")
 }

@@ -48,7 +48,7 @@ fn directed(mut ids: Vec<String>, direction: Direction) -> Vec<String> {
 }
 
 /// Inserts twelve agents, `00` to `11`, with indexes. Also inserts records of another tenant and of another kind.
-async fn twelve(fixture: &dyn RecordsFixture) -> Result<RecordsUnderTest, CaseError> {
+async fn twelve_records(fixture: &dyn RecordsFixture) -> Result<RecordsUnderTest, CaseError> {
     let store = fixture.open().await?;
     for n in 0..12_i64 {
         // Many records have the same rank, and some have none. Numbers come before texts.
@@ -70,7 +70,7 @@ async fn twelve(fixture: &dyn RecordsFixture) -> Result<RecordsUnderTest, CaseEr
 }
 
 pub(crate) async fn pages_hold_each_record_once_in_order(fixture: &dyn RecordsFixture) -> CaseResult {
-    let store = twelve(fixture).await?;
+    let store = twelve_records(fixture).await?;
     for direction in DIRECTIONS {
         let by_time = all()?.with_order(RecordOrder::CREATED_AT, direction);
         let expected = (0..12).map(|n| format!("{n:02}")).collect();
@@ -81,12 +81,12 @@ pub(crate) async fn pages_hold_each_record_once_in_order(fixture: &dyn RecordsFi
         let by_nothing = all()?.with_order(RecordOrder::index(index("nothing")?), direction);
         ensure_eq(ids(&store, &by_nothing).await?, Vec::new(), "by an index that no record has")?;
     }
-    let nobody = RecordQuery::new(RecordScope::System, kind("agent")?);
-    ensure_eq(ids(&store, &nobody).await?, Vec::new(), "of no tenant")
+    let empty_query = RecordQuery::new(RecordScope::System, kind("agent")?);
+    ensure_eq(ids(&store, &empty_query).await?, Vec::new(), "of no tenant")
 }
 
-pub(crate) async fn filters_and_bounds_leave_out_the_others(fixture: &dyn RecordsFixture) -> CaseResult {
-    let store = twelve(fixture).await?;
+pub(crate) async fn filters_and_bounds_exclude_other_records(fixture: &dyn RecordsFixture) -> CaseResult {
+    let store = twelve_records(fixture).await?;
     let records = pages(&store, &all()?.with_order(RecordOrder::CREATED_AT, Direction::Ascending)).await?;
     for direction in DIRECTIONS {
         let check = async |query: RecordQuery, expected: &[&str], what: &str| {
@@ -116,12 +116,12 @@ pub(crate) async fn filters_and_bounds_leave_out_the_others(fixture: &dyn Record
         let filtered = rank(Bound::Unbounded, Bound::Unbounded)?.with_filter(index("third")?, 0);
         check(filtered, &["00", "06", "09"], "an order by an index, with a filter").await?;
         // The bounds of the order by time come from the records themselves.
-        let at = records[5].created_at;
+        let created_at = records[5].created_at;
         let bounds = [
-            (Bound::Included(at), Bound::Unbounded),
-            (Bound::Excluded(at), Bound::Unbounded),
-            (Bound::Unbounded, Bound::Included(at)),
-            (Bound::Included(at), Bound::Excluded(at)),
+            (Bound::Included(created_at), Bound::Unbounded),
+            (Bound::Excluded(created_at), Bound::Unbounded),
+            (Bound::Unbounded, Bound::Included(created_at)),
+            (Bound::Included(created_at), Bound::Excluded(created_at)),
         ];
         for (from, to) in bounds {
             let fits = |record: &&Record| {
@@ -145,7 +145,7 @@ pub(crate) async fn filters_and_bounds_leave_out_the_others(fixture: &dyn Record
 }
 
 pub(crate) async fn a_cursor_is_stable_while_records_come_and_go(fixture: &dyn RecordsFixture) -> CaseResult {
-    let store = twelve(fixture).await?;
+    let store = twelve_records(fixture).await?;
     for direction in DIRECTIONS {
         for order in [RecordOrder::CREATED_AT, RecordOrder::index(index("rank")?)] {
             let query = all()?.with_order(order, direction);
@@ -174,7 +174,7 @@ pub(crate) async fn a_cursor_is_stable_while_records_come_and_go(fixture: &dyn R
 }
 
 pub(crate) async fn a_cursor_of_another_query_is_refused(fixture: &dyn RecordsFixture) -> CaseResult {
-    let store = twelve(fixture).await?;
+    let store = twelve_records(fixture).await?;
     let query = all()?.with_filter(index("even")?, 0).with_limit(2);
     let cursor = store.records.query(query.clone()).await?.next.ok_or("there is no next page")?;
     let others = [

@@ -25,17 +25,21 @@ pub(crate) async fn a_record_is_read_as_it_was_written(fixture: &dyn RecordsFixt
     ensure_eq(record.version, 1, "its version")?;
     ensure_eq(&record.content, &written, "its content")?;
     ensure_eq(record.created_at, record.updated_at, "its times")?;
-    let again = fixture.open().await?;
-    ensure_eq(again.records.get(&key).await?, Some(record.clone()), "what is found")?;
-    let by_name = again.records.get_by_name(key.scope(), key.kind(), "Grüße = 🧶").await?;
-    ensure_eq(by_name, Some(record.clone()), "what is found by its name")?;
-    // Nothing of the old content stays.
+    let reopened = fixture.open().await?;
+    ensure_eq(reopened.records.get(&key).await?, Some(record.clone()), "the found record")?;
+    let by_name = reopened.records.get_by_name(key.scope(), key.kind(), "Grüße = 🧶").await?;
+    ensure_eq(by_name, Some(record.clone()), "the result of the lookup by name")?;
+    // The old content is removed.
     let empty = content(b"").with_index(text, "");
-    let replaced = again.records.replace(&key, 1, empty.clone()).await?;
+    let replaced = reopened.records.replace(&key, 1, empty.clone()).await?;
     ensure_eq((replaced.version, &replaced.content), (2, &empty), "the new one")?;
-    ensure_eq((replaced.created_at, replaced.number), (record.created_at, record.number), "what stays")?;
+    ensure_eq(
+        (replaced.created_at, replaced.number),
+        (record.created_at, record.number),
+        "remaining content",
+    )?;
     ensure(replaced.updated_at >= record.updated_at, "it was updated later")?;
-    ensure_eq(store.records.get(&key).await?, Some(replaced), "what the other finds")?;
+    ensure_eq(store.records.get(&key).await?, Some(replaced), "the result of the other caller")?;
     ensure_eq(store.records.get_by_name(key.scope(), key.kind(), "Grüße = 🧶").await?, None, "the old name")
 }
 
@@ -48,8 +52,8 @@ pub(crate) async fn a_key_is_inserted_once(fixture: &dyn RecordsFixture) -> Case
     ensure_eq(store.records.get(&key).await?.map(|record| record.content.body), Some(b"1".to_vec()), "it")?;
     ensure(store.records.delete(&key, None).await?, "it was deleted")?;
     ensure(!store.records.delete(&key, Some(7)).await?, "it was not deleted again")?;
-    let anew = insert(&store, &key, content(b"3")).await?;
-    ensure_eq(anew.version, 1, "the version of a new one")
+    let inserted_again = insert(&store, &key, content(b"3")).await?;
+    ensure_eq(inserted_again.version, 1, "the version of a new one")
 }
 
 pub(crate) async fn a_writer_must_know_the_version(fixture: &dyn RecordsFixture) -> CaseResult {
@@ -86,11 +90,11 @@ pub(crate) async fn a_name_is_unique_within_its_scope_and_kind(fixture: &dyn Rec
     }
     insert(&store, &RecordKey::new(RecordScope::System, kind("agent")?, "a")?, named()).await?;
     let second = key("acme", "agent", "b")?;
-    let taken = store.records.insert(NewRecord::new(second.clone(), named())).await;
-    ensure_rejected(taken, RecordErrorKind::NameTaken, "a second one of the name")?;
+    let name_taken = store.records.insert(NewRecord::new(second.clone(), named())).await;
+    ensure_rejected(name_taken, RecordErrorKind::NameTaken, "a second one of the name")?;
     insert(&store, &second, content(b"")).await?;
-    let taken = store.records.replace(&second, 1, named()).await;
-    ensure_rejected(taken, RecordErrorKind::NameTaken, "a renaming")?;
+    let name_taken = store.records.replace(&second, 1, named()).await;
+    ensure_rejected(name_taken, RecordErrorKind::NameTaken, "a renaming")?;
     // The record that has the name can keep it, and can give it up.
     store.records.replace(&first, 1, named()).await?;
     store.records.replace(&first, 2, content(b"")).await?;
@@ -101,8 +105,8 @@ pub(crate) async fn a_name_is_unique_within_its_scope_and_kind(fixture: &dyn Rec
 
 pub(crate) async fn scopes_and_kinds_share_nothing(fixture: &dyn RecordsFixture) -> CaseResult {
     let store = fixture.open().await?;
-    let mine = key("acme", "agent", "a")?;
-    insert(&store, &mine, content(b"mine")).await?;
+    let acme_key = key("acme", "agent", "a")?;
+    insert(&store, &acme_key, content(b"mine")).await?;
     let others = [
         key("globex", "agent", "a")?,
         key("acme", "skill", "a")?,
@@ -113,7 +117,7 @@ pub(crate) async fn scopes_and_kinds_share_nothing(fixture: &dyn RecordsFixture)
         ensure(!store.records.delete(other, None).await?, "nothing was deleted")?;
         insert(&store, other, content(b"other")).await?;
     }
-    let body = store.records.get(&mine).await?.map(|record| record.content.body);
+    let body = store.records.get(&acme_key).await?.map(|record| record.content.body);
     ensure_eq(body, Some(b"mine".to_vec()), "the record")
 }
 
@@ -127,7 +131,7 @@ pub(crate) async fn writes_happen_together_or_not_at_all(fixture: &dyn RecordsFi
     ensure_eq(
         written.iter().flatten().map(|record| record.version).collect(),
         vec![1, 1],
-        "what is written",
+        "written content",
     )?;
     let delete =
         |key: &RecordKey, version| RecordWrite::Delete { key: key.clone(), expected_version: version };
@@ -141,7 +145,7 @@ pub(crate) async fn writes_happen_together_or_not_at_all(fixture: &dyn RecordsFi
         ensure_rejected(store.records.transact(writes).await, kind, "a transaction")?;
         ensure(store.records.get(&a).await?.is_some(), "the first stays")?;
         ensure(store.records.get(&c).await?.is_some(), "the last stays")?;
-        ensure_eq(store.records.get(&b).await?, None, "what was not inserted")?;
+        ensure_eq(store.records.get(&b).await?, None, "missing content")?;
     }
     // Each write sees the effects of the earlier ones.
     let content = content(b"new").with_unique_name("1");
@@ -150,8 +154,8 @@ pub(crate) async fn writes_happen_together_or_not_at_all(fixture: &dyn RecordsFi
     let written = fixture.open().await?.records.transact(writes).await?;
     let versions: Vec<_> =
         written.iter().map(|record| record.as_ref().map(|record| record.version)).collect();
-    ensure_eq(versions, vec![Some(1), Some(1), Some(2), None], "what is written")?;
-    ensure_eq(store.records.get(&a).await?, None, "what was deleted")?;
+    ensure_eq(versions, vec![Some(1), Some(1), Some(2), None], "written content")?;
+    ensure_eq(store.records.get(&a).await?, None, "deleted content")?;
     ensure_eq(store.records.transact(Vec::new()).await?.len(), 0, "an empty transaction")?;
     let scopes = vec![insertion(&a, "a"), insertion(&key("globex", "agent", "a")?, "a")];
     ensure_rejected(store.records.transact(scopes).await, RecordErrorKind::Invalid, "two scopes")?;
@@ -159,7 +163,7 @@ pub(crate) async fn writes_happen_together_or_not_at_all(fixture: &dyn RecordsFi
     ensure_rejected(store.records.transact(many).await, RecordErrorKind::Invalid, "many writes").map(drop)
 }
 
-pub(crate) async fn what_is_too_large_or_not_valid_is_refused(fixture: &dyn RecordsFixture) -> CaseResult {
+pub(crate) async fn oversized_or_invalid_records_are_rejected(fixture: &dyn RecordsFixture) -> CaseResult {
     let store = fixture.open().await?;
     let key = key("acme", "agent", "a")?;
     let index = |n: usize| IndexName::new(format!("index-{n}"));
@@ -209,8 +213,8 @@ pub(crate) async fn a_deleted_tenant_has_no_records(fixture: &dyn RecordsFixture
     for key in &stays {
         ensure(store.records.get(key).await?.is_some(), "another one's record stays")?;
     }
-    let anew = insert(&store, &acme, content(b"new").with_unique_name("a")).await?;
-    ensure_eq(anew.version, 1, "the version of a new one")
+    let inserted_again = insert(&store, &acme, content(b"new").with_unique_name("a")).await?;
+    ensure_eq(inserted_again.version, 1, "the version of a new one")
 }
 
 pub(crate) async fn writes_run_in_the_order_of_their_submission(fixture: &dyn RecordsFixture) -> CaseResult {

@@ -40,8 +40,8 @@ pub(crate) async fn a_row_is_stored_with_its_append(fixture: &dyn JournalFixture
     for (seq, status) in (0..).zip(STATUSES) {
         let stored = row(status, &[u8::try_from(seq)?; 300]);
         append(&*journal, &key, seq, stored.clone()).await?;
-        let again = fixture.open().await?;
-        ensure_eq(again.session(&key).await?.row, Some(stored), "the row")?;
+        let reopened = fixture.open().await?;
+        ensure_eq(reopened.session(&key).await?.row, Some(stored), "the row")?;
     }
     // An append without a row removes the old row, which does not describe the new event.
     append(&*journal, &key, 3, None).await?;
@@ -54,10 +54,10 @@ pub(crate) async fn a_row_is_stored_with_its_append(fixture: &dyn JournalFixture
     ensure_eq((info.row, info.updated), (alone().row, updated), "the row alone")?;
     // Neither an empty batch nor a refused one changes the row.
     journal.append_batch(&key, 4, Epoch::NONE, AppendBatch::default()).await?;
-    let late = append(&*journal, &key, 3, row(RowStatus::Running, b"late")).await;
-    ensure_fails(late, JournalErrorKind::Conflict, "a conflict")?;
-    let late = journal.append_batch(&key, 3, Epoch::NONE, alone()).await;
-    ensure_fails(late, JournalErrorKind::Conflict, "a row of other events")?;
+    let result = append(&*journal, &key, 3, row(RowStatus::Running, b"late")).await;
+    ensure_fails(result, JournalErrorKind::Conflict, "a conflict")?;
+    let result = journal.append_batch(&key, 3, Epoch::NONE, alone()).await;
+    ensure_fails(result, JournalErrorKind::Conflict, "a row of other events")?;
     let large = append(&*journal, &key, 4, row(RowStatus::Idle, &vec![0; MAX_SESSION_ROW_BYTES + 1])).await;
     ensure_fails(large, JournalErrorKind::Invalid, "a large row")?;
     journal.acquire_lease(&key, &LeaseOwner::new("host")?, std::time::Duration::from_secs(60)).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn a_row_is_stored_with_its_append(fixture: &dyn JournalFixture
 }
 
 /// Creates nine sessions for each of two tenants, with the statuses in turn. Returns the keys of one tenant.
-async fn nine(journal: &dyn Journal) -> Result<Vec<SessionKey>, CaseError> {
+async fn nine_sessions(journal: &dyn Journal) -> Result<Vec<SessionKey>, CaseError> {
     let mut keys = Vec::new();
     for status in STATUSES.into_iter().cycle().take(9) {
         for of in ["acme", "globex"] {
@@ -99,7 +99,7 @@ async fn pages(journal: &dyn Journal, query: &SessionQuery) -> Result<Vec<Sessio
 
 pub(crate) async fn sessions_are_listed_by_status_and_time(fixture: &dyn JournalFixture) -> CaseResult {
     let journal = fixture.open().await?;
-    let keys = nine(&*journal).await?;
+    let keys = nine_sessions(&*journal).await?;
     let oldest_first = SessionQuery { direction: Direction::Ascending, ..SessionQuery::default() };
     let all = pages(&*journal, &oldest_first).await?;
     ensure_eq(all.len(), 10, "all sessions")?;
@@ -173,12 +173,12 @@ pub(crate) async fn running_sessions_of_all_tenants_are_found(fixture: &dyn Jour
         }
     };
     ensure_eq(running(&*journal).await?, Vec::new(), "the running ones at first")?;
-    let keys = nine(&*journal).await?;
+    let keys = nine_sessions(&*journal).await?;
     let found = running(&*journal).await?;
     ensure_eq(found.len(), 6, "the running ones of both tenants")?;
-    let mine: Vec<_> = found.into_iter().filter(|key| key.tenant.as_str() == "acme").collect();
+    let acme_keys: Vec<_> = found.into_iter().filter(|key| key.tenant.as_str() == "acme").collect();
     let expected: Vec<_> = keys.iter().skip(1).step_by(3).cloned().collect();
-    ensure_eq(&mine, &expected, "the running ones of one tenant, the oldest first")?;
+    ensure_eq(&acme_keys, &expected, "the running ones of one tenant, the oldest first")?;
     // One session becomes idle, one is deleted, and one is written without a row.
     append(&*journal, &expected[0], 1, row(RowStatus::Idle, b"")).await?;
     journal.delete_session(&expected[1]).await?;

@@ -100,8 +100,8 @@ pub(crate) async fn lists_hold_each_session_once_newest_first(fixture: &dyn Jour
     let second = journal.sessions(&acme, first.next, 3).await?;
     let found: Vec<SessionId> = second.sessions.iter().map(|info| info.session).collect();
     ensure_eq(found, expected[3..6].iter().map(|(session, _)| *session).collect(), "the second page")?;
-    let nobody = journal.sessions(&tenant("nobody")?, None, 10).await?;
-    ensure_eq((nobody.sessions.len(), nobody.next), (0, None), "the list of a tenant without sessions")
+    let sessions = journal.sessions(&tenant("nobody")?, None, 10).await?;
+    ensure_eq((sessions.sessions.len(), sessions.next), (0, None), "the list of a tenant without sessions")
 }
 
 pub(crate) async fn tenants_are_listed_in_pages(fixture: &dyn JournalFixture) -> CaseResult {
@@ -127,27 +127,27 @@ pub(crate) async fn tenants_are_listed_in_pages(fixture: &dyn JournalFixture) ->
     ensure_eq(found, expected, "the pages")
 }
 
-pub(crate) async fn a_deleted_session_is_gone_and_others_stay(fixture: &dyn JournalFixture) -> CaseResult {
+pub(crate) async fn a_deleted_session_is_removed_and_others_stay(fixture: &dyn JournalFixture) -> CaseResult {
     let journal = fixture.open().await?;
     let acme = tenant("acme")?;
-    let (gone, stays) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
+    let (deleted, stays) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
     let many: Vec<_> = (0..700).flat_map(|_| notes(["a", "b"])).collect();
-    journal.append(&gone, 0, Epoch::NONE, many).await?;
+    journal.append(&deleted, 0, Epoch::NONE, many).await?;
     journal.append(&stays, 0, Epoch::NONE, notes(["c"])).await?;
-    journal.save_snapshot(&gone, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![1] }).await?;
-    journal.delete_session(&gone).await?;
-    everything_is_not_found(&*journal, &gone).await?;
+    journal.save_snapshot(&deleted, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![1] }).await?;
+    journal.delete_session(&deleted).await?;
+    everything_is_not_found(&*journal, &deleted).await?;
     let listed = journal.sessions(&acme, None, 10).await?.sessions;
     ensure_eq(listed.len(), 1, "the list")?;
     journal.sweep().await?;
     ensure_eq(bodies(&*journal, &stays).await?.concat(), "c".to_owned(), "the other's events")?;
     // The id can be used again, and the new session is empty.
-    journal.create(&gone).await?;
-    ensure_eq(bodies(&*journal, &gone).await?.len(), 0, "the events")?;
-    ensure_eq(journal.snapshot(&gone).await?, None, "the snapshot")
+    journal.create(&deleted).await?;
+    ensure_eq(bodies(&*journal, &deleted).await?.len(), 0, "the events")?;
+    ensure_eq(journal.snapshot(&deleted).await?, None, "the snapshot")
 }
 
-pub(crate) async fn a_deleted_session_is_not_brought_back_by_a_late_writer(
+pub(crate) async fn a_late_writer_does_not_recreate_a_deleted_session(
     fixture: &dyn JournalFixture,
 ) -> CaseResult {
     let journal = fixture.open().await?;
@@ -164,40 +164,41 @@ pub(crate) async fn a_deleted_session_is_not_brought_back_by_a_late_writer(
     everything_is_not_found(&*journal, &key).await
 }
 
-pub(crate) async fn a_session_that_was_used_meanwhile_is_not_deleted(
+pub(crate) async fn a_session_used_in_the_meantime_is_not_deleted(
     fixture: &dyn JournalFixture,
 ) -> CaseResult {
     let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
-    let seen = journal.session(&key).await?.events;
-    journal.append(&key, seen, Epoch::NONE, notes(["a"])).await?;
+    let event_count = journal.session(&key).await?.events;
+    journal.append(&key, event_count, Epoch::NONE, notes(["a"])).await?;
     ensure_fails(
-        journal.delete_if_unchanged(&key, seen).await,
+        journal.delete_if_unchanged(&key, event_count).await,
         JournalErrorKind::Conflict,
         "a late deletion",
     )?;
     ensure_eq(bodies(&*journal, &key).await?.concat(), "a".to_owned(), "its events")?;
-    journal.delete_if_unchanged(&key, seen + 1).await?;
+    journal.delete_if_unchanged(&key, event_count + 1).await?;
     everything_is_not_found(&*journal, &key).await?;
     let kind = JournalErrorKind::NotFound;
-    ensure_fails(journal.delete_if_unchanged(&key, seen + 1).await, kind, "a second deletion").map(drop)
+    ensure_fails(journal.delete_if_unchanged(&key, event_count + 1).await, kind, "a second deletion")
+        .map(drop)
 }
 
-pub(crate) async fn a_deleted_tenant_is_gone_and_others_stay(fixture: &dyn JournalFixture) -> CaseResult {
+pub(crate) async fn a_deleted_tenant_is_removed_and_others_stay(fixture: &dyn JournalFixture) -> CaseResult {
     let journal = fixture.open().await?;
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);
     let stays = new_session(&*journal, &globex).await?;
     journal.append(&stays, 0, Epoch::NONE, notes(["a"])).await?;
-    let mut gone = Vec::new();
+    let mut deleted = Vec::new();
     for _ in 0..3 {
         let key = new_session(&*journal, &acme).await?;
         let event = crate::NewEvent::new("file", 1, vec![3; 200_000]);
         journal.append(&key, 0, Epoch::NONE, vec![event]).await?;
-        gone.push(key);
+        deleted.push(key);
     }
     ensure_eq(journal.delete_tenant(&acme).await?, 3, "how many were deleted")?;
     ensure_eq(journal.delete_tenant(&acme).await?, 0, "how many were deleted again")?;
-    for key in &gone {
+    for key in &deleted {
         everything_is_not_found(&*journal, key).await?;
     }
     ensure_eq(journal.tenants(None, 10).await?, vec![globex], "the tenants")?;

@@ -19,12 +19,18 @@ pub(crate) async fn a_snapshot_replaces_the_one_before(fixture: &dyn JournalFixt
     let key = new_session(&*journal, &tenant("acme")?).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a", "b", "c"])).await?;
     // The last snapshot covers fewer events than the one before it, which is kept.
-    for (seq, body, kept) in [(0, "0", "0"), (2, "2", "2"), (2, "two", "two"), (3, "3", "3"), (1, "1", "3")] {
+    for (seq, body, expected) in
+        [(0, "0", "0"), (2, "2", "2"), (2, "two", "two"), (3, "3", "3"), (1, "1", "3")]
+    {
         journal.save_snapshot(&key, Epoch::NONE, snapshot(seq, body.as_bytes())).await?;
         let found = journal.snapshot(&key).await?;
-        ensure_eq(found.map(|found| (found.version, found.body)), Some((4, kept.into())), "the snapshot")?;
+        ensure_eq(
+            found.map(|found| (found.version, found.body)),
+            Some((4, expected.into())),
+            "the snapshot",
+        )?;
     }
-    ensure_eq(journal.session(&key).await?.snapshot, Some(3), "what is told of the snapshot")
+    ensure_eq(journal.session(&key).await?.snapshot, Some(3), "the reported snapshot")
 }
 
 pub(crate) async fn a_snapshot_needs_its_events_and_the_epoch(fixture: &dyn JournalFixture) -> CaseResult {

@@ -9,9 +9,7 @@ use crate::event::PageLimit;
 use crate::key::Epoch;
 use crate::weights::TenantWeights;
 
-pub(crate) async fn whatever_tenants_weigh_all_calls_are_carried_out_in_order(
-    fixture: &dyn JournalFixture,
-) -> CaseResult {
+pub(crate) async fn all_calls_run_in_order_for_any_weights(fixture: &dyn JournalFixture) -> CaseResult {
     const EVENTS: u64 = 30;
     let journal = fixture.open().await?;
     let weights = TenantWeights::default();

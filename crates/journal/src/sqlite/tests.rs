@@ -1,5 +1,6 @@
-//! What cannot be provoked through the public API: the queue's order, a thread that panics, steps between formats, a file that is
-//! exchanged while it is opened.
+//! Cases that the public API cannot provoke: the order of the queue, a thread that panics, migrations between formats, a file
+//! that
+//! is exchanged while it is opened.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -29,8 +30,8 @@ fn tenant(name: &str) -> Option<TenantId> {
     Some(TenantId::new(name).unwrap())
 }
 
-fn take(queue: &CallQueue<u32>, most: BatchLimits) -> Vec<u32> {
-    queue.take(most, OnEmpty::Return).unwrap()
+fn take(queue: &CallQueue<u32>, max: BatchLimits) -> Vec<u32> {
+    queue.take(max, OnEmpty::Return).unwrap()
 }
 
 #[test]
@@ -44,10 +45,10 @@ fn tenants_take_turns_by_their_weights() {
         queue.push(tenant("b"), 0, 20 + number).unwrap();
     }
     assert_eq!(take(&queue, ALL), [10, 20, 21, 22, 11, 23, 12, 13]);
-    // Whose calls are nobody's weigh what tenants do of which nothing is said.
+    // Calls without a tenant have the default weight.
     weights.set_default(NonZeroU32::new(3).unwrap());
     weights.set(&tenant("b").unwrap(), NonZeroU32::new(1));
-    assert_eq!(take(&queue, ALL), [], "nothing is left to do, and nobody ahead");
+    assert_eq!(take(&queue, ALL), [], "no work is left, and no call is ahead");
     for number in 0..4 {
         queue.push(tenant("b"), 0, 20 + number).unwrap();
         queue.push(None, 0, 30 + number).unwrap();
@@ -58,18 +59,18 @@ fn tenants_take_turns_by_their_weights() {
 #[test]
 fn a_batch_is_limited_in_bytes_except_for_a_single_call() {
     let queue = CallQueue::new(BOUNDS);
-    let most = BatchLimits { calls: 2, bytes: 50 };
+    let max = BatchLimits { calls: 2, bytes: 50 };
     queue.push(tenant("a"), 90, 0).unwrap();
     for (number, bytes) in [(1, 30), (2, 20), (3, 1)] {
         queue.push(tenant(&format!("b{number}")), bytes, number).unwrap();
     }
-    assert_eq!(take(&queue, most), [0]);
-    assert_eq!(take(&queue, most), [1, 2]);
-    assert_eq!(take(&queue, most), [3]);
+    assert_eq!(take(&queue, max), [0]);
+    assert_eq!(take(&queue, max), [1, 2]);
+    assert_eq!(take(&queue, max), [3]);
     for number in 0..3 {
         queue.push(tenant("a"), 0, number).unwrap();
     }
-    assert_eq!(take(&queue, most), [0, 1]);
+    assert_eq!(take(&queue, max), [0, 1]);
 }
 
 #[test]
@@ -99,11 +100,11 @@ fn a_closed_queue_drains_and_accepts_no_more() {
     assert_eq!(queue.take(ALL, OnEmpty::Wait), None);
     queue.fail_all(JournalError::Lost { part: "writer", reason: "test".into() });
     assert_eq!(queue.len(), 0);
-    let late = queue.push(tenant("a"), 0, 2).unwrap_err();
-    assert!(late.is_critical() && late.kind() == JournalErrorKind::ThreadEnded, "{late:?}");
+    let error = queue.push(tenant("a"), 0, 2).unwrap_err();
+    assert!(error.is_critical() && error.kind() == JournalErrorKind::ThreadEnded, "{error:?}");
 }
 
-/// The writer's end is heard by whoever waits, by all that come later, and by nobody who reads.
+/// The end of the writer fails waiting and later writes, and no reads.
 #[tokio::test]
 async fn a_panic_of_the_writer_fails_all_calls() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,17 +130,17 @@ async fn a_panic_of_the_writer_fails_all_calls() {
     );
     assert_eq!(journal.session(&key).await.unwrap().events, 1);
 
-    let again = open();
-    assert_eq!(again.append(&key, 1, Epoch::NONE, note("b")).await, Ok(2));
+    let reopened = open();
+    assert_eq!(reopened.append(&key, 1, Epoch::NONE, note("b")).await, Ok(2));
     // A reader's end leaves the writer alone.
     for _ in 0..2 {
-        let panicking = again.submit_read::<()>(None, |_| panic!("on purpose"));
+        let panicking = reopened.submit_read::<()>(None, |_| panic!("on purpose"));
         assert!(panicking.await.unwrap_err().is_critical());
     }
-    assert_eq!(again.append(&key, 2, Epoch::NONE, note("c")).await, Ok(3));
-    let mut readers = again.inner.readers.clone();
+    assert_eq!(reopened.append(&key, 2, Epoch::NONE, note("c")).await, Ok(3));
+    let mut readers = reopened.inner.readers.clone();
     readers.wait_for(|alive| *alive == 0).await.unwrap();
-    let lost = again.read(&key, 0, PageLimit::default()).await.unwrap_err();
+    let lost = reopened.read(&key, 0, PageLimit::default()).await.unwrap_err();
     assert_eq!(lost.kind(), JournalErrorKind::ThreadEnded);
 }
 
@@ -155,13 +156,13 @@ async fn a_temporary_copy_under_the_databases_name_gets_no_wal() {
     journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap();
 
     let files = Arc::clone(&journal.inner.files);
-    let (database, kept) = (files.database(), folder.path().join("kept"));
-    fs::rename(database, &kept).unwrap();
-    fs::copy(&kept, database).unwrap();
+    let (database, saved) = (files.database(), folder.path().join("kept"));
+    fs::rename(database, &saved).unwrap();
+    fs::copy(&saved, database).unwrap();
     let connection = connect(database, OpenFlags::empty()).unwrap();
     let another = JournalError::DatabaseMoved { path: database.to_owned(), found: FoundInstead::Another };
     assert_eq!(files.check_connection(&connection), Err(another.clone()));
-    fs::rename(&kept, database).unwrap();
+    fs::rename(&saved, database).unwrap();
     assert_eq!(files.check_connection(&connection), Err(another));
     drop(connection);
     assert_eq!(files.check_wal(*files.read_wal()), Ok(()));
@@ -169,8 +170,8 @@ async fn a_temporary_copy_under_the_databases_name_gets_no_wal() {
 
     journal.append(&key, 1, Epoch::NONE, note("b")).await.unwrap();
     journal.close().await;
-    let again = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(read_all(&again, &key, 0).await.unwrap().len(), 2);
+    let reopened = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    assert_eq!(read_all(&reopened, &key, 0).await.unwrap().len(), 2);
 }
 
 /// A call that breaks its transaction fails alone: the others of its group are carried out.
@@ -207,7 +208,7 @@ async fn a_failing_call_fails_no_other() {
     assert_eq!(page.events.iter().map(|event| event.body[0]).collect::<Vec<_>>(), *b"ab");
 }
 
-/// What nobody waits for is not read, and one that wants to be alone is.
+/// Abandoned reads are skipped, and exclusive jobs are not batched.
 #[test]
 fn a_job_reports_its_batching_and_replies_to_its_caller() {
     let (alone, answer) = queued_call(Batching::Exclusive, |_| Ok(()));
@@ -246,7 +247,7 @@ async fn dropping_the_last_clone_ends_the_threads() {
     let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
     let clone = journal.clone();
     drop(journal);
-    // What was submitted is done, though nobody is there any more.
+    // Submitted calls are executed although all handles are dropped.
     let created = clone.create(&key);
     let inner = Arc::downgrade(&clone.inner);
     drop(clone);
@@ -259,7 +260,7 @@ async fn dropping_the_last_clone_ends_the_threads() {
     assert!(!folder.path().join("journal.sqlite-wal").exists(), "the log is merged");
 }
 
-/// Nobody who writes has the log open any more; those who read do, and the last one to close it merges it.
+/// No writer has the log open any more. Readers do, and the last one to close it merges it.
 #[tokio::test]
 async fn a_wal_removed_while_the_writer_ends_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,17 +270,17 @@ async fn a_wal_removed_while_the_writer_ends_loses_nothing() {
     journal.create(&key).await.unwrap();
     journal.append(&key, 0, Epoch::NONE, note("0")).await.unwrap();
     let log = folder.path().join("journal.sqlite-wal");
-    let dying = journal.submit_write::<()>(None, 0, move |_| {
+    let panicking = journal.submit_write::<()>(None, 0, move |_| {
         fs::remove_file(&log).unwrap();
         std::panic::resume_unwind(Box::new("it was killed"))
     });
-    assert!(dying.await.unwrap_err().is_critical());
+    assert!(panicking.await.unwrap_err().is_critical());
     journal.close().await;
-    let again = journal.reopen().unwrap();
-    assert_eq!(again.append(&key, 1, Epoch::NONE, note("1")).await, Ok(2));
-    again.close().await;
-    let anew = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(read_all(&anew, &key, 0).await.unwrap().len(), 2);
+    let second = journal.reopen().unwrap();
+    assert_eq!(second.append(&key, 1, Epoch::NONE, note("1")).await, Ok(2));
+    second.close().await;
+    let reopened = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    assert_eq!(read_all(&reopened, &key, 0).await.unwrap().len(), 2);
 }
 
 /// A reader that rested, and is the last to close the database after the writer died: by the index of the new log it would merge what
@@ -308,15 +309,15 @@ async fn an_older_wal_is_not_merged_when_the_writer_ends() {
     journal.close().await;
 
     fs::rename(folder.path().join("journal.sqlite-wal"), folder.path().join("away")).unwrap();
-    let again = journal.reopen().unwrap();
+    let second = journal.reopen().unwrap();
     assert_ne!(*files.read_wal(), old);
-    assert_eq!(again.append(&key, 9, Epoch::NONE, note("new")).await, Ok(10));
-    again.kill_writer_for_test();
-    again.close().await;
+    assert_eq!(second.append(&key, 9, Epoch::NONE, note("new")).await, Ok(10));
+    second.kill_writer_for_test();
+    second.close().await;
     drop(resting);
-    let anew = SqliteJournal::open(folder.path(), options).unwrap();
-    let events = read_all(&anew, &key, 0).await.unwrap();
+    let reopened = SqliteJournal::open(folder.path(), options).unwrap();
+    let events = read_all(&reopened, &key, 0).await.unwrap();
     assert_eq!(events.iter().map(|event| event.body.len()).collect::<Vec<_>>(), [3; 10]);
     assert_eq!(events[9].body, b"new");
-    assert_eq!(anew.append(&key, 10, Epoch::NONE, note("last")).await, Ok(11));
+    assert_eq!(reopened.append(&key, 10, Epoch::NONE, note("last")).await, Ok(11));
 }

@@ -1,4 +1,4 @@
-//! Every implementation passes the one suite.
+//! Every implementation passes the same suite.
 
 use conjure_journal::SqliteOptions;
 use conjure_journal::conformance;

@@ -1,4 +1,4 @@
-//! Files that are cut, changed, or something else: every damage is told, or it is none.
+//! Truncated, changed and foreign files: every damage is reported or harmless.
 
 use std::fs;
 use std::path::Path;
@@ -48,44 +48,45 @@ async fn assert_reported_or_intact(folder: &Path, all: &[Vec<RecordedEvent>]) ->
             return 1;
         }
     };
-    let mut told = 0;
+    let mut reported = 0;
     for (key, expected) in sessions().iter().zip(all) {
         match read_all(&journal, key, 0).await {
             Ok(events) => assert!(events == *expected, "{key}: damage was not told"),
             Err(error) => {
                 let kind = error.kind();
                 assert!(matches!(kind, JournalErrorKind::Corrupt | JournalErrorKind::NotFound), "{error:?}");
-                told += 1;
+                reported += 1;
             }
         }
         match journal.snapshot(key).await {
             Ok(Some(snapshot)) => assert_eq!((snapshot.seq, snapshot.body), (3, vec![9; 700])),
-            Ok(None) => told += 1,
+            Ok(None) => reported += 1,
             Err(error) => {
                 let kind = error.kind();
                 assert!(matches!(kind, JournalErrorKind::Corrupt | JournalErrorKind::NotFound), "{error:?}");
-                told += 1;
+                reported += 1;
             }
         }
     }
     journal.close().await;
-    told
+    reported
 }
 
 #[tokio::test]
 async fn a_truncated_database_is_an_error() {
     let (fixture, all) = recorded().await;
-    let whole = fs::read(fixture.database()).unwrap();
+    let complete = fs::read(fixture.database()).unwrap();
     // An empty file is a new journal, and has no session.
-    for length in [0, 1, 99, 100, 4_095, 4_096, 5_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1]
+    for length in
+        [0, 1, 99, 100, 4_095, 4_096, 5_000, complete.len() / 2, complete.len() - 4_096, complete.len() - 1]
     {
-        fs::write(fixture.database(), &whole[..length]).unwrap();
+        fs::write(fixture.database(), &complete[..length]).unwrap();
         assert!(assert_reported_or_intact(&fixture.folder(), &all).await > 0, "cut at {length}");
         for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
             let _ = fs::remove_file(fixture.folder().join(log));
         }
     }
-    fs::write(fixture.database(), &whole).unwrap();
+    fs::write(fixture.database(), &complete).unwrap();
     assert_eq!(assert_reported_or_intact(&fixture.folder(), &all).await, 0);
 }
 
@@ -93,22 +94,22 @@ async fn a_truncated_database_is_an_error() {
 #[tokio::test]
 async fn a_changed_byte_is_an_error_or_harmless() {
     let (fixture, all) = recorded().await;
-    let whole = fs::read(fixture.database()).unwrap();
-    let mut told = 0;
-    for position in (0..whole.len()).step_by(whole.len() / 150) {
-        let mut damaged = whole.clone();
+    let complete = fs::read(fixture.database()).unwrap();
+    let mut reported = 0;
+    for position in (0..complete.len()).step_by(complete.len() / 150) {
+        let mut damaged = complete.clone();
         damaged[position] ^= 0x21;
         fs::write(fixture.database(), &damaged).unwrap();
-        told += usize::from(assert_reported_or_intact(&fixture.folder(), &all).await > 0);
+        reported += usize::from(assert_reported_or_intact(&fixture.folder(), &all).await > 0);
         for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
             let _ = fs::remove_file(fixture.folder().join(log));
         }
     }
     // Events are most of the file.
-    assert!(told > 20, "{told} of 150 damages were told");
+    assert!(reported > 20, "{reported} of 150 damages were told");
 }
 
-/// What was changed within a body is named by its place, and the rest of the session is readable.
+/// A change within a body is reported with its position, and the other events are readable.
 #[tokio::test]
 async fn a_damaged_event_is_named_and_others_are_read() {
     let (fixture, all) = recorded().await;
@@ -118,8 +119,11 @@ async fn a_damaged_event_is_named_and_others_are_read() {
     let journal = fixture.journal();
     let damaged = key("acme", 2);
     let error = read_all(&journal, &damaged, 0).await.unwrap_err();
-    let place = DamagedPart::Event { session: damaged.clone(), seq: 5 };
-    assert_eq!(error, JournalError::Corrupt { place, reason: "its checksum does not fit".into() });
+    let damaged_part = DamagedPart::Event { session: damaged.clone(), seq: 5 };
+    assert_eq!(
+        error,
+        JournalError::Corrupt { place: damaged_part, reason: "its checksum does not fit".into() }
+    );
     assert!(error.to_string().starts_with("the event 5 of the session acme/sesn_"), "{error}");
     assert_eq!(read_all(&journal, &damaged, 6).await.unwrap(), all[1][6..]);
     assert_eq!(read_all(&journal, &key("acme", 1), 0).await.unwrap(), all[0]);
@@ -133,12 +137,12 @@ async fn a_damaged_event_is_named_and_others_are_read() {
         assert!(database.execute(damage, []).unwrap() > 0);
         let session = if seq == 7 { key("acme", 1) } else { key("globex", 1) };
         let error = read_all(&journal, &session, 0).await.unwrap_err();
-        let JournalError::Corrupt { place, .. } = error else { panic!("{error:?}") };
-        assert_eq!(place, DamagedPart::Event { session, seq });
+        let JournalError::Corrupt { place: damaged_part, .. } = error else { panic!("{error:?}") };
+        assert_eq!(damaged_part, DamagedPart::Event { session, seq });
     }
 }
 
-/// The log is cut at any place: each session has its first events, without a hole, and goes on from there.
+/// The log is cut at any place: each session has its first events, without a hole, and continues from there.
 #[tokio::test]
 async fn a_truncated_wal_keeps_complete_appends() {
     let fixture = OnDisk::new();
@@ -152,7 +156,7 @@ async fn a_truncated_wal_keeps_complete_appends() {
     let read = |name: &str| fs::read(fixture.folder().join(name)).unwrap();
     let (database, log) = (read("journal.sqlite"), read("journal.sqlite-wal"));
     assert!(log.len() > 100_000, "everything is in the log: {}", log.len());
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     for part in 0..=40 {
         let copy = OnDisk::new();
         fs::create_dir(copy.folder()).unwrap();
@@ -169,10 +173,10 @@ async fn a_truncated_wal_keeps_complete_appends() {
         };
         assert_eq!(events % 3, 0, "an append was cut");
         journal.append(&key, events, Epoch::NONE, note("more")).await.unwrap();
-        seen.push(events);
+        received.push(events);
     }
-    assert_eq!(seen.last(), Some(&60));
-    assert!(seen.is_sorted() && seen[0] == 0 && seen.contains(&30), "{seen:?}");
+    assert_eq!(received.last(), Some(&60));
+    assert!(received.is_sorted() && received[0] == 0 && received.contains(&30), "{received:?}");
 }
 
 #[tokio::test]
@@ -191,18 +195,18 @@ async fn a_missing_or_changed_large_body_is_an_error() {
         bodies.extend(fs::read_dir(folder.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()));
     }
     for body in &bodies {
-        let whole = fs::read(body).unwrap();
+        let complete = fs::read(body).unwrap();
         fs::remove_file(body).unwrap();
         let missing = read_all(&journal, &key, 0).await.unwrap_err();
-        fs::write(body, &whole[1..]).unwrap();
+        fs::write(body, &complete[1..]).unwrap();
         let cut = read_all(&journal, &key, 0).await.unwrap_err();
         for (error, reason) in [(missing, "its body is missing"), (cut, "its body has another digest")] {
-            let seq = u64::from(whole[0] - 1);
-            let place = DamagedPart::Event { session: key.clone(), seq };
-            assert_eq!(error, JournalError::Corrupt { place, reason: reason.into() });
+            let seq = u64::from(complete[0] - 1);
+            let damaged_part = DamagedPart::Event { session: key.clone(), seq };
+            assert_eq!(error, JournalError::Corrupt { place: damaged_part, reason: reason.into() });
         }
         fs::remove_file(body).unwrap();
-        fs::write(body, &whole).unwrap();
+        fs::write(body, &complete).unwrap();
     }
     assert_eq!(read_all(&journal, &key, 0).await.unwrap().len(), 2);
 }
@@ -238,7 +242,7 @@ fn other_files_are_rejected_and_unchanged() {
     assert_eq!(error.kind(), JournalErrorKind::Io, "{error:?}");
 }
 
-/// A record says what was written, or that it is damaged. The other records are intact.
+/// A record returns the written content, or an error for its damage. The other records are intact.
 #[tokio::test]
 async fn a_damaged_record_is_an_error() {
     let kind = RecordKind::from_static("agent");
@@ -274,7 +278,7 @@ async fn a_damaged_record_is_an_error() {
     }
 }
 
-/// The row of a session says what its events say, so a damaged one is left out.
+/// The row of a session repeats its events, so a damaged row is skipped.
 #[tokio::test]
 async fn a_damaged_session_row_is_skipped() {
     for change in ["status = 0", "status = 9", "row_version = 2", "row = x'00'", "row_checksum = 1"] {

@@ -1,4 +1,4 @@
-//! Files that are removed, moved or replaced while the journal is open: nothing is acknowledged that a restart would not find.
+//! Files that are removed, moved or replaced while the journal is open: no acknowledged event is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,25 +44,25 @@ async fn a_moved_database_is_reported_and_works_when_it_is_back() {
     let journal = recorded(&fixture).await;
     let away = fixture.folder().join("away");
     fs::rename(fixture.database(), &away).unwrap();
-    let gone = database_moved(&fixture.database(), FoundInstead::Nothing);
-    assert_eq!(append(&journal, 1).await, Err(gone.clone()));
-    assert_eq!(read_all(&journal, &key("acme", 1), 0).await, Err(gone.clone()));
-    assert!(!gone.is_critical() && !gone.is_retryable());
-    let said = format!(
+    let moved = database_moved(&fixture.database(), FoundInstead::Nothing);
+    assert_eq!(append(&journal, 1).await, Err(moved.clone()));
+    assert_eq!(read_all(&journal, &key("acme", 1), 0).await, Err(moved.clone()));
+    assert!(!moved.is_critical() && !moved.is_retryable());
+    let message = format!(
         "there is nothing at `{}`, where the journal was opened; put the file back, or restart with a new journal",
         fixture.database().display()
     );
-    assert_eq!(gone.to_string(), said);
-    // It is not made anew, also not by one that is opened again.
-    assert_eq!(journal.reopen().unwrap_err(), gone);
+    assert_eq!(moved.to_string(), message);
+    // It is not made again, also not by one that is opened again.
+    assert_eq!(journal.reopen().unwrap_err(), moved);
     assert!(!fixture.database().exists());
     // A copy is another file, however like it is.
     fs::copy(&away, fixture.database()).unwrap();
     assert_eq!(append(&journal, 1).await, Err(database_moved(&fixture.database(), FoundInstead::Another)));
     fs::rename(&away, fixture.database()).unwrap();
     assert_eq!(append(&journal, 1).await, Ok(2));
-    let again = journal.reopen().unwrap();
-    assert_eq!(append(&again, 2).await, Ok(3));
+    let reopened = journal.reopen().unwrap();
+    assert_eq!(append(&reopened, 2).await, Ok(3));
     assert_eq!(texts(&journal).await, ["0", "1", "2"]);
 }
 
@@ -75,17 +75,17 @@ async fn a_moved_directory_is_reported_and_works_when_it_is_back() {
     let away = fixture.folder().with_file_name("away");
     for seq in 2..5 {
         fs::rename(fixture.folder(), &away).unwrap();
-        let gone = database_moved(&fixture.database(), FoundInstead::Nothing);
-        assert_eq!(append(&journal, seq).await, Err(gone.clone()));
+        let moved = database_moved(&fixture.database(), FoundInstead::Nothing);
+        assert_eq!(append(&journal, seq).await, Err(moved.clone()));
         // Its large bodies are not taken for missing ones.
-        assert_eq!(read_all(&journal, &key("acme", 1), 0).await, Err(gone));
-        assert!(!fixture.folder().exists(), "nothing is made anew where it may come back");
+        assert_eq!(read_all(&journal, &key("acme", 1), 0).await, Err(moved));
+        assert!(!fixture.folder().exists(), "nothing is recreated while the files may come back");
         fs::rename(&away, fixture.folder()).unwrap();
         assert_eq!(append(&journal, seq).await, Ok(seq + 1));
     }
     drop(journal);
-    let again = fixture.journal();
-    assert_eq!(read_all(&again, &key("acme", 1), 0).await.unwrap().len(), 5);
+    let reopened = fixture.journal();
+    assert_eq!(read_all(&reopened, &key("acme", 1), 0).await.unwrap().len(), 5);
 }
 
 /// The database alone is what a restart of the machine would find: everything is in it.
@@ -110,7 +110,7 @@ async fn a_removed_wal_loses_nothing() {
     assert_eq!(texts(&fixture.journal()).await.len(), 10);
 }
 
-/// What is put there again is older than the database by then, and must not be read into it.
+/// The restored WAL is older than the database, and must not be merged into it.
 #[tokio::test]
 async fn a_wal_restored_late_is_harmless() {
     let fixture = OnDisk::new();
@@ -128,7 +128,7 @@ async fn a_wal_restored_late_is_harmless() {
     assert_eq!(texts(&fixture.journal()).await, ["0", "1", "2", "3"]);
 }
 
-/// Two processes have it open, and go on with the same new log.
+/// Two processes have it open, and continue with the same new log.
 #[tokio::test]
 async fn a_removed_wal_is_repaired_by_every_process() {
     let fixture = OnDisk::new();
@@ -144,15 +144,15 @@ async fn a_removed_wal_is_repaired_by_every_process() {
     assert_eq!((texts(&one).await, texts(&two).await.len()), (texts(&fixture.journal()).await, 6));
 }
 
-/// What came of the appends so far.
+/// The number of acknowledged and failed appends.
 #[derive(Debug, Clone, Copy, Default)]
-struct Heard {
+struct AppendCounts {
     acknowledged: u64,
     refused: u64,
 }
 
-/// Moves the folder away and back so many times, and removes the log now and then.
-fn move_about(folder: &Path, away: &Path, times: u64) {
+/// Moves the folder away and back this many times, and removes the log now and then.
+fn move_repeatedly(folder: &Path, away: &Path, times: u64) {
     for time in 0..times {
         fs::rename(folder, away).unwrap();
         fs::rename(away, folder).unwrap();
@@ -165,38 +165,39 @@ fn move_about(folder: &Path, away: &Path, times: u64) {
 /// Moves them about for a shorter or longer while, again and again. Between, it leaves the folder in its place until something is
 /// acknowledged, or away until something is refused: how fast the machine is decides how many appends meet a move, and not
 /// whether they get anywhere. Ends once nobody appends any more, while the writer has not seen the last moves.
-fn disturb(folder: &Path, away: &Path, mut heard: watch::Receiver<Heard>) {
+fn remove_and_restore(folder: &Path, away: &Path, mut counts: watch::Receiver<AppendCounts>) {
     let runtime = Handle::current();
     for burst in 0_u64.. {
-        move_about(folder, away, 1 << (burst % 9));
-        let before = *heard.borrow_and_update();
+        move_repeatedly(folder, away, 1 << (burst % 9));
+        let before = *counts.borrow_and_update();
         let resumes = if burst.is_multiple_of(8) {
             fs::rename(folder, away).unwrap();
-            let refused = runtime.block_on(heard.wait_for(|now| now.refused > before.refused)).is_ok();
+            let refused = runtime.block_on(counts.wait_for(|now| now.refused > before.refused)).is_ok();
             fs::rename(away, folder).unwrap();
             refused
         } else {
-            runtime.block_on(heard.wait_for(|now| now.acknowledged > before.acknowledged)).is_ok()
+            runtime.block_on(counts.wait_for(|now| now.acknowledged > before.acknowledged)).is_ok()
         };
         if !resumes {
-            return move_about(folder, away, 1 + burst % 16);
+            return move_repeatedly(folder, away, 1 + burst % 16);
         }
     }
 }
 
-/// Appends meanwhile, from this number on, until there were some of each. Gives the number of events that there must be.
+/// Appends in the meantime, from this number on, until there were some of each. Gives the number of events that there must be.
 async fn append_disturbed(mut journal: SqliteJournal, mut seq: u64, fixture: &OnDisk) -> u64 {
-    let (hear, heard) = watch::channel(Heard::default());
+    let (hear, counts) = watch::channel(AppendCounts::default());
     let (folder, away) = (fixture.folder(), fixture.folder().with_file_name("away"));
-    let disturbing = tokio::task::spawn_blocking(move || disturb(&folder, &away, heard));
+    let disturbing = tokio::task::spawn_blocking(move || remove_and_restore(&folder, &away, counts));
     while hear.borrow().acknowledged < 50 || hear.borrow().refused < 5 {
         match append(&journal, seq).await {
             Ok(next) => {
                 seq = next;
-                hear.send_modify(|heard| heard.acknowledged += 1);
+                hear.send_modify(|counts| counts.acknowledged += 1);
             }
             Err(error) => {
-                // What fails in between may find it back when it looks. A writer that finds no log, and has none open, ends.
+                // A failing call may find the file restored when it checks. A writer that finds no log, and has none open,
+                // ends.
                 let is_known = matches!(
                     error.kind(),
                     JournalErrorKind::DatabaseMoved
@@ -206,13 +207,13 @@ async fn append_disturbed(mut journal: SqliteJournal, mut seq: u64, fixture: &On
                         | JournalErrorKind::Lost
                 );
                 assert!(is_known, "{error:?}");
-                hear.send_modify(|heard| heard.refused += 1);
+                hear.send_modify(|counts| counts.refused += 1);
                 if error.is_critical() {
                     journal.close().await;
                     journal = loop {
                         match journal.reopen() {
                             Ok(again) => break again,
-                            Err(_) => hear.send_modify(|heard| heard.refused += 1),
+                            Err(_) => hear.send_modify(|counts| counts.refused += 1),
                         }
                     };
                 }
@@ -230,7 +231,7 @@ async fn append_disturbed(mut journal: SqliteJournal, mut seq: u64, fixture: &On
     seq
 }
 
-/// The writer never says yes to what lies in a file without a name: whatever a restart finds holds all that it said yes to.
+/// The writer acknowledges nothing that is only in an unlinked file: after a restart all acknowledged events are present.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_events_survive_file_removals() {
     let fixture = OnDisk::new();
@@ -247,7 +248,7 @@ async fn acknowledged_events_survive_file_removals() {
     }
 }
 
-/// Nobody hears of anything but the loss, and what was acknowledged is there for the next.
+/// The only error is the loss of the files, and acknowledged events are present after reopening.
 #[tokio::test]
 async fn a_journal_is_reopened_after_its_writer_was_killed() {
     let fixture = OnDisk::new();

@@ -1,4 +1,4 @@
-//! What is deleted goes, from the disk as well, also when the process ends in between.
+//! Deletions also free the disk, even when the process ends in between.
 
 use conjure_base::TenantId;
 use conjure_journal::{Epoch, Journal as _, NewEvent, Snapshot, SweepReport};
@@ -18,21 +18,21 @@ fn large(byte: u8) -> Vec<NewEvent> {
 async fn a_deleted_session_leaves_no_files() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
-    let (gone, stays) = (key("acme", 1), key("acme", 2));
-    for key in [&gone, &stays] {
+    let (deleted, stays) = (key("acme", 1), key("acme", 2));
+    for key in [&deleted, &stays] {
         journal.create(key).await.unwrap();
         journal.append(key, 0, Epoch::NONE, large(1)).await.unwrap();
     }
     let secret = "a secret that must not stay";
     let many = (0..1_500).map(|_| NewEvent::new("note", 1, secret.as_bytes().to_vec())).collect();
-    journal.append(&gone, 1, Epoch::NONE, many).await.unwrap();
-    journal.append(&gone, 1_501, Epoch::NONE, large(2)).await.unwrap();
+    journal.append(&deleted, 1, Epoch::NONE, many).await.unwrap();
+    journal.append(&deleted, 1_501, Epoch::NONE, large(2)).await.unwrap();
     journal
-        .save_snapshot(&gone, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![3; 100_000] })
+        .save_snapshot(&deleted, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![3; 100_000] })
         .await
         .unwrap();
     assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (1_503, 3));
-    journal.delete_session(&gone).await.unwrap();
+    journal.delete_session(&deleted).await.unwrap();
     // The sweep comes after what the deletion left.
     assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
     assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (1, 1));
@@ -49,9 +49,9 @@ async fn a_deleted_session_leaves_no_files() {
 async fn garbage_of_deletions_is_removed_at_the_next_open() {
     let fixture = OnDisk::new();
     let journal = fixture.journal();
-    let gone = key("acme", 1);
-    journal.create(&gone).await.unwrap();
-    journal.append(&gone, 0, Epoch::NONE, large(1)).await.unwrap();
+    let removed = key("acme", 1);
+    journal.create(&removed).await.unwrap();
+    journal.append(&removed, 0, Epoch::NONE, large(1)).await.unwrap();
     journal.close().await;
     let database = rusqlite::Connection::open(fixture.database()).unwrap();
     let deleted = "DELETE FROM sessions; INSERT INTO garbage_sessions VALUES (1); INSERT INTO garbage_blobs VALUES ('acme')";
@@ -101,14 +101,14 @@ async fn unreferenced_bodies_are_swept_per_tenant() {
     assert_eq!(journal.sweep().await, Ok(SweepReport { blobs: 1, bytes: 90_000 }));
     assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
     assert_eq!(files(&fixture.folder(), "/plain/"), 2);
-    // A tenant that goes takes its own bodies only.
+    // Deleting a tenant deletes only its own bodies.
     assert_eq!(journal.delete_tenant(&TenantId::new("acme").unwrap()).await, Ok(1));
     journal.sweep().await.unwrap();
     assert_eq!(files(&fixture.folder().join("blobs/acme"), "/plain/"), 0);
     assert_eq!(files(&fixture.folder().join("blobs/globex"), "/plain/"), 1);
 }
 
-/// Looking takes as long as a tenant has many bodies; nobody waits for that where nothing is to be removed.
+/// The search takes time in proportion to a tenant's bodies; no call waits for it when nothing is to be removed.
 #[tokio::test]
 async fn a_sweep_without_garbage_does_not_wait_for_the_writer() {
     let fixture = OnDisk::new();

@@ -27,7 +27,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The database of format 1 was written by `examples/write_golden.rs`, once. What it holds is read by every later version.
+/// The database of format 1 was written once by `examples/write_golden.rs`. Every later version reads it.
 #[tokio::test]
 async fn a_journal_of_format_1_is_read_and_written() {
     let fixture = OnDisk::new();
@@ -52,7 +52,7 @@ async fn a_journal_of_format_1_is_read_and_written() {
     assert_eq!(lease.until, Timestamp::from_millis(i64::MAX.unsigned_abs()));
     let tenants = journal.tenants(None, 10).await.unwrap();
     assert_eq!(tenants.iter().map(conjure_base::TenantId::as_str).collect::<Vec<_>>(), ["acme", "globex"]);
-    // And goes on.
+    // And continues.
     assert_eq!(journal.append(&first, 4, lease.epoch, note("more")).await, Ok(5));
     assert_eq!(read_all(&journal, &key("globex", 7), 0).await.unwrap().len(), 0);
 }
@@ -77,7 +77,7 @@ async fn counters_of_format_2_are_read_and_those_of_format_1_start_at_zero() {
     }
 }
 
-/// What was recorded before it was counted is counted when the journal is opened, in the same way.
+/// Bodies recorded before the counter existed are counted when the journal is opened.
 #[tokio::test]
 async fn stored_bytes_are_the_same_in_every_format() {
     for format in ["1", "2", "3", "4"] {
@@ -149,8 +149,8 @@ async fn a_migration_puts_the_times_of_sessions_in_their_order() {
         created: (Bound::Included(Timestamp::from_millis(600)), Bound::Unbounded),
         ..SessionQuery::default()
     };
-    let late = journal.query_sessions(&tenant, query).await.unwrap().sessions;
-    assert_eq!(late, listed[..2]);
+    let sessions = journal.query_sessions(&tenant, query).await.unwrap().sessions;
+    assert_eq!(sessions, listed[..2]);
 }
 
 /// Its new format takes more room than it may have.

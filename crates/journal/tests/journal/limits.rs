@@ -1,4 +1,4 @@
-//! More than fits: calls that wait, bodies, the database.
+//! Limits: queued calls, large bodies, and a full database.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use crate::support::{OnDisk, key, note, options};
 
-/// While somebody else holds the database, calls wait; what is beyond the queue is refused at once, and done by nobody.
+/// While another connection holds the database, calls wait. Calls beyond the queue are rejected at once, and never executed.
 #[tokio::test]
 async fn overload_fails_at_once_without_affecting_other_tenants() {
     let fixture = OnDisk::with(SqliteOptions { queue: 40, queue_per_tenant: 10, batch: 1, ..options() });
@@ -55,13 +55,13 @@ async fn a_database_that_is_locked_for_too_long_is_an_error() {
     let error = journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (JournalErrorKind::Locked, true));
     assert!(error.to_string().contains("locked by another process"), "{error}");
-    // Reading goes on.
+    // Reading continues.
     assert_eq!(journal.session(&key).await.unwrap().events, 0);
     holder.execute_batch("ROLLBACK").unwrap();
     assert_eq!(journal.append(&key, 0, Epoch::NONE, note("a")).await, Ok(1));
 }
 
-/// One body that does not fit fails alone, and what goes makes room.
+/// An oversized body fails alone, and deletions free space.
 #[tokio::test]
 async fn a_full_database_is_an_error_and_keeps_its_data() {
     let fixture = OnDisk::with(SqliteOptions { max_bytes: Some(1 << 20), ..options() });
@@ -116,8 +116,8 @@ async fn a_closed_journal_finishes_accepted_calls_only() {
     journal.create(&key).await.unwrap();
     let appends: Vec<_> = (0..50).map(|seq| journal.append(&key, seq, Epoch::NONE, note("a"))).collect();
     let closed = journal.close();
-    let late = journal.append(&key, 50, Epoch::NONE, note("b")).await.unwrap_err();
-    assert_eq!(late.kind(), JournalErrorKind::Closed);
+    let error = journal.append(&key, 50, Epoch::NONE, note("b")).await.unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Closed);
     closed.await;
     for append in appends {
         append.await.unwrap();
@@ -137,9 +137,9 @@ async fn a_lease_ends_by_the_journals_clock() {
     use conjure_journal::LeaseOwner;
 
     #[derive(Debug, Default)]
-    struct ByHand(AtomicU64);
+    struct ManualClock(AtomicU64);
 
-    impl Clock for ByHand {
+    impl Clock for ManualClock {
         fn timestamp(&self) -> Timestamp {
             Timestamp::from_millis(self.0.load(Ordering::Relaxed))
         }
@@ -160,16 +160,16 @@ async fn a_lease_ends_by_the_journals_clock() {
         }
     }
 
-    let clock = Arc::new(ByHand::default());
-    let journal = MemoryJournal::with_clock(Arc::<ByHand>::clone(&clock));
+    let clock = Arc::new(ManualClock::default());
+    let journal = MemoryJournal::with_clock(Arc::<ManualClock>::clone(&clock));
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
     let (one, other) = (LeaseOwner::new("one").unwrap(), LeaseOwner::new("other").unwrap());
     let lease = journal.acquire_lease(&key, &one, Duration::from_millis(100)).await.unwrap();
     assert_eq!(lease.until, Timestamp::from_millis(100));
     clock.0.store(99, Ordering::Relaxed);
-    let held = journal.acquire_lease(&key, &other, Duration::from_millis(100)).await.unwrap_err();
-    assert_eq!(held.to_string(), "the session is leased by `one` until 1970-01-01T00:00:00.100Z");
+    let lease_held = journal.acquire_lease(&key, &other, Duration::from_millis(100)).await.unwrap_err();
+    assert_eq!(lease_held.to_string(), "the session is leased by `one` until 1970-01-01T00:00:00.100Z");
     clock.0.store(100, Ordering::Relaxed);
     journal.acquire_lease(&key, &other, Duration::from_millis(100)).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Any calls in any order do what a simple model says, in memory and in SQLite.
+//! Random calls in any order match a simple model, in memory and in SQLite.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Which epoch a call names, from that of the session.
 #[derive(Debug, Clone, Copy)]
-enum Under {
+enum EpochChoice {
     Current,
     Former,
     Later,
@@ -32,22 +32,22 @@ enum Op {
     Append {
         sizes: Vec<usize>,
         off: i64,
-        under: Under,
+        under: EpochChoice,
         is_dropped: bool,
     },
     Acquire {
         owner: bool,
     },
     Renew {
-        under: Under,
+        under: EpochChoice,
         time: Duration,
     },
     Release {
-        under: Under,
+        under: EpochChoice,
     },
     SaveSnapshot {
         seq: u64,
-        under: Under,
+        under: EpochChoice,
         size: usize,
     },
     DeleteSession,
@@ -57,7 +57,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let under = || prop_oneof![6 => Just(Under::Current), 1 => Just(Under::Former), 1 => Just(Under::Later)];
+    let under = || prop_oneof![6 => Just(EpochChoice::Current), 1 => Just(EpochChoice::Former), 1 => Just(EpochChoice::Later)];
     let size = || prop_oneof![4 => 0..40_usize, 1 => 60..200_usize];
     let append = (
         prop::collection::vec(size(), 0..4),
@@ -99,7 +99,7 @@ struct Test<'a> {
     journal: Arc<dyn Journal>,
     keys: [SessionKey; 4],
     model: BTreeMap<SessionKey, Session>,
-    /// What was charged to each tenant.
+    /// The charges of each tenant.
     charged: BTreeMap<TenantId, u64>,
     /// Makes each body another one.
     count: u8,
@@ -120,16 +120,16 @@ impl Test<'_> {
     }
 
     /// The epoch that a call names.
-    fn epoch(&self, key: &SessionKey, under: Under) -> Epoch {
+    fn epoch(&self, key: &SessionKey, under: EpochChoice) -> Epoch {
         let current = self.model.get(key).map_or(0, |session| session.epoch);
         Epoch::from_number(match under {
-            Under::Current => current,
-            Under::Former => current.wrapping_sub(1).min(1 << 40),
-            Under::Later => current + 1,
+            EpochChoice::Current => current,
+            EpochChoice::Former => current.wrapping_sub(1).min(1 << 40),
+            EpochChoice::Later => current + 1,
         })
     }
 
-    /// What a call that needs the session and its epoch fails with.
+    /// The error of a call that needs the session and its epoch.
     fn refusal(&self, key: &SessionKey, epoch: Epoch) -> Option<JournalErrorKind> {
         match self.model.get(key) {
             None => Some(JournalErrorKind::NotFound),
@@ -228,7 +228,7 @@ impl Test<'_> {
         key: &SessionKey,
         sizes: Vec<usize>,
         off: i64,
-        under: Under,
+        under: EpochChoice,
         is_dropped: bool,
     ) {
         let epoch = self.epoch(key, under);
@@ -267,7 +267,7 @@ impl Test<'_> {
         }
     }
 
-    /// All that can be read is as the model says.
+    /// Compares all readable data with the model.
     async fn compare(&self) {
         for key in &self.keys {
             let Some(session) = self.model.get(key) else {

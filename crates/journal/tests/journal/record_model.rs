@@ -1,4 +1,4 @@
-//! Any writes and queries of records do what a simple model says, in memory and in SQLite.
+//! Random writes and queries of records match a simple model, in memory and in SQLite.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -153,13 +153,13 @@ impl Content {
 struct Model(Vec<(Key, u64, Content)>);
 
 impl Model {
-    fn place(&self, key: Key) -> Option<usize> {
+    fn position(&self, key: Key) -> Option<usize> {
         self.0.iter().position(|(other, ..)| *other == key)
     }
 
     /// The version that a write names.
     fn version(&self, key: Key, off: i64) -> u64 {
-        self.place(key).map_or(1, |at| self.0[at].1).saturating_add_signed(off)
+        self.position(key).map_or(1, |offset| self.0[offset].1).saturating_add_signed(off)
     }
 
     fn is_taken(&self, key: Key, content: &Content) -> bool {
@@ -171,10 +171,10 @@ impl Model {
     /// The version after the write, or what it fails with.
     fn write(&mut self, write: &Write) -> Result<Option<u64>, RecordErrorKind> {
         match write {
-            Write::Insert(key, _) if self.place(*key).is_some() => Err(RecordErrorKind::Exists),
-            Write::Replace(key, ..) if self.place(*key).is_none() => Err(RecordErrorKind::NotFound),
+            Write::Insert(key, _) if self.position(*key).is_some() => Err(RecordErrorKind::Exists),
+            Write::Replace(key, ..) if self.position(*key).is_none() => Err(RecordErrorKind::NotFound),
             Write::Replace(_, off, _) | Write::Delete(_, Some(off))
-                if *off != 0 && !matches!(write, Write::Delete(key, _) if self.place(*key).is_none()) =>
+                if *off != 0 && !matches!(write, Write::Delete(key, _) if self.position(*key).is_none()) =>
             {
                 Err(RecordErrorKind::VersionConflict)
             }
@@ -186,12 +186,12 @@ impl Model {
                 Ok(Some(1))
             }
             Write::Replace(key, _, content) => {
-                let at = self.place(*key).unwrap();
-                self.0[at].1 += 1;
-                self.0[at].2 = content.clone();
-                Ok(Some(self.0[at].1))
+                let offset = self.position(*key).unwrap();
+                self.0[offset].1 += 1;
+                self.0[offset].2 = content.clone();
+                Ok(Some(self.0[offset].1))
             }
-            Write::Delete(key, _) => Ok(self.place(*key).map(|at| self.0.remove(at).1)),
+            Write::Delete(key, _) => Ok(self.position(*key).map(|offset| self.0.remove(offset).1)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What tenants have of the journal where calls wait for each other: a part by their weights, and room of their own.
+//! Shares of tenants in a busy journal: a part by their weights, and reserved queue space.
 
 use std::num::NonZeroU32;
 
@@ -13,7 +13,7 @@ use crate::support::{OnDisk, key, note, options};
 /// How many appends of each of two tenants wait.
 const BACKLOG: u64 = 120;
 
-/// Submits appends of two tenants to sessions that hold so many events while somebody else holds the database. Gives whose were
+/// Submits appends of two tenants to sessions that hold this many events while somebody else holds the database. Gives whose were
 /// done, in the order in which they were.
 async fn order(fixture: &OnDisk, journal: &SqliteJournal, from: u64) -> Vec<String> {
     const SQL: &str = "
@@ -58,10 +58,10 @@ async fn a_tenant_of_weight_three_gets_three_times_as_much_of_a_backlog() {
     // Opened again after it was lost it has the same weights, which are those of today.
     journal.kill_writer_for_test();
     journal.close().await;
-    let again = journal.reopen().unwrap();
-    check(&order(&fixture, &again, 2 * BACKLOG).await, 75);
+    let reopened = journal.reopen().unwrap();
+    check(&order(&fixture, &reopened, 2 * BACKLOG).await, 75);
     weights.set(&key("globex", 1).tenant, NonZeroU32::new(9));
-    check(&order(&fixture, &again, 3 * BACKLOG).await, 25);
+    check(&order(&fixture, &reopened, 3 * BACKLOG).await, 25);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tempfile::TempDir;
 
-/// Options for tests on a loaded machine: nobody waits for long, and nobody gives up early.
+/// Options for tests on a loaded machine: short waits, and long timeouts.
 pub(crate) fn options() -> SqliteOptions {
     SqliteOptions { busy_timeout: Duration::from_secs(60), ..SqliteOptions::default() }
 }
@@ -89,7 +89,7 @@ pub(crate) fn note(text: &str) -> Vec<NewEvent> {
     vec![NewEvent::new("note", 1, text.as_bytes().to_vec())]
 }
 
-/// How many files lie beneath a folder whose path holds `part`.
+/// The number of files below a directory whose path contains `part`.
 pub(crate) fn files(folder: &Path, part: &str) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let entries = entries.map(|entry| entry.unwrap().path());

@@ -6,13 +6,13 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use conjure_sandbox::{Command, CommandEnd, ExecutionContext, Executor};
 use futures_util::future;
 
-use crate::bed::{Bed, bed, names, open};
+use crate::fixture::{Fixture, fixture, names, open};
 use crate::support::{options, text};
 
 /// S8.
 #[tokio::test]
-async fn what_commands_leave_is_the_host_s_to_read_and_goes_whatever_it_is() {
-    let bed = bed().await;
+async fn the_host_can_read_and_delete_whatever_commands_create() {
+    let fixture = fixture().await;
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("file"), "stays").unwrap();
     // A folder deeper than any path can tell, folders without permissions, links to elsewhere, odd names.
@@ -23,9 +23,9 @@ async fn what_commands_leave_is_the_host_s_to_read_and_goes_whatever_it_is() {
          chmod 000 a/b/c a/b a d; chmod 000 .",
         outside.path().display()
     );
-    bed.bash(&script).await;
-    bed.sandbox.cleanup().await;
-    let path = bed.workspace.path().to_owned();
+    fixture.bash(&script).await;
+    fixture.sandbox.cleanup().await;
+    let path = fixture.workspace.path().to_owned();
     assert_eq!(fs::metadata(&path).unwrap().uid(), rustix::process::geteuid().as_raw());
     for name in ["", "a", "a/b", "a/b/c"] {
         let mode = if name == "a/b/c" { 0o600 } else { 0o700 };
@@ -35,7 +35,7 @@ async fn what_commands_leave_is_the_host_s_to_read_and_goes_whatever_it_is() {
     for name in ["a/b/c", "a/b", "a"] {
         fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
-    let Bed { sandbox, workspace, data, _folder } = bed;
+    let Fixture { sandbox, workspace, data, _folder } = fixture;
     drop((sandbox, workspace));
     assert_eq!(names(&data.path().join("workspaces")), [""; 0]);
     assert_eq!(names(outside.path()), ["file"]);
@@ -43,12 +43,12 @@ async fn what_commands_leave_is_the_host_s_to_read_and_goes_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn two_at_once_see_nothing_of_each_other() {
-    let (one, other) = future::join(bed(), bed()).await;
-    for (bed, name) in [(&one, "one"), (&other, "other")] {
-        bed.install_content(bed.file(name, name.as_bytes())).await.unwrap();
-        bed.install_content(bed.tree(name, &[("SKILL.md", name)])).await.unwrap();
-        bed.run(&format!("echo {name} > {name}; echo {name} > /tmp/{name}; seq 100000")).await;
+async fn two_simultaneous_sandboxes_are_isolated() {
+    let (one, other) = future::join(fixture(), fixture()).await;
+    for (fixture, name) in [(&one, "one"), (&other, "other")] {
+        fixture.install_content(fixture.file(name, name.as_bytes())).await.unwrap();
+        fixture.install_content(fixture.tree(name, &[("SKILL.md", name)])).await.unwrap();
+        fixture.run(&format!("echo {name} > {name}; echo {name} > /tmp/{name}; seq 100000")).await;
     }
     // Two of one tenant, too.
     let workspace = one.data.workspace().unwrap();
@@ -64,17 +64,17 @@ async fn two_at_once_see_nothing_of_each_other() {
 
 /// The kernel tells of every mount from where it comes, which `doctor` says: of what the host gave, and of nothing else.
 #[tokio::test]
-async fn what_is_told_of_the_host_s_paths_is_where_given_folders_lie() {
-    let bed = bed().await;
-    let told = bed.bash("cut -d' ' -f4,5 /proc/self/mountinfo").await;
-    let place = bed.data.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let own = format!("/{}/{place}/", bed._folder.path().file_name().unwrap().to_str().unwrap());
-    let telling: Vec<&str> = told
+async fn only_the_paths_of_bind_mounts_are_visible() {
+    let fixture = fixture().await;
+    let mounts = fixture.bash("cut -d' ' -f4,5 /proc/self/mountinfo").await;
+    let path = fixture.data.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let own = format!("/{}/{path}/", fixture._folder.path().file_name().unwrap().to_str().unwrap());
+    let listed: Vec<&str> = mounts
         .lines()
         .filter(|line| line.contains(&own))
         .map(|line| line.rsplit(' ').next().unwrap())
         .collect();
-    assert!(telling.contains(&"/workspace"), "{told}");
-    let given = ["/artifacts", "/mnt/skills", "/output", "/workspace"];
-    assert!(telling.iter().all(|target| given.contains(target)), "{told}");
+    assert!(listed.contains(&"/workspace"), "{mounts}");
+    let expected = ["/artifacts", "/mnt/skills", "/output", "/workspace"];
+    assert!(listed.iter().all(|target| expected.contains(target)), "{mounts}");
 }

@@ -8,7 +8,7 @@ use conjure_sandbox::{
     SandboxErrorKind,
 };
 
-use crate::bed::{MIB, is_root, open};
+use crate::fixture::{MIB, is_root, open};
 use crate::support::{options, text};
 
 fn context(workspace: &Path) -> ExecutionContext {
@@ -33,7 +33,7 @@ fn skip() {
 }
 
 #[tokio::test]
-async fn the_kernel_refuses_what_is_beyond_and_the_workspace_outlives_the_sandbox() {
+async fn the_kernel_enforces_the_limit_and_the_workspace_outlives_the_sandbox() {
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::open(&folder.path().join("data")).unwrap();
     let workspace = data.named_workspace("session").unwrap();
@@ -44,21 +44,21 @@ async fn the_kernel_refuses_what_is_beyond_and_the_workspace_outlives_the_sandbo
         skip();
         return;
     }
-    // What the session has already goes with it.
+    // The existing files of the session count too.
     fs::create_dir(workspace.join("before")).unwrap();
     fs::write(workspace.join("before/file"), "before").unwrap();
     let sandbox = open(&data, &context).await.unwrap();
     assert_eq!(sandbox.isolation().disk, Boundary::Enforced);
     let run = async |script| sandbox.run(Command::bash(script), options()).await.unwrap();
     assert_eq!(text(&run("cat before/file && echo more >> before/file && rm -r before").await), "before");
-    // At once, and nobody is ended.
+    // The error is immediate, and no process is killed.
     let outcome =
         run("fallocate -l 7M a && fallocate -l 1G b; fallocate -n -l 1G c; fallocate -l 7M d; echo on").await;
     assert_eq!(outcome.end, CommandEnd::Exited(0));
     assert!(text(&outcome).contains("No space left") && text(&outcome).ends_with("on\n"), "{outcome:?}");
     let outcome = run("rm -f a b c d; i=0; while mkdir d$i 2> /dev/null; do i=$((i+1)); done; echo $i").await;
-    let made: u64 = text(&outcome).trim().parse().unwrap();
-    assert!((350..=420).contains(&made), "{made} folders");
+    let created: u64 = text(&outcome).trim().parse().unwrap();
+    assert!((350..=420).contains(&created), "{created} folders");
     // Folders can be renamed into others, and files are seen by the host, whose they are.
     let outcome = run("rm -r d1?? && mv d1 d2/ && echo text > d2/d1/file && ls | wc -l && df -h .").await;
     assert_eq!(outcome.end, CommandEnd::Exited(0), "{}", text(&outcome));
@@ -72,14 +72,14 @@ async fn the_kernel_refuses_what_is_beyond_and_the_workspace_outlives_the_sandbo
     assert_eq!(text(&outcome), "text\n");
     sandbox.cleanup().await;
 
-    // It goes with the workspace.
+    // It is removed with the workspace.
     assert!(is_mount(&workspace));
     assert!(data.remove_workspace("session").unwrap());
     assert!(!is_mount(&workspace) && !workspace.exists());
 }
 
 #[tokio::test]
-async fn a_workspace_that_goes_by_itself_leaves_no_mount() {
+async fn a_deleted_workspace_leaves_no_mount() {
     if !is_root() || !can_loop() {
         skip();
         return;
@@ -96,15 +96,18 @@ async fn a_workspace_that_goes_by_itself_leaves_no_mount() {
     assert!(!is_mount(&path) && !path.exists());
 }
 
-/// Nobody believes that it is limited where it is not.
+/// A missing limit is reported.
 #[tokio::test]
-async fn what_the_kernel_cannot_limit_is_an_error() {
+async fn an_unenforceable_kernel_limit_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::open(&folder.path().join("data")).unwrap();
-    let own = tempfile::tempdir().unwrap();
-    assert_eq!(open(&data, &context(own.path())).await.unwrap_err().kind(), SandboxErrorKind::Unsupported);
+    let own_dir = tempfile::tempdir().unwrap();
+    assert_eq!(
+        open(&data, &context(own_dir.path())).await.unwrap_err().kind(),
+        SandboxErrorKind::Unsupported
+    );
     if is_root() && can_loop() {
-        // What does not fit stays where it is.
+        // Files above the limit stay where they are.
         let full = data.named_workspace("full").unwrap();
         fs::write(full.join("file"), vec![b'x'; 32 << 20]).unwrap();
         let error = open(&data, &context(&full)).await.unwrap_err();

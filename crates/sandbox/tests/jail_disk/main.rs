@@ -4,15 +4,15 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panic")]
 
-mod bad_days;
-mod bed;
 mod content;
-mod data_folder;
+mod data_dir;
+mod fixture;
 mod folders;
+mod host_failures;
 mod kernel_limit;
 mod quota;
 mod quota_attacks;
-#[expect(dead_code, reason = "a part of it is used here")]
+#[expect(dead_code, reason = "only a part of the module is used here")]
 #[path = "../support/mod.rs"]
 mod support;
 mod warm_sandboxes;
@@ -21,13 +21,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use crate::bed::is_root;
-use crate::support::told;
+use crate::fixture::is_root;
+use crate::support::test_parameters;
 
 #[test]
-fn the_same_holds_for_a_host_that_is_not_root() {
+fn the_suite_passes_for_an_unprivileged_host() {
     const NOBODY: u32 = 65534;
-    if !is_root() || told().is_some() {
+    if !is_root() || test_parameters().is_some() {
         return;
     }
     // Where that user can reach it.
@@ -45,10 +45,10 @@ fn the_same_holds_for_a_host_that_is_not_root() {
         .gid(NOBODY)
         .current_dir("/")
         .env_remove("TMPDIR")
-        // What only root can do is skipped there.
+        // Cases that need root are skipped there.
         .env_remove(test_support::REQUIRE)
         .output();
     let outcome = outcome.unwrap();
-    let said = String::from_utf8_lossy(&outcome.stdout);
-    assert!(outcome.status.success(), "{said}{}", String::from_utf8_lossy(&outcome.stderr));
+    let output = String::from_utf8_lossy(&outcome.stdout);
+    assert!(outcome.status.success(), "{output}{}", String::from_utf8_lossy(&outcome.stderr));
 }

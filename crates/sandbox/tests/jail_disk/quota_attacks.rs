@@ -6,7 +6,7 @@ use std::path::Path;
 
 use conjure_sandbox::{CommandEnd, CommandOutcome, ExecutionContext, Limits};
 
-use crate::bed::{Bed, MIB, bed_with};
+use crate::fixture::{Fixture, MIB, fixture_with};
 use crate::support::text;
 
 fn small(context: &mut ExecutionContext) {
@@ -14,40 +14,40 @@ fn small(context: &mut ExecutionContext) {
 }
 
 /// Runs a program of Python's, which begins with what most attacks need.
-async fn python(bed: &Bed, program: &str) -> CommandOutcome {
+async fn python(fixture: &Fixture, program: &str) -> CommandOutcome {
     let prelude = "import array, ctypes, fcntl, mmap, os, signal, socket, struct, sys, time\n\
                    def fill(fd, mebibytes):\n\
                    \x20   for _ in range(mebibytes * 16): os.write(fd, bytes(65536))\n";
-    bed.run(&format!("exec /usr/bin/python3 - <<'END'\n{prelude}{program}\nEND")).await
+    fixture.run(&format!("exec /usr/bin/python3 - <<'END'\n{prelude}{program}\nEND")).await
 }
 
 /// The bytes that files directly in a folder take on the disk.
-fn taken(folder: &Path) -> u64 {
+fn used_bytes(folder: &Path) -> u64 {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512).sum()
 }
 
-/// The attack is ended for what it takes: all that would have it go on for ever is in vain.
+/// The attack is ended for what it takes: all that would have it continue for ever is in vain.
 #[track_caller]
-fn is_ended(outcome: &CommandOutcome) {
+fn assert_ended_by_quota(outcome: &CommandOutcome) {
     assert!(matches!(outcome.end, CommandEnd::QuotaExceeded(_)), "{:?}: {}", outcome.end, text(outcome));
 }
 
 /// `fallocate` takes any number of bytes at once, and beyond the end of a file whatever the limit of its size is.
 #[tokio::test]
-async fn space_cannot_be_had_without_writing_to_it() {
-    let bed = bed_with(small).await;
+async fn space_cannot_be_allocated_without_being_counted() {
+    let fixture = fixture_with(small).await;
     for options in ["-l 1M", "-n -l 1G", "-z -l 1M"] {
         let script = format!("fallocate {options} big && echo taken");
-        let outcome = bed.run(&script).await;
+        let outcome = fixture.run(&script).await;
         assert!(text(&outcome).contains("supported"), "{options}: {}", text(&outcome));
     }
     // The C library writes instead, and holes take no space.
-    let said = bed
+    let output = fixture
         .bash("fallocate -x -l 1M big && stat -c %s big && fallocate -p -o 0 -l 64K big && echo less")
         .await;
-    assert_eq!(said, "1048576\nless\n");
+    assert_eq!(output, "1048576\nless\n");
     let outcome = python(
-        &bed,
+        &fixture,
         "fd = os.open('more', os.O_RDWR | os.O_CREAT)\n\
          try: fcntl.ioctl(fd, 0x4030582a, struct.pack('hhqqiI4i', 0, 0, 0, 1 << 30, 0, 0, 0, 0, 0, 0))\n\
          except OSError as error: print(error.errno)\n\
@@ -57,13 +57,13 @@ async fn space_cannot_be_had_without_writing_to_it() {
     assert_eq!(text(&outcome), "95\n0\n", "{outcome:?}");
 }
 
-/// Whoever measures is a process of the commands' own user.
+/// The measuring process belongs to the user of the commands.
 #[tokio::test]
-async fn who_measures_cannot_be_stopped() {
+async fn the_quota_check_cannot_be_stopped() {
     for signal in ["SIGSTOP", "SIGKILL"] {
-        let bed = bed_with(small).await;
+        let fixture = fixture_with(small).await;
         let outcome = python(
-            &bed,
+            &fixture,
             &format!(
                 "own = os.fork()\n\
                  next = os.getpid() + 1\n\
@@ -80,15 +80,15 @@ async fn who_measures_cannot_be_stopped() {
             ),
         )
         .await;
-        is_ended(&outcome);
-        let taken = taken(bed.workspace.path());
-        assert!(taken < 128 * MIB, "{signal}: {taken} bytes");
+        assert_ended_by_quota(&outcome);
+        let used_bytes = used_bytes(fixture.workspace.path());
+        assert!(used_bytes < 128 * MIB, "{signal}: {used_bytes} bytes");
     }
 }
 
 /// Each hides 4 MiB at a time, until it has hidden far more than it may take.
 #[tokio::test]
-async fn what_has_no_name_counts_wherever_it_is_held() {
+async fn unlinked_files_are_counted_wherever_they_are_open() {
     let nameless = "def nameless(name):\n\
                     \x20   fd = os.open(name, os.O_RDWR | os.O_CREAT)\n\
                     \x20   os.unlink(name)\n\
@@ -125,24 +125,24 @@ async fn what_has_no_name_counts_wherever_it_is_held() {
         ),
     ];
     for (name, attack) in attacks {
-        let bed = bed_with(small).await;
-        let outcome = python(&bed, &format!("{nameless}{attack}\nprint('held')\ntime.sleep(30)")).await;
+        let fixture = fixture_with(small).await;
+        let outcome = python(&fixture, &format!("{nameless}{attack}\nprint('held')\ntime.sleep(30)")).await;
         assert!(matches!(outcome.end, CommandEnd::QuotaExceeded(_)), "{name}: {outcome:?}");
         assert!(!text(&outcome).contains("held"), "{name}: all of it was hidden before it was noticed");
         // It went with its last user.
-        bed.bash("true").await;
+        fixture.bash("true").await;
     }
 }
 
 /// The more files there are, the longer it takes to count them, in which more can be made.
 #[tokio::test]
-async fn files_are_made_no_faster_than_they_are_counted() {
-    let bed = bed_with(|context| {
+async fn files_are_created_no_faster_than_they_are_counted() {
+    let fixture = fixture_with(|context| {
         context.limits = Limits::default().with_disk(64 * MIB).unwrap().with_inodes(20_000).unwrap();
     })
     .await;
     let outcome = python(
-        &bed,
+        &fixture,
         "def make(names):\n\
          \x20   for name in names: os.close(os.open(str(name), os.O_CREAT | os.O_WRONLY))\n\
          make(range(18000))\n\

@@ -5,41 +5,41 @@ use conjure_sandbox::{CommandEnd, NetworkPolicy};
 
 use crate::outside::Server;
 use crate::support::text;
-use crate::web::{HELLO, allowing, plain, sandbox, web};
+use crate::web::{HELLO, allowing, plain_server, sandbox, web};
 
 const CURL: &str = "curl --silent --show-error --max-time 60 --cacert root.pem";
 
 #[tokio::test]
-async fn curl_reaches_what_is_allowed_and_hears_why_not() {
-    let Some((world, plain, secure)) = web().await else { return };
-    if !world.has("curl").await {
+async fn curl_reaches_allowed_hosts_and_shows_refusals() {
+    let Some((fixture, plain, secure)) = web().await else { return };
+    if !fixture.has("curl").await {
         return;
     }
     for host in ["good.example", "www.good.example"] {
-        let answer = world.bash(&format!("{CURL} https://{host}:{}/", secure.port)).await;
+        let answer = fixture.bash(&format!("{CURL} https://{host}:{}/", secure.port)).await;
         assert_eq!(answer, "hello over TLS");
     }
-    let answer = world.bash(&format!("{CURL} http://good.example:{}/", plain.port)).await;
+    let answer = fixture.bash(&format!("{CURL} http://good.example:{}/", plain.port)).await;
     assert_eq!(answer, "hello, all");
     // SOCKS with names, on the same port.
     let socks = "env -u http_proxy -u HTTP_PROXY -u https_proxy -u HTTPS_PROXY \
                  all_proxy=socks5h://${http_proxy#http://}";
-    let answer = world.bash(&format!("{socks} {CURL} https://good.example:{}/", secure.port)).await;
+    let answer = fixture.bash(&format!("{socks} {CURL} https://good.example:{}/", secure.port)).await;
     assert_eq!(answer, "hello over TLS");
-    assert_eq!(world.notes.refusals(), [""; 0]);
+    assert_eq!(fixture.notes.refusals(), [""; 0]);
 
     for host in ["other.example", "unknown.example", "169.254.169.254", "10.1.2.3"] {
         let port = plain.port;
-        let answer = world.bash(&format!("{CURL} http://{host}:{port}/")).await;
+        let answer = fixture.bash(&format!("{CURL} http://{host}:{port}/")).await;
         assert!(answer.starts_with("conjure: ") && answer.contains("was refused: "), "{answer}");
         let connect = "--output /dev/null --write-out %{http_connect}";
-        let answer = world.run(&["bash", "-c", &format!("{CURL} {connect} https://{host}:{port}/")]).await;
+        let answer = fixture.run(&["bash", "-c", &format!("{CURL} {connect} https://{host}:{port}/")]).await;
         let answer = answer.unwrap();
         assert_eq!(answer.end, CommandEnd::Exited(56));
-        // What curl says of it comes first.
+        // curl's own message comes first.
         assert!(text(&answer).ends_with("403"), "{}", text(&answer));
     }
-    let refusals = world.notes.refusals();
+    let refusals = fixture.notes.refusals();
     assert_eq!(refusals.len(), 8, "{refusals:?}");
     assert!(
         refusals[0].contains("`other.example") && refusals[0].contains("not on the list"),
@@ -61,9 +61,9 @@ for url in sys.argv[1:]:
 "#;
 
 #[tokio::test]
-async fn python_reaches_what_is_allowed_and_hears_why_not() {
-    let Some((world, plain, secure)) = web().await else { return };
-    if !world.has("python3").await {
+async fn python_reaches_allowed_hosts_and_shows_refusals() {
+    let Some((fixture, plain, secure)) = web().await else { return };
+    if !fixture.has("python3").await {
         return;
     }
     let urls = [
@@ -72,7 +72,7 @@ async fn python_reaches_what_is_allowed_and_hears_why_not() {
         format!("https://other.example:{}/", secure.port),
         format!("http://other.example:{}/", plain.port),
     ];
-    let answers = world.python(PYTHON, &urls.each_ref().map(String::as_str)).await;
+    let answers = fixture.python(PYTHON, &urls.each_ref().map(String::as_str)).await;
     let lines: Vec<&str> = answers.lines().collect();
     assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{answers}");
     assert!(lines[2].contains("403 Forbidden"), "{answers}");
@@ -85,9 +85,9 @@ const say = (url) => fetch(url).then((answer) => answer.text(), (error) => `fail
 ";
 
 #[tokio::test]
-async fn node_reaches_what_is_allowed_where_it_knows_how() {
-    let Some((world, plain, secure)) = web().await else { return };
-    let version = world.run(&["bash", "-c", "node --version"]).await.unwrap();
+async fn node_reaches_allowed_hosts_where_it_supports_proxies() {
+    let Some((fixture, plain, secure)) = web().await else { return };
+    let version = fixture.run(&["bash", "-c", "node --version"]).await.unwrap();
     let version = text(&version);
     let mut numbers =
         version.trim().trim_start_matches('v').split('.').map_while(|part| part.parse::<u32>().ok());
@@ -108,7 +108,7 @@ async fn node_reaches_what_is_allowed_where_it_knows_how() {
         format!("https://other.example:{}/", secure.port),
     ];
     let node = ["env", "NODE_EXTRA_CA_CERTS=root.pem", "node", "-e", NODE];
-    let answers = world.run(&[&node[..], &urls.each_ref().map(String::as_str)].concat()).await.unwrap();
+    let answers = fixture.run(&[&node[..], &urls.each_ref().map(String::as_str)].concat()).await.unwrap();
     let answers = text(&answers);
     let lines: Vec<&str> = answers.lines().collect();
     assert_eq!(lines[..2], ["hello over TLS", "hello, all"], "{answers}");
@@ -116,42 +116,42 @@ async fn node_reaches_what_is_allowed_where_it_knows_how() {
 }
 
 #[tokio::test]
-async fn under_full_everything_public_may_be_asked_for_and_nothing_private() {
-    let Some(world) = plain(NetworkPolicy::Full).await else { return };
-    if !world.has("curl").await {
+async fn the_full_policy_allows_all_public_and_no_private_hosts() {
+    let Some(fixture) = plain_server(NetworkPolicy::Full).await else { return };
+    if !fixture.has("curl").await {
         return;
     }
     for host in ["10.0.0.1", "169.254.169.254", "[::1]", "[fd00::1]", "0"] {
-        let answer = world.bash(&format!("{CURL} --globoff http://{host}:81/")).await;
+        let answer = fixture.bash(&format!("{CURL} --globoff http://{host}:81/")).await;
         assert!(answer.contains("was refused: "), "{answer}");
     }
-    assert_eq!(world.notes.refusals().len(), 5);
+    assert_eq!(fixture.notes.refusals().len(), 5);
 }
 
 #[tokio::test]
-async fn no_redirect_leads_around_the_list() {
-    let (target, _) = Server::saying(HELLO, "\r\n\r\n").await;
+async fn no_redirect_bypasses_the_allow_list() {
+    let (target, _) = Server::recording(HELLO, "\r\n\r\n").await;
     let places = ["other.example", "169.254.169.254", "10.1.2.3"];
     let mut ports = vec![target.port];
     let mut redirects = Vec::new();
-    for place in places {
+    for location in places {
         let answer = format!(
-            "HTTP/1.1 302 Found\r\nLocation: http://{place}:{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 302 Found\r\nLocation: http://{location}:{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             target.port
         );
-        let (server, _) = Server::saying(Box::leak(answer.into_boxed_str()), "\r\n\r\n").await;
+        let (server, _) = Server::recording(Box::leak(answer.into_boxed_str()), "\r\n\r\n").await;
         ports.push(server.port);
         redirects.push(server);
     }
     let web_ports = WebPorts { http: ports.clone(), https: Vec::new() };
     let network = allowing(&["good.example"], &ports);
-    let Some(world) = sandbox(network, web_ports, &[]).await else { return };
-    if !world.has("curl").await {
+    let Some(fixture) = sandbox(network, web_ports, &[]).await else { return };
+    if !fixture.has("curl").await {
         return;
     }
     for server in &redirects {
-        let answer = world.bash(&format!("{CURL} --location http://good.example:{}/", server.port)).await;
+        let answer = fixture.bash(&format!("{CURL} --location http://good.example:{}/", server.port)).await;
         assert!(answer.starts_with("conjure: ") && answer.contains("was refused: "), "{answer}");
     }
-    assert_eq!(world.notes.refusals().len(), places.len());
+    assert_eq!(fixture.notes.refusals().len(), places.len());
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use conjure_egress::Egress;
 use conjure_sandbox::{Connector, Jail};
 
-/// What a jail needs beside itself.
+/// The resources of a jail with egress.
 pub(crate) struct ConnectorFixture;
 
 impl ConnectorFixture {
@@ -14,7 +14,7 @@ impl ConnectorFixture {
         Some(Self)
     }
 
-    /// What makes sandboxes with this way out.
+    /// The connector of sandboxes with this egress.
     pub(crate) fn connector(&self, egress: Egress) -> Box<dyn Connector> {
         test_support::need_user_namespaces();
         let path = OsString::from("/usr/local/bin:/usr/bin:/bin");

@@ -8,7 +8,7 @@ use conjure_sandbox::{ExecutionContext, NetworkPolicy, Sandbox, SandboxErrorKind
 
 use crate::connector_fixture::ConnectorFixture;
 use crate::support::soon;
-use crate::web::{allowing, plain};
+use crate::web::{allowing, plain_server};
 
 /// Tries every way that needs no proxy, and says how each failed.
 const ATTEMPTS: &str = r#"
@@ -39,40 +39,40 @@ for name in ("example.com", "good.example"):
 "#;
 
 #[tokio::test]
-async fn no_packet_has_a_way_out_whatever_the_policy() {
+async fn no_packet_bypasses_the_proxy_under_any_policy() {
     for network in [NetworkPolicy::None, allowing(&["example.com"], &[443]), NetworkPolicy::Full] {
-        let Some(world) = plain(network.clone()).await else { return };
+        let Some(fixture) = plain_server(network.clone()).await else { return };
         // The names of all interfaces, each after two lines of headings.
-        let interfaces = world.bash("sed -n 's/^ *\\([^ ]*\\):.*/\\1/p' /proc/net/dev").await;
+        let interfaces = fixture.bash("sed -n 's/^ *\\([^ ]*\\):.*/\\1/p' /proc/net/dev").await;
         assert_eq!(interfaces, "lo\n", "{network:?}");
-        assert_eq!(world.bash("tail -n +2 /proc/net/route").await, "", "{network:?}");
-        if world.has("python3").await {
-            let said = world.python(ATTEMPTS, &[]).await;
-            let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(fixture.bash("tail -n +2 /proc/net/route").await, "", "{network:?}");
+        if fixture.has("python3").await {
+            let output = fixture.python(ATTEMPTS, &[]).await;
+            let lines: Vec<&str> = output.lines().collect();
             assert_eq!(lines, [&["ENETUNREACH"; 9][..], &["no name"; 2]].concat(), "{network:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn under_none_nothing_listens_and_nothing_names_a_proxy() {
-    let Some(world) = plain(NetworkPolicy::None).await else { return };
-    assert_eq!(world.bash("cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A ' || true").await, "0\n");
-    assert_eq!(world.bash("env | grep -ci proxy || true").await, "0\n");
-    let refused = world.bash("(exec 3<>/dev/tcp/127.0.0.1/3128) 2>&1 || true").await;
+async fn without_a_network_no_proxy_runs_or_is_configured() {
+    let Some(fixture) = plain_server(NetworkPolicy::None).await else { return };
+    assert_eq!(fixture.bash("cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A ' || true").await, "0\n");
+    assert_eq!(fixture.bash("env | grep -ci proxy || true").await, "0\n");
+    let refused = fixture.bash("(exec 3<>/dev/tcp/127.0.0.1/3128) 2>&1 || true").await;
     assert!(refused.contains("Connection refused"), "{refused}");
 }
 
 #[tokio::test]
-async fn commands_find_the_proxy_and_cannot_take_its_place() {
-    let Some(world) = plain(allowing(&["example.com"], &[443])).await else { return };
-    let named = world.bash("echo $http_proxy $HTTPS_PROXY $all_proxy $no_proxy $NODE_USE_ENV_PROXY").await;
+async fn commands_find_the_proxy_and_cannot_replace_it() {
+    let Some(fixture) = plain_server(allowing(&["example.com"], &[443])).await else { return };
+    let named = fixture.bash("echo $http_proxy $HTTPS_PROXY $all_proxy $no_proxy $NODE_USE_ENV_PROXY").await;
     let url = "http://127.0.0.1:3128";
     assert_eq!(named, format!("{url} {url} {url} localhost,127.0.0.1 1\n"));
     // One listener, on loopback only.
-    let listening = world.bash("cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == \"0A\" { print $2 }'").await;
+    let listening = fixture.bash("cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == \"0A\" { print $2 }'").await;
     assert_eq!(listening, "0100007F:0C38\n");
-    if world.has("python3").await {
+    if fixture.has("python3").await {
         let taken = r#"
 import errno, socket
 for address in ("127.0.0.1", "0.0.0.0"):
@@ -87,18 +87,18 @@ for address in ("127.0.0.1", "0.0.0.0"):
             except OSError as error:
                 print(errno.errorcode[error.errno])
 "#;
-        let said = world.python(taken, &[]).await;
-        assert_eq!(said.lines().collect::<Vec<_>>(), ["EADDRINUSE"; 6]);
+        let output = fixture.python(taken, &[]).await;
+        assert_eq!(output.lines().collect::<Vec<_>>(), ["EADDRINUSE"; 6]);
     }
 }
 
 #[tokio::test]
-async fn what_is_no_host_is_refused_before_anything_is_made() {
-    let Some(place) = ConnectorFixture::new() else { return };
+async fn invalid_hosts_are_rejected_before_anything_is_created() {
+    let Some(connector_fixture) = ConnectorFixture::new() else { return };
     let workspace = tempfile::tempdir().unwrap();
     let network = NetworkPolicy::Limited(vec!["good.example".to_owned(), "https://example.com/".to_owned()]);
     let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };
-    let connector = place.connector(Egress::new(EgressPolicy::None));
+    let connector = connector_fixture.connector(Egress::new(EgressPolicy::None));
     let opened = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon(120)).await;
     let error = opened.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::BadRequest);

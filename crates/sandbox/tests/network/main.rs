@@ -1,5 +1,5 @@
 //! The network of a jail, from its commands to servers of the test: real namespaces, the guest's tunnels, and the
-//! guarded way out behind them.
+//! guarded egress behind them.
 //!
 //! Programs that people use (`curl`, `python3`) must be there where `CONJURE_TEST_REQUIRE=all` is set; else their
 //! absence is said aloud. Node speaks to proxies by `NODE_USE_ENV_PROXY` since 22.21 and 24.5, and is asked where it is
@@ -17,7 +17,7 @@ mod isolation;
 mod outside;
 #[cfg(test)]
 mod startup;
-#[expect(dead_code, reason = "a part of it is used here")]
+#[expect(dead_code, reason = "only a part of the module is used here")]
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(test)]

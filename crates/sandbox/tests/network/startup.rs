@@ -14,15 +14,15 @@ except urllib.error.HTTPError as error:
     print(error.code, end='')
 ";
 
-/// What a server under this name answers to the sandbox.
+/// The response of a server with this name to the sandbox.
 async fn ask(web: &Web, host: &str, server: &Server) -> String {
     web.python(ASK, &[&format!("http://{}/", server.at(host))]).await
 }
 
 #[tokio::test]
-async fn hosts_of_the_start_are_refused_before_and_after_it() {
+async fn startup_hosts_are_refused_before_and_after_startup() {
     for later in [&[][..], &["other.example"]] {
-        let (server, _) = Server::saying(HELLO, "\r\n\r\n").await;
+        let (server, _) = Server::recording(HELLO, "\r\n\r\n").await;
         let ports = WebPorts { http: vec![server.port], https: Vec::new() };
         let network = SandboxNetwork::new();
         let policy = match later {

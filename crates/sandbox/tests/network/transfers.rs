@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
 use crate::outside::Server;
-use crate::support::{bearing, guest_above, kill_nine, options, text, until};
+use crate::support::{bearing, guest_of_process, options, sigkill, text, until};
 use crate::web::{Web, allowing, sandbox};
 
 /// Reads the head of a request.
-async fn head(stream: &mut TcpStream) -> String {
+async fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { break };
@@ -42,16 +42,16 @@ impl Connected {
         self.0.subscribe().wait_for(|connected| *connected == count).await.unwrap();
     }
 
-    fn one(&self) -> One {
+    fn guard(&self) -> ConnectionGuard {
         self.0.send_modify(|connected| *connected += 1);
-        One(self.clone())
+        ConnectionGuard(self.clone())
     }
 }
 
 #[derive(Debug)]
-struct One(Connected);
+struct ConnectionGuard(Connected);
 
-impl Drop for One {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.0.send_modify(|connected| *connected -= 1);
     }
@@ -64,8 +64,8 @@ async fn endless() -> (Server, Connected) {
     let server = Server::start(move |mut stream| {
         let count = count.clone();
         async move {
-            let _one = count.one();
-            head(&mut stream).await;
+            let _one = count.guard();
+            read_head(&mut stream).await;
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
             while stream.write_all(&[b'x'; 65_536]).await.is_ok() {}
         }
@@ -84,23 +84,23 @@ fn tasks() -> usize {
 }
 
 #[tokio::test]
-async fn what_goes_through_arrives_whole_in_both_directions() {
+async fn data_arrives_complete_in_both_directions() {
     const SIZE: usize = 20_000_000;
     let server = Server::start(|mut stream| async move {
-        let request = head(&mut stream).await;
-        let sum = |bytes: &[u8], at: usize| {
+        let request = read_head(&mut stream).await;
+        let sum = |bytes: &[u8], offset: usize| {
             bytes
                 .iter()
-                .zip(at..)
-                .fold(0_u64, |sum, (byte, at)| sum.wrapping_add(u64::from(*byte) * at as u64))
+                .zip(offset..)
+                .fold(0_u64, |sum, (byte, offset)| sum.wrapping_add(u64::from(*byte) * offset as u64))
         };
         let answer = if request.starts_with("PUT") {
-            let (mut total, mut at, mut buffer) = (0_u64, 0, vec![0; 65_536]);
-            while at < SIZE {
+            let (mut total, mut offset, mut buffer) = (0_u64, 0, vec![0; 65_536]);
+            while offset < SIZE {
                 let count = stream.read(&mut buffer).await.unwrap();
                 assert!(count > 0, "the upload ends early");
-                total = total.wrapping_add(sum(&buffer[..count], at));
-                at += count;
+                total = total.wrapping_add(sum(&buffer[..count], offset));
+                offset += count;
             }
             total.to_string().into_bytes()
         } else {
@@ -111,19 +111,19 @@ async fn what_goes_through_arrives_whole_in_both_directions() {
         stream.write_all(&answer).await.unwrap();
     })
     .await;
-    let world = reaching(&server).await;
-    if !world.has("curl").await {
+    let fixture = reaching(&server).await;
+    if !fixture.has("curl").await {
         return;
     }
     let curl = "curl --silent --show-error --fail";
     let url = format!("http://good.example:{}/", server.port);
-    // What was loaded down goes up again, and both sides have seen the same.
+    // The downloaded data is uploaded again, and both sides have seen the same bytes.
     let script = format!("{curl} --output big {url} && {curl} -H Expect: --upload-file big {url}");
-    let told: u64 = world.bash(&script).await.parse().unwrap();
+    let uploaded: u64 = fixture.bash(&script).await.parse().unwrap();
     let expected = (0..SIZE).fold(0_u64, |sum, place| {
         sum.wrapping_add(u64::from((place * 31 + place / 251) as u8) * place as u64)
     });
-    assert_eq!(told, expected);
+    assert_eq!(uploaded, expected);
 }
 
 #[tokio::test]
@@ -133,8 +133,8 @@ async fn two_hundred_connections_are_open_at_once() {
     let server = Server::start(move |mut stream| {
         let (came, all) = (Arc::clone(&came), Arc::clone(&all));
         async move {
-            head(&mut stream).await;
-            // Nobody is answered before all are there.
+            read_head(&mut stream).await;
+            // The server responds after all clients are connected.
             if came.fetch_add(1, Ordering::Relaxed) + 1 == MANY {
                 all.add_permits(MANY);
             }
@@ -144,8 +144,8 @@ async fn two_hundred_connections_are_open_at_once() {
         }
     })
     .await;
-    let world = reaching(&server).await;
-    if !world.has("curl").await {
+    let fixture = reaching(&server).await;
+    if !fixture.has("curl").await {
         return;
     }
     let script = format!(
@@ -153,41 +153,41 @@ async fn two_hundred_connections_are_open_at_once() {
          'http://good.example:{}/[1-{MANY}]' 2> errors || cat errors",
         server.port
     );
-    assert_eq!(world.bash(&script).await, ".".repeat(MANY));
+    assert_eq!(fixture.bash(&script).await, ".".repeat(MANY));
 }
 
 #[tokio::test]
 async fn a_command_that_is_cancelled_in_mid_transfer_ends_its_connection() {
     let (server, connected) = endless().await;
-    let world = reaching(&server).await;
-    if !world.has("curl").await {
+    let fixture = reaching(&server).await;
+    if !fixture.has("curl").await {
         return;
     }
     let options = options();
     let cancel = options.cancel.clone();
-    let transfer = world.sandbox.run(download(&server), options);
+    let transfer = fixture.sandbox.run(download(&server), options);
     let (outcome, ()) = tokio::join!(transfer, async {
         connected.reaches(1).await;
         cancel.cancel();
     });
     assert_eq!(outcome.unwrap().end, CommandEnd::Cancelled);
     connected.reaches(0).await;
-    // The sandbox goes on, and so does its way out.
+    // The sandbox continues, and so does its egress.
     let options = self::options();
     let cancel = options.cancel.clone();
-    let again = world.sandbox.run(download(&server), options);
-    let (again, ()) = tokio::join!(again, async {
+    let reopened = fixture.sandbox.run(download(&server), options);
+    let (reopened, ()) = tokio::join!(reopened, async {
         connected.reaches(1).await;
         cancel.cancel();
     });
-    assert_eq!(again.unwrap().end, CommandEnd::Cancelled);
+    assert_eq!(reopened.unwrap().end, CommandEnd::Cancelled);
 }
 
 #[tokio::test]
-async fn a_client_that_stops_in_mid_transfer_delays_no_other() {
+async fn a_client_stopped_in_mid_transfer_delays_no_other() {
     let (server, connected) = endless().await;
-    let world = reaching(&server).await;
-    if !world.has("curl").await {
+    let fixture = reaching(&server).await;
+    if !fixture.has("curl").await {
         return;
     }
     let options = options();
@@ -202,10 +202,10 @@ async fn a_client_that_stops_in_mid_transfer_delays_no_other() {
         connected.reaches(1).await;
         let script =
             format!("(curl --silent http://good.example:{}/ || true) | head -c 5000000 | wc -c", server.port);
-        assert_eq!(world.bash(&script).await.trim(), "5000000");
+        assert_eq!(fixture.bash(&script).await.trim(), "5000000");
         cancel.cancel();
     };
-    let (outcome, ()) = tokio::join!(world.sandbox.run(stopped, options), other);
+    let (outcome, ()) = tokio::join!(fixture.sandbox.run(stopped, options), other);
     assert_eq!(outcome.unwrap().end, CommandEnd::Cancelled);
     connected.reaches(0).await;
 }
@@ -215,20 +215,20 @@ async fn a_sandbox_that_ends_in_mid_transfer_leaves_no_task() {
     let (server, connected) = endless().await;
     let before = tasks();
     for is_dropped in [true, false] {
-        let world = reaching(&server).await;
-        if !world.has("curl").await {
+        let fixture = reaching(&server).await;
+        if !fixture.has("curl").await {
             return;
         }
-        let transfer = world.sandbox.run(download(&server), options());
+        let transfer = fixture.sandbox.run(download(&server), options());
         let started = connected.reaches(1);
         tokio::select! {
             outcome = transfer => panic!("it ended: {}", text(&outcome.unwrap())),
             () = started => {}
         }
         if is_dropped {
-            drop(world);
+            drop(fixture);
         } else {
-            world.sandbox.cleanup().await;
+            fixture.sandbox.cleanup().await;
         }
         connected.reaches(0).await;
         until("no task is left", || tasks() == before).await;
@@ -239,15 +239,15 @@ async fn a_sandbox_that_ends_in_mid_transfer_leaves_no_task() {
 async fn a_guest_that_is_killed_in_mid_transfer_leaves_no_task() {
     let (server, connected) = endless().await;
     let before = tasks();
-    let world = reaching(&server).await;
-    if !world.has("curl").await {
+    let fixture = reaching(&server).await;
+    if !fixture.has("curl").await {
         return;
     }
-    let transfer = world.sandbox.run(download(&server), options());
+    let transfer = fixture.sandbox.run(download(&server), options());
     let killed = async {
         connected.reaches(1).await;
         let client = bearing(&format!("http://good.example:{}/", server.port));
-        kill_nine(guest_above(client[0].pid, std::process::id()));
+        sigkill(guest_of_process(client[0].pid, std::process::id()));
     };
     let (outcome, ()) = tokio::join!(transfer, killed);
     assert_eq!(outcome.unwrap_err().kind(), conjure_sandbox::SandboxErrorKind::Lost);

@@ -14,10 +14,10 @@ use crate::connector_fixture::ConnectorFixture;
 use crate::outside::{Server, authority, egress, tls_server};
 use crate::support::{PatientClock, options, soon, text};
 
-/// What is asked of every server that answers at once.
+/// The response of every server that responds at once.
 pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
 
-/// What was refused.
+/// The recorded refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<Vec<String>>);
 
@@ -55,7 +55,7 @@ pub(crate) async fn sandbox_with(
     ports: WebPorts,
     certificate: &[u8],
 ) -> Option<Web> {
-    let place = ConnectorFixture::new()?;
+    let connector_fixture = ConnectorFixture::new()?;
     let notes = Arc::new(Notes::default());
     let pattern: Egress = egress(EgressPolicy::None)
         .with_observer(Arc::clone(&notes) as Arc<dyn EgressObserver>)
@@ -63,13 +63,13 @@ pub(crate) async fn sandbox_with(
     let workspace = tempfile::tempdir().unwrap();
     std::fs::write(workspace.path().join("root.pem"), pem(certificate)).unwrap();
     let context = context(ExecutionContext::new(workspace.path()));
-    let connector: Box<dyn Connector> = place.connector(pattern);
+    let connector: Box<dyn Connector> = connector_fixture.connector(pattern);
     let sandbox = Sandbox::open(&*connector, &context, Arc::new(PatientClock), soon(120)).await.unwrap();
-    Some(Web { sandbox, notes, _workspace: workspace, _place: place })
+    Some(Web { sandbox, notes, _workspace: workspace, _place: connector_fixture })
 }
 
 /// A sandbox under this policy, with nothing to reach.
-pub(crate) async fn plain(network: NetworkPolicy) -> Option<Web> {
+pub(crate) async fn plain_server(network: NetworkPolicy) -> Option<Web> {
     sandbox(network, WebPorts::default(), &[]).await
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn plain(network: NetworkPolicy) -> Option<Web> {
 pub(crate) async fn web() -> Option<(Web, Server, Server)> {
     let (root, acceptor) = authority(&["good.example", "*.good.example", "other.example"]);
     let secure = tls_server(acceptor).await;
-    let (plain, _) = Server::saying(HELLO, "\r\n\r\n").await;
+    let (plain, _) = Server::recording(HELLO, "\r\n\r\n").await;
     let ports = WebPorts { http: vec![plain.port], https: vec![secure.port] };
     let hosts = ["good.example", "*.good.example"];
     let web = sandbox(allowing(&hosts, &[plain.port, secure.port]), ports, &root).await?;
@@ -101,23 +101,23 @@ impl Web {
         self.sandbox.run(Command::new(argv.iter().copied()), options()).await
     }
 
-    /// What a script says, which must end well.
+    /// The output of a script, which must succeed.
     pub(crate) async fn bash(&self, script: &str) -> String {
         let outcome = self.run(&["bash", "-c", script]).await.unwrap();
-        let said = text(&outcome);
-        assert_eq!(outcome.end, CommandEnd::Exited(0), "{said}");
-        said
+        let output = text(&outcome);
+        assert_eq!(outcome.end, CommandEnd::Exited(0), "{output}");
+        output
     }
 
-    /// What Python says. Nothing but its standard library.
+    /// The output of a Python script, which uses only the standard library.
     pub(crate) async fn python(&self, program: &str, arguments: &[&str]) -> String {
         let outcome = self.run(&[&["python3", "-c", program], arguments].concat()).await.unwrap();
-        let said = text(&outcome);
-        assert_eq!(outcome.end, CommandEnd::Exited(0), "{said}");
-        said
+        let output = text(&outcome);
+        assert_eq!(outcome.end, CommandEnd::Exited(0), "{output}");
+        output
     }
 
-    /// Whether the sandbox has this program.
+    /// True if the sandbox has this program.
     pub(crate) async fn has(&self, program: &str) -> bool {
         let found = self.run(&["bash", "-c", &format!("command -v {program}")]).await.unwrap();
         if found.end == CommandEnd::Exited(0) {

@@ -21,7 +21,7 @@ pub(crate) trait Kind {
         true
     }
 
-    /// Whether commands find the programs of this machine, and not those of a small image.
+    /// True if commands use the programs of this machine instead of a small image.
     fn has_programs_of_machine(&self) -> bool {
         true
     }
@@ -32,13 +32,13 @@ pub(crate) trait Kind {
 
     /// What a host with this number, which was killed, has left on the machine when the next one has started: control
     /// groups, containers.
-    fn left_by(&self, host: u32) -> Vec<String>;
+    fn leftovers_of(&self, host: u32) -> Vec<String>;
 }
 
-/// A folder for a session to work in, which goes with this.
+/// A workspace directory that is removed on drop.
 pub(crate) enum Workspace {
     Folder(TempDir),
-    /// The session's own, in a data folder.
+    /// The session's own, in a data directory.
     Private(OwnedWorkspace),
 }
 

@@ -6,23 +6,25 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "it is a part of tests, which fail by panic"
+    reason = "this is test code, which fails by panic"
 )]
 
-mod again;
-mod bed;
 pub(crate) mod conformance;
+mod fixture;
 mod kind;
-mod patience;
+mod patient_clock;
 mod processes;
+mod rerun;
 #[cfg(feature = "jail")]
 pub(crate) mod warm_sandboxes;
 
-pub(crate) use again::{Killed, again, again_copied, copied, told};
-pub(crate) use bed::{Bed, bash, bash_in, opened, options, said, soon, text, until, until_nobody_goes_on};
-pub(crate) use kind::{Kind, Workspace, host};
-pub(crate) use patience::PatientClock;
-pub(crate) use processes::{
-    Process, bearing, control_groups, descendants, first_in_namespace, guest_above, is_alive, kill_nine,
-    peak_memory, processes, signal, zombies_below,
+pub(crate) use fixture::{
+    Fixture, bash, bash_in, opened, options, output_of, soon, text, until, until_no_process_runs,
 };
+pub(crate) use kind::{Kind, Workspace, host};
+pub(crate) use patient_clock::PatientClock;
+pub(crate) use processes::{
+    Process, bearing, control_groups, descendants, first_in_namespace, guest_of_process, is_alive,
+    peak_memory, processes, sigkill, signal, zombies_below,
+};
+pub(crate) use rerun::{KillOnDrop, copied, rerun, rerun_copy, test_parameters};

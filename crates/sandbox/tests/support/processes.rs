@@ -29,7 +29,7 @@ pub(crate) fn processes() -> Vec<Process> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| read(&entry.ok()?.path())).collect()
 }
 
-/// The living processes whose arguments hold this text.
+/// The running processes whose arguments contain this text.
 pub(crate) fn bearing(mark: &str) -> Vec<Process> {
     processes()
         .into_iter()
@@ -49,10 +49,10 @@ fn ancestors(pid: i32) -> Vec<i32> {
 }
 
 /// The process below `host` that this process descends from.
-pub(crate) fn guest_above(pid: i32, host: u32) -> i32 {
+pub(crate) fn guest_of_process(pid: i32, host: u32) -> i32 {
     let line = ancestors(pid);
-    let place = line.iter().position(|ancestor| u32::try_from(*ancestor) == Ok(host));
-    line[place.expect("the host is above it") - 1]
+    let index = line.iter().position(|ancestor| u32::try_from(*ancestor) == Ok(host));
+    line[index.expect("the host is above it") - 1]
 }
 
 /// All processes that descend from this one.
@@ -67,7 +67,7 @@ pub(crate) fn descendants(of: u32) -> Vec<i32> {
     found.split_off(1)
 }
 
-/// Whether it is the first process of a pid namespace that is not ours.
+/// True if it is the first process of another pid namespace.
 fn is_first(pid: i32) -> bool {
     // Its number in each namespace, ours first.
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -76,7 +76,7 @@ fn is_first(pid: i32) -> bool {
     numbers.len() > 1 && numbers.last() == Some(&"1")
 }
 
-/// The first process of the pid namespace that this process lives in.
+/// The first process of this process' pid namespace.
 pub(crate) fn first_in_namespace(pid: i32) -> i32 {
     ancestors(pid).into_iter().find(|pid| is_first(*pid)).expect("it has a pid namespace")
 }
@@ -98,7 +98,7 @@ pub(crate) fn zombies_below(guest: i32) -> usize {
     all.iter().filter(|process| process.state == 'Z' && below.contains(&process.pid)).count()
 }
 
-pub(crate) fn kill_nine(pid: i32) {
+pub(crate) fn sigkill(pid: i32) {
     signal(pid, Signal::KILL);
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn signal(pid: i32, which: Signal) {
     rustix::process::kill_process(pid, which).unwrap();
 }
 
-/// The control groups of ours whose names hold this text.
+/// Our control groups whose names contain this text.
 pub(crate) fn control_groups(part: &str) -> Vec<String> {
     control_groups_below(Path::new("/sys/fs/cgroup"), part)
 }

@@ -16,7 +16,7 @@ use crate::support::{StoreFixture, mode, open, set_mode};
 /// A time before every use, and a time after every use.
 const NEVER: Timestamp = Timestamp::from_millis(0);
 
-fn in_an_hour() -> Timestamp {
+fn one_hour_later() -> Timestamp {
     Timestamp::from_millis(SystemClock.timestamp().millis() + 3_600_000)
 }
 
@@ -76,7 +76,7 @@ fn each_mode_is_a_separate_read_only_file() {
 #[test]
 fn a_taken_name_and_a_missing_content_are_refused() {
     let fixture = StoreFixture::new();
-    let there = fixture.store.insert_bytes(b"there", FileMode::Plain).unwrap().digest;
+    let existing = fixture.store.insert_bytes(b"there", FileMode::Plain).unwrap().digest;
     let (path, folder) = fixture.folder("place");
     fs::write(path.join("taken"), "mine").unwrap();
     let link = |digest: &Digest, name: &str| {
@@ -85,11 +85,11 @@ fn a_taken_name_and_a_missing_content_are_refused() {
             .link_into(digest, FileMode::Plain, &folder, Path::new(name))
             .map_err(|error| error.kind())
     };
-    assert_eq!(link(&there, "taken"), Err(StoreErrorKind::Exists));
+    assert_eq!(link(&existing, "taken"), Err(StoreErrorKind::Exists));
     assert_eq!(fs::read(path.join("taken")).unwrap(), b"mine");
     assert_eq!(link(&Digest::of_bytes(b"not there"), "name"), Err(StoreErrorKind::NotFound));
     for name in ["", ".", "..", "a/b", "/a", "a/"] {
-        assert_eq!(link(&there, name), Err(StoreErrorKind::Io), "{name}");
+        assert_eq!(link(&existing, name), Err(StoreErrorKind::Io), "{name}");
     }
     assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
 }
@@ -97,23 +97,23 @@ fn a_taken_name_and_a_missing_content_are_refused() {
 #[test]
 fn another_file_system_gets_copies() {
     let fixture = StoreFixture::new();
-    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+    let other_dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
     assert_ne!(
-        device(elsewhere.path()),
+        device(other_dir.path()),
         device(fixture.folder.path()),
         "the machine has one file system only"
     );
     let bytes = vec![7; 300_000];
     let digest = fixture.store.insert_bytes(&bytes, FileMode::Executable).unwrap().digest;
-    let folder = open(elsewhere.path());
+    let folder = open(other_dir.path());
     let link = || fixture.store.link_into(&digest, FileMode::Executable, &folder, Path::new("copy"));
     assert_eq!(link().unwrap(), LinkMethod::Copy);
-    let copy = elsewhere.path().join("copy");
+    let copy = other_dir.path().join("copy");
     assert_eq!((fs::read(&copy).unwrap(), mode(&copy)), (bytes, 0o555));
     assert_eq!(link().unwrap_err().kind(), StoreErrorKind::Exists);
     // The unwanted copy was removed.
-    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(other_dir.path()).unwrap().count(), 1);
 }
 
 /// A file has a maximum number of links: 65,000 on ext4.
@@ -167,9 +167,9 @@ fn unreferenced_and_unused_contents_are_collected() {
     let (path, folder) = fixture.folder("place");
     fixture.store.link_into(&dead, FileMode::Plain, &folder, Path::new("linked")).unwrap();
     assert_eq!(fixture.store.linked_digests().unwrap(), [dead].into());
-    let kept = fixture.store.collect_garbage(|_| false, NEVER).unwrap();
-    assert_eq!((kept.removed, kept.kept), (0, 3));
-    let collected = fixture.store.collect_garbage(|digest| *digest == live, in_an_hour()).unwrap();
+    let retained = fixture.store.collect_garbage(|_| false, NEVER).unwrap();
+    assert_eq!((retained.removed, retained.kept), (0, 3));
+    let collected = fixture.store.collect_garbage(|digest| *digest == live, one_hour_later()).unwrap();
     assert_eq!((collected.removed, collected.bytes, collected.kept), (2, 10, 1));
     assert_eq!(fixture.store.digests().unwrap(), [(live, FileMode::Plain)]);
     // A linked file stays.
@@ -272,13 +272,14 @@ fn an_insertion_that_is_dropped_or_grows_too_large_leaves_nothing() {
 fn concurrent_insertions_store_one_content() {
     let fixture = StoreFixture::new();
     let bytes = vec![1; 200_000];
-    let again = Store::open(fixture.store.root()).unwrap();
+    let reopened = Store::open(fixture.store.root()).unwrap();
     let new = thread::scope(|scope| {
         let bytes = &bytes;
         let insert =
             |store: Store| scope.spawn(move || store.insert_bytes(bytes, FileMode::Plain).unwrap().is_new);
-        let threads: Vec<_> =
-            (0..8).map(|n| insert(if n % 2 == 0 { fixture.store.clone() } else { again.clone() })).collect();
+        let threads: Vec<_> = (0..8)
+            .map(|n| insert(if n % 2 == 0 { fixture.store.clone() } else { reopened.clone() }))
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).filter(|is_new| *is_new).count()
     });
     assert_eq!(new, 1);
@@ -300,10 +301,10 @@ fn a_cancelled_insertion_leaves_nothing() {
     let path = fixture.file("large", &vec![b'l'; 8 << 20]);
     // The number of calls: a third of the first reading, and once after the second has begun.
     for after in [0, 20, 70] {
-        let left = Cell::new(after);
+        let remaining = Cell::new(after);
         let go_on = || {
-            left.set(left.get() - 1);
-            left.get() >= 0
+            remaining.set(remaining.get() - 1);
+            remaining.get() >= 0
         };
         let copied = fixture.store.insert_file_handle_cancellable(
             File::open(&path).unwrap().into(),
@@ -351,12 +352,12 @@ fn copies_and_paths_work_for_both_modes() {
     let fixture = StoreFixture::new();
     let plain = fixture.store.insert_bytes(b"plain", FileMode::Plain).unwrap();
     let executable = fixture.store.insert_bytes(b"run", FileMode::Executable).unwrap();
-    let (place, folder) = fixture.folder("place");
+    let (dir, folder) = fixture.folder("place");
     for (name, inserted) in [("plain", plain), ("run", executable)] {
         fixture.store.copy_into(&inserted.digest, FileMode::Plain, &folder, Path::new(name)).unwrap();
-        let taken = fixture.store.copy_into(&inserted.digest, FileMode::Plain, &folder, Path::new(name));
-        assert_eq!(taken.unwrap_err().kind(), StoreErrorKind::Exists);
-        let copy = place.join(name);
+        let existing = fixture.store.copy_into(&inserted.digest, FileMode::Plain, &folder, Path::new(name));
+        assert_eq!(existing.unwrap_err().kind(), StoreErrorKind::Exists);
+        let copy = dir.join(name);
         assert_eq!((fs::metadata(&copy).unwrap().nlink(), mode(&copy)), (1, 0o444));
         // A change of the copy does not change the store's file.
         set_mode(&copy, 0o644);
@@ -371,7 +372,7 @@ fn copies_and_paths_work_for_both_modes() {
     assert_eq!(error.kind(), StoreErrorKind::NotFound);
     assert!(fixture.store.copy_into(&plain.digest, FileMode::Plain, &folder, Path::new("../x")).is_err());
     assert!(
-        !fs::read_dir(&place)
+        !fs::read_dir(&dir)
             .unwrap()
             .any(|entry| { entry.unwrap().file_name().to_string_lossy().starts_with(".conjure") })
     );
@@ -389,7 +390,7 @@ fn a_store_with_a_directory_of_an_earlier_version_opens() {
     assert!(!store.root().join("frozen").exists());
     assert_eq!(store.size(&digest).unwrap(), None);
     assert_eq!(store.usage().unwrap().contents, 0);
-    assert_eq!(store.collect_garbage(|_| false, in_an_hour()).unwrap().removed, 0);
+    assert_eq!(store.collect_garbage(|_| false, one_hour_later()).unwrap().removed, 0);
     assert!(store.insert_bytes(b"linked", FileMode::Plain).unwrap().is_new);
     assert_eq!(text(&store, &digest), "linked");
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::support::{StoreFixture, set_mode};
 
 #[derive(Debug, Clone)]
-enum Act {
+enum Operation {
     Insert(Vec<u8>, FileMode),
     Remove(Vec<u8>),
     Collect(BTreeSet<Vec<u8>>),
@@ -25,11 +25,11 @@ fn variant() -> impl Strategy<Value = FileMode> {
     prop_oneof![Just(FileMode::Plain), Just(FileMode::Executable)]
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        4 => (content(), variant()).prop_map(|(bytes, variant)| Act::Insert(bytes, variant)),
-        1 => content().prop_map(Act::Remove),
-        1 => prop::collection::btree_set(content(), 0..6).prop_map(Act::Collect),
+        4 => (content(), variant()).prop_map(|(bytes, variant)| Operation::Insert(bytes, variant)),
+        1 => content().prop_map(Operation::Remove),
+        1 => prop::collection::btree_set(content(), 0..6).prop_map(Operation::Collect),
     ]
 }
 
@@ -53,23 +53,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_holds_what_was_inserted_and_not_removed(acts in prop::collection::vec(act(), 0..24)) {
+    fn the_store_matches_a_reference_model(acts in prop::collection::vec(act(), 0..24)) {
         let fixture = StoreFixture::new();
         let mut model: BTreeMap<(Vec<u8>, FileMode), ()> = BTreeMap::new();
         for act in acts {
             match act {
-                Act::Insert(bytes, variant) => {
+                Operation::Insert(bytes, variant) => {
                     let inserted = fixture.store.insert_bytes(&bytes, variant).unwrap();
                     prop_assert_eq!(inserted.digest, Digest::of_bytes(&bytes));
                     prop_assert_eq!(inserted.is_new, model.insert((bytes, variant), ()).is_none());
                 }
-                Act::Remove(bytes) => {
+                Operation::Remove(bytes) => {
                     let was_there = fixture.store.remove(&Digest::of_bytes(&bytes)).unwrap();
                     let before = model.len();
                     model.retain(|(other, _), ()| *other != bytes);
                     prop_assert_eq!(was_there, model.len() < before);
                 }
-                Act::Collect(live) => {
+                Operation::Collect(live) => {
                     let digests: BTreeSet<String> =
                         live.iter().map(|bytes| Digest::of_bytes(bytes).to_hex()).collect();
                     let later = Timestamp::from_millis(u64::MAX);
@@ -77,12 +77,12 @@ proptest! {
                     model.retain(|(bytes, _), ()| live.contains(bytes));
                 }
             }
-            let mut held = fixture.store.digests().unwrap();
-            held.sort_by_key(|(digest, variant)| (digest.to_hex(), *variant));
+            let mut stored = fixture.store.digests().unwrap();
+            stored.sort_by_key(|(digest, variant)| (digest.to_hex(), *variant));
             let mut expected: Vec<_> =
                 model.keys().map(|(bytes, variant)| (Digest::of_bytes(bytes), *variant)).collect();
             expected.sort_by_key(|(digest, variant)| (digest.to_hex(), *variant));
-            prop_assert_eq!(held, expected);
+            prop_assert_eq!(stored, expected);
         }
         for (bytes, variant) in model.keys() {
             prop_assert!(fixture.store.contains(&Digest::of_bytes(bytes), *variant).unwrap());
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn folders_go_in_and_come_out(files in files(), change in any::<prop::sample::Index>()) {
+    fn directories_round_trip(files in files(), change in any::<prop::sample::Index>()) {
         let fixture = StoreFixture::new();
         let source = fixture.path("source");
         fs::create_dir(&source).unwrap();
@@ -103,10 +103,10 @@ proptest! {
         let options = TreeOptions::default();
         let tree = fixture.store.insert_tree(&source, &options).unwrap();
         prop_assert_eq!(tree.files().len(), files.len());
-        let (place, folder) = fixture.folder("place");
+        let (dir, folder) = fixture.folder("place");
         fixture.store.link_tree(&tree, &folder).unwrap();
-        let again = fixture.store.insert_tree(&place, &options).unwrap();
-        prop_assert_eq!(&again, &tree);
+        let second = fixture.store.insert_tree(&dir, &options).unwrap();
+        prop_assert_eq!(&second, &tree);
         // Any change of a file changes the digest.
         if let Some((path, (bytes, is_executable))) = files.iter().nth(change.index(files.len().max(1))) {
             let path = source.join(path.join("/"));

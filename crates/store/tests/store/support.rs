@@ -16,9 +16,9 @@ use tempfile::TempDir;
 
 /// A clock that does not move.
 #[derive(Debug)]
-pub(crate) struct At(pub(crate) Timestamp);
+pub(crate) struct FixedClock(pub(crate) Timestamp);
 
-impl Clock for At {
+impl Clock for FixedClock {
     fn timestamp(&self) -> Timestamp {
         self.0
     }
@@ -55,7 +55,7 @@ impl StoreFixture {
 
     /// A fixture whose store has a clock that does not move.
     pub(crate) fn at(moment: Timestamp) -> Self {
-        Self::with(StoreOptions { durability: Durability::Process, clock: Arc::new(At(moment)) })
+        Self::with(StoreOptions { durability: Durability::Process, clock: Arc::new(FixedClock(moment)) })
     }
 
     /// A fixture whose store caches digests at once: its clock is an hour ahead, so no change of a file is recent.
@@ -89,7 +89,7 @@ impl StoreFixture {
 }
 
 /// Waits until files that change now get a later time than this file.
-pub(crate) fn let_time_pass(fixture: &StoreFixture, path: &Path) {
+pub(crate) fn age_file(fixture: &StoreFixture, path: &Path) {
     let changed = |path: &Path| {
         let file = fs::metadata(path).unwrap();
         u64::try_from(file.ctime() * 1_000 + file.ctime_nsec() / 1_000_000).unwrap()

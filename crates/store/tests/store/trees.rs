@@ -14,7 +14,7 @@ use conjure_store::{FileMode, SkipReason, StoreErrorKind, TreeOptions};
 use rustix::fs::{CWD, FileType, Mode, inotify, mknodat};
 use rustix::io::Errno;
 
-use crate::support::{StoreFixture, let_time_pass, mode, paths, set_mode};
+use crate::support::{StoreFixture, age_file, mode, paths, set_mode};
 
 fn all() -> TreeOptions {
     TreeOptions::default()
@@ -40,15 +40,15 @@ fn a_directory_is_linked_as_it_was_inserted() {
     let script = &tree.files()[2];
     assert_eq!((script.mode(), script.size()), (FileMode::Executable, 10));
     assert_eq!(*script.digest(), Digest::of_bytes(b"#!/bin/sh\n"));
-    let (place, folder) = fixture.folder("place");
+    let (path, folder) = fixture.folder("place");
     fixture.store.link_tree(&tree, &folder).unwrap();
-    assert_eq!(fs::read(place.join("scripts/data/table.csv")).unwrap(), b"a,b\n");
-    assert_eq!(mode(&place.join("scripts/run.sh")), 0o555);
-    assert_eq!(mode(&place.join("SKILL.md")), 0o444);
-    assert_eq!(mode(&place.join("scripts")), 0o755);
-    assert!(!place.join("empty").exists());
+    assert_eq!(fs::read(path.join("scripts/data/table.csv")).unwrap(), b"a,b\n");
+    assert_eq!(mode(&path.join("scripts/run.sh")), 0o555);
+    assert_eq!(mode(&path.join("SKILL.md")), 0o444);
+    assert_eq!(mode(&path.join("scripts")), 0o755);
+    assert!(!path.join("empty").exists());
     // The linked directory gives the same tree.
-    assert_eq!(fixture.store.insert_tree(&place, &all()).unwrap().digest(), tree.digest());
+    assert_eq!(fixture.store.insert_tree(&path, &all()).unwrap().digest(), tree.digest());
     fixture.assert_tidy();
 }
 
@@ -101,9 +101,10 @@ fn links_within_the_root_are_replaced_and_others_skipped() {
         ]
     );
     assert_eq!(tree.files()[3].mode(), FileMode::Executable);
-    let left: Vec<_> = tree.skipped().iter().map(|left| (left.path.to_str().unwrap(), left.reason)).collect();
+    let skipped: Vec<_> =
+        tree.skipped().iter().map(|skipped| (skipped.path.to_str().unwrap(), skipped.reason)).collect();
     assert_eq!(
-        left,
+        skipped,
         [
             ("absolute", SkipReason::EscapesRoot),
             ("dangling", SkipReason::DanglingLink),
@@ -120,7 +121,7 @@ fn links_within_the_root_are_replaced_and_others_skipped() {
     assert!(!fixture.store.contains(&Digest::of_bytes(b"secret"), FileMode::Plain).unwrap());
 }
 
-/// The kernel gives up a path with `..` when anything on the machine is renamed meanwhile.
+/// The kernel gives up a path with `..` when anything on the machine is renamed in the meantime.
 #[test]
 fn upward_links_are_followed_during_concurrent_renames() {
     let fixture = StoreFixture::new();
@@ -128,8 +129,8 @@ fn upward_links_are_followed_during_concurrent_renames() {
     for number in 0..100 {
         symlink("../../SKILL.md", skill.join(format!("scripts/data/{number}"))).unwrap();
     }
-    let elsewhere = tempfile::tempdir().unwrap();
-    let (one, other) = (elsewhere.path().join("one"), elsewhere.path().join("other"));
+    let other_dir = tempfile::tempdir().unwrap();
+    let (one, other) = (other_dir.path().join("one"), other_dir.path().join("other"));
     fs::create_dir(&one).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -196,12 +197,12 @@ fn names_may_contain_any_bytes() {
     fs::write(skill.join(&odd), "odd").unwrap();
     let tree = fixture.store.insert_tree(&skill, &all()).unwrap();
     assert_eq!(tree.files()[1].path(), Path::new(&odd));
-    let (place, folder) = fixture.folder("place");
+    let (path, folder) = fixture.folder("place");
     fixture.store.link_tree(&tree, &folder).unwrap();
-    assert_eq!(fs::read(place.join(&odd)).unwrap(), b"odd");
+    assert_eq!(fs::read(path.join(&odd)).unwrap(), b"odd");
 }
 
-/// Whether the file at `path` is opened while `act` runs.
+/// True if the file at `path` is opened while `act` runs.
 fn is_opened(path: &Path, act: impl FnOnce()) -> bool {
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
     inotify::add_watch(&watch, path, inotify::WatchFlags::OPEN).unwrap();
@@ -225,7 +226,7 @@ fn a_second_insertion_opens_no_file() {
     assert!(!is_opened(&file, || assert_eq!(insert(), first)));
     // A changed file is read again, also when its size and modification time are as before.
     let date = fs::metadata(&file).unwrap().modified().unwrap();
-    let_time_pass(&fixture, &file);
+    age_file(&fixture, &file);
     fs::write(&file, "# World\n").unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_modified(date).unwrap();
     assert!(is_opened(&file, || assert_ne!(insert().digest(), first.digest())));

@@ -1,4 +1,4 @@
-//! `conjure chat`: with lines from a pipe, and with a person at a terminal.
+//! `conjure chat`: with piped lines, and at a terminal.
 
 mod piped;
 mod terminal;

@@ -1,4 +1,4 @@
-//! `conjure chat`: its commands and its output, mostly with lines from a pipe. `terminal` has a person at a terminal.
+//! `conjure chat`: its commands and its output, mostly with piped lines. `terminal` tests a terminal.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use crate::support::terminal::{AtTerminal, Terminal};
 use crate::support::{Conjure, script};
 
-/// What a terminal is told when the line editor begins to read.
+/// The control sequence at the start of line editing.
 pub(crate) const READS_A_LINE: &str = "\x1b[?2004h";
 
-/// A data folder and a workspace.
+/// A data directory and a workspace.
 pub(crate) struct Fixture {
     pub(crate) data: tempfile::TempDir,
     pub(crate) workspace: tempfile::TempDir,
@@ -58,7 +58,7 @@ impl Fixture {
     }
 
     /// The text without what is another in each run.
-    fn settled(&self, text: &str) -> String {
+    fn normalized(&self, text: &str) -> String {
         let text = text.replace(self.workspace.path().to_str().unwrap(), "[WORKSPACE]");
         let text = match text.find("sesn_") {
             Some(start) => text.replace(&text[start..start + 37], "[SESSION]"),
@@ -72,7 +72,7 @@ impl Fixture {
                     line
                 }
             })
-            // What a machine cannot limit is its own.
+            // Warnings about missing limits depend on the machine.
             .map(|line| line.split("; it cannot enforce here").next().unwrap_or(line))
             .map(|line| format!("{}\n", without_duration(line)))
             .collect()
@@ -119,7 +119,7 @@ pub(crate) fn three_turns() -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_chat_without_a_model_says_on_one_screen_how_to_get_one() {
+fn a_chat_without_a_model_explains_how_to_configure_one() {
     let done = Conjure::new(["chat"]).finish().code(2);
     assert!(done.stderr.lines().count() < 24, "{}", done.stderr);
     insta::assert_snapshot!("no_model", done.stderr);
@@ -127,7 +127,7 @@ fn a_chat_without_a_model_says_on_one_screen_how_to_get_one() {
 }
 
 #[test]
-fn lines_of_a_pipe_are_messages_and_answers_are_all_of_standard_output() {
+fn piped_lines_are_messages_and_stdout_has_only_answers() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -135,7 +135,7 @@ fn lines_of_a_pipe_are_messages_and_answers_are_all_of_standard_output() {
     let lines = "Hi\nWhat is here?\n\n   \n/files\n/quit\nnot read\n";
     let done = fixture.piped(three_turns().path(), &[], lines).finish().code(0);
     assert_eq!(done.stdout, "Hello.\nHow can I help?\nLet me look.\nThere is one.\n");
-    let settled = fixture.settled(&done.stderr);
+    let settled = fixture.normalized(&done.stderr);
     insta::assert_snapshot!("piped", settled);
     assert!(!done.stderr.contains('\x1b'), "{}", done.stderr);
     // No line is longer than a terminal is wide, but for paths, ids, and what a machine cannot limit.
@@ -144,24 +144,24 @@ fn lines_of_a_pipe_are_messages_and_answers_are_all_of_standard_output() {
 }
 
 #[test]
-fn calls_that_run_together_have_a_result_each() {
+fn parallel_calls_have_a_result_each() {
     let fixture = Fixture::new();
     let calls = [bash("echo one"), bash("echo two >&2; exit 2"), bash("echo three")].join(", ");
     let script = script(&format!("- content: [{calls}]\n- content: Done.\n"));
     let done = fixture.piped(script.path(), &[], "Go\n").finish().code(0);
-    let told = fixture.settled(&done.stderr);
+    let stderr = fixture.normalized(&done.stderr);
     // Whichever ends first.
     for line in [
         "  bash_tool  echo one  [TIME], 4 B\n",
         "  bash_tool  echo two >&2; exit 2  failed, [TIME]\n    two [exit code 2]\n",
         "  bash_tool  echo three  [TIME], 6 B\n",
     ] {
-        assert_eq!(told.matches(line).count(), 1, "{line}: {told}");
+        assert_eq!(stderr.matches(line).count(), 1, "{line}: {stderr}");
     }
 }
 
 #[test]
-fn commands_look_at_the_session() {
+fn chat_commands_show_the_session() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -175,22 +175,22 @@ fn commands_look_at_the_session() {
     );
     let options = ["--skills", "fixtures/skills"];
     let done = fixture.piped(three_turns().path(), &options, lines.clone()).finish().code(0);
-    let told = fixture.settled(&done.stderr).replace(folder.path().to_str().unwrap(), "[FOLDER]");
-    insta::assert_snapshot!("commands", told);
+    let stderr = fixture.normalized(&done.stderr).replace(folder.path().to_str().unwrap(), "[FOLDER]");
+    insta::assert_snapshot!("commands", stderr);
     let text = std::fs::read_to_string(&markdown).unwrap();
     assert!(text.contains("## User\n\nHi\n\n## Model\n\nHello.\nHow can I help?"), "{text}");
     let read = std::fs::read_to_string(&events).unwrap();
     let exported = fixture.command(&["sessions", "export", &session_of(&done.stderr)]).finish().code(0);
     assert!(!read.is_empty() && exported.stdout.starts_with(&read), "{read}");
 
-    // Nothing is overwritten, and that is a failure.
-    let again = fixture.piped(three_turns().path(), &options, lines).finish().code(2);
-    again.says("exists, and is not overwritten");
+    // Existing files are not overwritten, which is a failure.
+    let second = fixture.piped(three_turns().path(), &options, lines).finish().code(2);
+    second.says("exists, and is not overwritten");
     assert_eq!(std::fs::read_to_string(&markdown).unwrap(), text);
 }
 
 #[test]
-fn a_line_that_cannot_be_used_is_not_sent_and_the_next_one_is() {
+fn an_invalid_line_is_not_sent_and_the_next_one_is() {
     let fixture = Fixture::new();
     let mut lines = b"/nothing here\n/quit now\n\xff\xfe\n".to_vec();
     lines.extend(vec![b'x'; 5 * 1024 * 1024]);
@@ -215,7 +215,7 @@ fn a_line_that_cannot_be_used_is_not_sent_and_the_next_one_is() {
 }
 
 #[test]
-fn a_message_of_a_megabyte_is_sent_whole() {
+fn a_message_of_a_megabyte_is_sent_completely() {
     let fixture = Fixture::new();
     let script = script("- expect: {user: {matches: '^a{1000}'}}\n  content: Long.\n");
     let done = fixture.piped(script.path(), &[], vec![b'a'; 1024 * 1024]).finish().code(0);
@@ -223,7 +223,7 @@ fn a_message_of_a_megabyte_is_sent_whole() {
 }
 
 #[test]
-fn a_chat_in_which_nothing_was_said_leaves_no_session() {
+fn a_chat_without_messages_leaves_no_session() {
     let fixture = Fixture::new();
     for lines in ["", "\n", "/help\n", "/quit\n"] {
         let done = fixture.piped(three_turns().path(), &[], lines).finish().code(0);
@@ -245,7 +245,7 @@ fn a_turn_that_fails_does_not_end_the_chat_and_is_its_exit_code() {
 }
 
 #[test]
-fn nobody_is_asked_in_a_pipe_and_no_line_is_taken_for_a_reply() {
+fn a_piped_chat_asks_no_questions_and_no_line_is_a_reply() {
     let fixture = Fixture::new();
     let script = script(&format!("- content: [{}]\n- content: Done.\n", bash("echo one >> effects")));
     let waits = fixture.piped(script.path(), &["--ask", "bash_tool"], "Go\ny\ny\n").finish().code(6);
@@ -297,7 +297,7 @@ fn an_attached_file_goes_with_the_next_message() {
 }
 
 #[test]
-fn a_chat_goes_on_with_a_session() {
+fn a_chat_resumes_a_session() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -313,7 +313,7 @@ fn a_chat_goes_on_with_a_session() {
     };
     let done = resume(&["--script", script.path().to_str().unwrap()]).code(0);
     assert_eq!(done.stdout, "Let me look.\nThere is one.\n");
-    insta::assert_snapshot!("resumed", fixture.settled(&done.stderr));
+    insta::assert_snapshot!("resumed", fixture.normalized(&done.stderr));
 
     resume(&[]).code(2).says("hint: `--script FILE` plays a script: its own continues");
     resume(&["--workspace", "."]).code(2).says("cannot be used with");
@@ -328,14 +328,14 @@ fn a_chat_goes_on_with_a_session() {
 fn another_model_answers_from_the_next_message_on() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     // The fake takes the turn whose number is that of the answers before it, whoever gave them.
-    let words = ["None", "One", "Two", "Three", "Four", "Five", "Six"];
-    let words: String = words
+    let text = ["None", "One", "Two", "Three", "Four", "Five", "Six"];
+    let text: String = text
         .iter()
         .map(|word| format!("- {{content: {word} before this., usage: {{input_tokens: 9}}}}\n"))
         .collect();
-    let words = format!("version: 1\nturns:\n{words}");
-    let words = Script::from_text(&words, ScriptFormat::Yaml, "the fake").unwrap();
-    let fake = runtime.block_on(FakeMessages::builder().script(words).start()).unwrap();
+    let text = format!("version: 1\nturns:\n{text}");
+    let text = Script::from_text(&text, ScriptFormat::Yaml, "the fake").unwrap();
+    let fake = runtime.block_on(FakeMessages::builder().script(text).start()).unwrap();
     let config = format!(
         "[models.other]\napi = \"messages\"\nmodel = \"claude-other\"\nbase_url = \"{}\"\nkey_env = \"OTHER_KEY\"\n",
         fake.base_url()
@@ -368,9 +368,9 @@ async fn named_service(name: &str, rest: &str) -> FakeMessages {
     let turns: String = (0..6)
         .map(|before| format!("- {{content: \"{name}{before}{rest}\", usage: {{input_tokens: 9}}}}\n"))
         .collect();
-    let words = format!("version: 1\nturns:\n{turns}");
-    let words = Script::from_text(&words, ScriptFormat::Yaml, name).unwrap();
-    FakeMessages::builder().script(words).start().await.unwrap()
+    let script_text = format!("version: 1\nturns:\n{turns}");
+    let script_text = Script::from_text(&script_text, ScriptFormat::Yaml, name).unwrap();
+    FakeMessages::builder().script(script_text).start().await.unwrap()
 }
 
 /// The models `b` and `other`, each of its own service.
@@ -389,7 +389,7 @@ fn with_models(conjure: Conjure, [b, other]: [&FakeMessages; 2]) -> Conjure {
 }
 
 #[test]
-fn after_a_resumption_and_an_undo_the_model_that_is_named_answers() {
+fn after_a_resume_and_an_undo_the_named_model_answers() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let b = runtime.block_on(named_service("b", ""));
     let other = runtime.block_on(named_service("other", " sk-key-of-b"));
@@ -404,21 +404,21 @@ fn after_a_resumption_and_an_undo_the_model_that_is_named_answers() {
     // The key of a model that does not answer now is not shown either.
     assert_eq!(done.stdout, "other1 [REDACTED:B_KEY]\nb2\nother1 [REDACTED:B_KEY]\nb0\n", "{}", done.stderr);
     // `/model`, the second `/undo`, and the fourth tell another model than before.
-    let told: Vec<&str> = done
+    let stderr: Vec<&str> = done
         .stderr
         .lines()
         .filter_map(|line| line.strip_prefix("the model is claude-")?.split(' ').next())
         .collect();
-    assert_eq!(told, ["other", "b", "other", "b"], "{}", done.stderr);
+    assert_eq!(stderr, ["other", "b", "other", "b"], "{}", done.stderr);
     done.says("the price of claude-b, claude-other is not known").does_not_say("sk-key-of");
 }
 
 #[test]
-fn a_turn_under_way_ends_with_the_new_model_which_the_session_then_has() {
+fn a_resumed_turn_ends_with_the_new_model_of_the_session() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let words = format!("version: 1\nturns:\n- content: [{}]\n", bash("echo one"));
-    let words = Script::from_text(&words, ScriptFormat::Yaml, "b").unwrap();
-    let b = runtime.block_on(FakeMessages::builder().script(words).start()).unwrap();
+    let script_text = format!("version: 1\nturns:\n- content: [{}]\n", bash("echo one"));
+    let script_text = Script::from_text(&script_text, ScriptFormat::Yaml, "b").unwrap();
+    let b = runtime.block_on(FakeMessages::builder().script(script_text).start()).unwrap();
     let other = runtime.block_on(named_service("other", ""));
     let fixture = Fixture::new();
     let command = |arguments: &[&str]| with_models(fixture.command(arguments), [&b, &other]);
@@ -435,7 +435,7 @@ fn a_turn_under_way_ends_with_the_new_model_which_the_session_then_has() {
 }
 
 #[test]
-fn the_last_message_is_taken_back_and_files_are_not() {
+fn undo_removes_the_last_message_and_keeps_files() {
     let fixture = Fixture::new();
     let script = script(&format!(
         "- content: Hello.\n- content: [{}]\n- content: Made.\n\
@@ -449,7 +449,7 @@ fn the_last_message_is_taken_back_and_files_are_not() {
     assert_eq!(done.stdout, "Hello.\nMade.\none.\n");
     let done = done.says("error: `/undo`: there is no message to take back");
     let done = done.says("the last message and its answer are taken back; files were not undone");
-    let ids: Vec<&str> = done.stderr.split("--resume ").skip(1).map(|rest| &rest[..37]).collect();
+    let ids: Vec<&str> = done.stderr.split("--resume ").skip(1).map(|remainder| &remainder[..37]).collect();
     let [original, fork] = ids[..] else { panic!("two sessions: {}", done.stderr) };
     let read = |id: &str| {
         fixture.command(&["sessions", "export", id, "--format", "markdown"]).finish().code(0).stdout
@@ -465,7 +465,7 @@ fn the_last_message_is_taken_back_and_files_are_not() {
 }
 
 #[test]
-fn a_chat_that_is_not_kept_names_no_session() {
+fn a_temporary_chat_prints_no_session() {
     let fixture = Fixture::new();
     let done = fixture.piped(three_turns().path(), &["--ephemeral"], "Hi\n").finish().code(0);
     done.does_not_say("--resume");
@@ -477,8 +477,8 @@ fn a_termination_ends_a_chat_and_its_tools() {
     let fixture = Fixture::new();
     let script = script(&format!("- content: [{}]\n- content: x\n", bash("touch began; sleep 1000")));
     let chat = fixture.piped(script.path(), &[], "Go\nMore\n").start();
-    let began = fixture.workspace.path().join("began");
-    crate::support::eventually("the tool runs", || began.exists());
+    let started = fixture.workspace.path().join("began");
+    crate::support::eventually("the tool runs", || started.exists());
     chat.signal(Signal::TERM);
     chat.wait().code(143).says("interrupted").says("--resume");
 

@@ -1,4 +1,4 @@
-//! `conjure chat` with a person at a terminal: keys, interruptions, approvals, and what strangers wrote.
+//! `conjure chat` at a terminal: keys, interrupts, approvals, and untrusted text.
 
 use rustix::process::Signal;
 
@@ -16,8 +16,8 @@ fn an_interrupt_from_the_keyboard_ends_the_turn_and_not_the_chat() {
     let mut chat = fixture.at_terminal(script.path(), &[], |conjure| conjure);
     chat.shows(READS_A_LINE, 1);
     chat.types("Go\n");
-    let began = fixture.workspace.path().join("began");
-    crate::support::eventually("the tool runs", || began.exists());
+    let started = fixture.workspace.path().join("began");
+    crate::support::eventually("the tool runs", || started.exists());
     chat.types("\x03");
     chat.shows("interrupted; what was said so far is kept", 1);
     chat.shows(READS_A_LINE, 2);
@@ -63,7 +63,7 @@ fn an_empty_prompt_says_how_to_leave_and_the_second_interrupt_leaves() {
 }
 
 #[test]
-fn a_person_edits_a_line_and_takes_an_earlier_one_again() {
+fn a_user_edits_a_line_and_recalls_an_earlier_one() {
     let fixture = Fixture::new();
     let script = script(
         "- expect: {user: {matches: '^Hello world$'}}\n  content: First.\n\
@@ -89,7 +89,7 @@ fn a_person_edits_a_line_and_takes_an_earlier_one_again() {
 }
 
 #[test]
-fn a_resumed_chat_remembers_what_was_said() {
+fn a_resumed_chat_has_its_history() {
     let fixture = Fixture::new();
     let script = three_turns();
     let done = fixture.piped(script.path(), &[], "Hi\n").finish().code(0);
@@ -109,7 +109,7 @@ fn a_resumed_chat_remembers_what_was_said() {
 }
 
 #[test]
-fn a_person_decides_on_calls_inline() {
+fn a_user_decides_on_calls_inline() {
     let fixture = Fixture::new();
     let calls =
         [bash("touch one"), bash("touch two"), bash("A=b touch three"), bash("A=b touch four")].join(", ");
@@ -120,7 +120,7 @@ fn a_person_decides_on_calls_inline() {
     let script = script(&turns);
     let mut chat = fixture.at_terminal(script.path(), &["--ask", "bash_tool"], |conjure| conjure);
     chat.shows(READS_A_LINE, 1);
-    // What was typed before the question is no reply.
+    // Text typed before the question is not a reply.
     chat.types("Go\n");
     chat.shows("a: all `bash_tool(touch:*)` in this session > ", 1);
     chat.shows(READS_A_LINE, 2);
@@ -132,8 +132,8 @@ fn a_person_decides_on_calls_inline() {
     chat.shows(READS_A_LINE, 5);
     chat.types("n not that one\n");
     chat.shows("Done.", 1);
-    let made = |name: &str| fixture.workspace.path().join(name).exists();
-    assert_eq!(["one", "two", "three", "four"].map(made), [true, true, true, false]);
+    let has_file = |name: &str| fixture.workspace.path().join(name).exists();
+    assert_eq!(["one", "two", "three", "four"].map(has_file), [true, true, true, false]);
     // A question can be interrupted, which ends the turn.
     chat.shows(READS_A_LINE, 6);
     chat.types("Again\n");
@@ -143,8 +143,8 @@ fn a_person_decides_on_calls_inline() {
     chat.shows(READS_A_LINE, 8);
     chat.types("And now?\n");
     chat.shows("Never.", 1);
-    assert!(!made("five"));
-    // Nobody decides: the call waits, and the chat ends.
+    assert!(!has_file("five"));
+    // Without a decision the call waits, and the chat ends.
     chat.shows(READS_A_LINE, 9);
     chat.types("\x04");
     let done = chat.wait().code(0);
@@ -152,7 +152,7 @@ fn a_person_decides_on_calls_inline() {
 }
 
 #[test]
-fn a_question_that_is_left_open_waits_in_the_session() {
+fn an_open_question_waits_in_the_session() {
     let fixture = Fixture::new();
     let script = script(&format!("- content: [{}]\n- content: Done.\n", bash("touch one")));
     let mut chat = fixture.at_terminal(script.path(), &["--ask", "bash_tool"], |conjure| conjure);
@@ -164,7 +164,7 @@ fn a_question_that_is_left_open_waits_in_the_session() {
 }
 
 #[test]
-fn a_terminal_without_editing_and_without_colours_will_do() {
+fn a_terminal_without_editing_and_colours_works() {
     let fixture = Fixture::new();
     let script = script(&format!(
         "- content: [{}]\n- content: Done.\n- content: [{}]\n- content: Never.\n",
@@ -184,8 +184,8 @@ fn a_terminal_without_editing_and_without_colours_will_do() {
     chat.shows("all `bash_tool(touch began; sleep 1000)` in this session > ", 0);
     chat.shows("allow it?", 2);
     chat.types("y\n");
-    let began = fixture.workspace.path().join("began");
-    crate::support::eventually("the tool runs", || began.exists());
+    let started = fixture.workspace.path().join("began");
+    crate::support::eventually("the tool runs", || started.exists());
     chat.types("\x03");
     chat.shows("interrupted; what was said so far is kept", 1);
     chat.types("\x04");
@@ -209,7 +209,7 @@ fn a_terminal_without_editing_and_without_colours_will_do() {
 }
 
 #[test]
-fn the_terminal_is_as_it_was_after_a_termination_at_the_prompt() {
+fn the_terminal_is_restored_after_a_termination_at_the_prompt() {
     let fixture = Fixture::new();
     let script = three_turns();
     let chat = fixture.at_terminal(script.path(), &[], |conjure| conjure);
@@ -221,15 +221,15 @@ fn the_terminal_is_as_it_was_after_a_termination_at_the_prompt() {
 }
 
 #[test]
-fn what_strangers_wrote_does_not_control_the_terminal() {
-    /// What a terminal must not get, and what it gets in its place.
+fn untrusted_text_does_not_control_the_terminal() {
+    /// Forbidden sequences, and their replacements.
     const HOSTILE: [char; 5] = ['\u{9b}', '\u{202e}', '\u{200b}', '\u{e0041}', '\u{feff}'];
     const WORDS: &str = r"a\e[2Jb\u009b2Kc\u202ed\u200be\U000e0041f\ufeffg";
     const SHOWN: &str = r"a\u{1b}[2Jb\u{9b}2Kc\u{202e}d\u{200b}e\u{e0041}f\u{feff}g";
     let fixture = Fixture::new();
     let call = bash(&format!("echo {WORDS}; exit 1"));
     // In one piece, and in as many as there are characters.
-    let says = script(&format!(
+    let hostile_script = script(&format!(
         "- pieces: 1\n  content: \"1 {WORDS}\"\n- pieces: 60\n  content: [{{thinking: \"{WORDS}\"}}, {{text: \"2 {WORDS}\"}}, {call}]\n\
          - content: Done.\n"
     ));
@@ -239,7 +239,7 @@ fn what_strangers_wrote_does_not_control_the_terminal() {
     let text = "---\nname: greets\ndescription: Greets.\u{202e}sdrawkcab\n---\n";
     std::fs::write(skill.join("SKILL.md"), text).unwrap();
     let options = ["--skills", skills.path().to_str().unwrap(), "--ask", "bash_tool"];
-    let mut chat = fixture.at_terminal(says.path(), &options, |conjure| conjure);
+    let mut chat = fixture.at_terminal(hostile_script.path(), &options, |conjure| conjure);
     chat.shows(READS_A_LINE, 1);
     chat.types("/skills\n");
     chat.shows("sdrawkcab", 1);
@@ -265,12 +265,12 @@ fn what_strangers_wrote_does_not_control_the_terminal() {
 #[test]
 fn a_secret_is_not_shown() {
     let fixture = Fixture::new();
-    let says = script(&format!(
+    let hostile_script = script(&format!(
         "- content: [{{text: The key is hunter2-secret.}}, {}]\n- content: Done.\n",
         bash("echo hunter2-secret")
     ));
     let options = ["--env", "API_KEY=hunter2-secret"];
-    let done = fixture.piped(says.path(), &options, "Go\n").finish().code(0);
+    let done = fixture.piped(hostile_script.path(), &options, "Go\n").finish().code(0);
     assert_eq!(done.stdout, "The key is [REDACTED:API_KEY].\nDone.\n");
     done.does_not_say("hunter2").says("echo [REDACTED:API_KEY]");
 }

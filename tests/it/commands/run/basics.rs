@@ -1,4 +1,4 @@
-//! `conjure run`: the main job, its output, and what it leaves behind.
+//! `conjure run`: its output, and the files that it leaves.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn the_answer_has_the_real_figures_and_is_all_of_standard_output() {
 }
 
 #[test]
-fn other_data_has_another_answer() {
+fn different_data_gives_a_different_answer() {
     let original = std::fs::read_to_string(fixture("data/sales.csv")).unwrap();
     let slowest = growth(&original).pop().unwrap().0;
     let boosted: String = original
@@ -112,19 +112,19 @@ fn every_script_of_the_fixtures_plays() {
 }
 
 #[test]
-fn what_was_produced_is_listed_and_kept_and_the_input_is_not() {
+fn outputs_are_listed_and_retained_and_inputs_are_not() {
     let run = sales(&fixture("data/sales.csv")).arg("Which region grew fastest?");
     let home = run.home().canonicalize().unwrap();
     let running = run.start();
     let done = running.wait_keeping_home();
-    let said = &done.0.stderr;
-    assert_eq!(done.0.code, Some(0), "{said}");
-    let listed: Vec<&str> = said.lines().skip_while(|line| *line != "produced files:").skip(1).collect();
-    assert_eq!(listed.len(), 3, "{said}");
+    let stderr = &done.0.stderr;
+    assert_eq!(done.0.code, Some(0), "{stderr}");
+    let listed: Vec<&str> = stderr.lines().skip_while(|line| *line != "produced files:").skip(1).collect();
+    assert_eq!(listed.len(), 3, "{stderr}");
     let path = PathBuf::from(&listed[0][listed[0].find('/').unwrap()..]);
-    assert!(path.starts_with(&home) && path.ends_with("sales-report.md"), "{said}");
+    assert!(path.starts_with(&home) && path.ends_with("sales-report.md"), "{stderr}");
     assert!(std::fs::read_to_string(&path).unwrap().contains("# Sales growth by region"));
-    assert!(listed[1].contains("stay with the session"), "{said}");
+    assert!(listed[1].contains("stay with the session"), "{stderr}");
     let folder = path.iter().find_map(|part| part.to_str().filter(|name| name.starts_with("ses_"))).unwrap();
     let session: conjure::SessionId = folder.parse().unwrap();
     let goes_on = format!("`conjure sessions resume {session}` continues this session");
@@ -146,10 +146,10 @@ fn ephemeral(script: &str) -> Conjure {
 }
 
 #[test]
-fn nothing_is_left_of_a_run_that_is_not_to_be_kept() {
+fn a_temporary_run_leaves_nothing() {
     let (done, home) = ephemeral("minimal-skill").arg("Greet me.").start().wait_keeping_home();
     done.code(0).does_not_say("produced files").does_not_say("conjure sessions");
-    // The data folder alone, and nothing of the run in it.
+    // The data directory alone, and nothing of the run in it.
     assert_eq!(names(home.path()), [".local"]);
     let data = home.path().join(".local/share/conjure");
     assert_eq!(names(&data), ["hosts", "processes", "tenants"]);
@@ -161,7 +161,7 @@ fn nothing_is_left_of_a_run_that_is_not_to_be_kept() {
 }
 
 #[test]
-fn what_a_run_that_is_not_to_be_kept_has_produced_stays_even_so() {
+fn outputs_of_a_temporary_run_are_copied() {
     let run = ephemeral("sales-report").arg("--file").arg(fixture("data/sales.csv"));
     let (done, _home) = run.arg("Which region grew fastest?").start().wait_keeping_home();
     let done = done.code(0).says("which is kept").does_not_say("conjure sessions");
@@ -171,7 +171,7 @@ fn what_a_run_that_is_not_to_be_kept_has_produced_stays_even_so() {
 }
 
 #[test]
-fn a_run_without_a_data_folder_says_that_its_session_is_not_kept() {
+fn a_run_without_a_data_directory_reports_a_temporary_session() {
     let script = script("- content: Done.\n");
     let run = || Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
     let done = run().env("HOME", "").finish().code(0);
@@ -209,11 +209,11 @@ fn a_chosen_workspace_holds_inputs_and_products() {
 }
 
 #[test]
-fn a_workspace_behind_a_link_is_named_as_it_is_and_stays_so() {
+fn a_linked_workspace_keeps_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
-    for place in ["real", "other"] {
-        std::fs::create_dir(folder.join(place)).unwrap();
+    for path in ["real", "other"] {
+        std::fs::create_dir(folder.join(path)).unwrap();
     }
     let (data, link) = (folder.join("data"), folder.join("link"));
     std::os::unix::fs::symlink("real", &link).unwrap();
@@ -235,9 +235,9 @@ fn a_workspace_behind_a_link_is_named_as_it_is_and_stays_so() {
     // Where the link leads later makes no difference to the session.
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("other", &link).unwrap();
-    let (_, rest) = done.stderr.split_once("conjure sessions resume ").unwrap();
+    let (_, remainder) = done.stderr.split_once("conjure sessions resume ").unwrap();
     let resume =
-        Conjure::new(["sessions", "resume", &rest[..37], "--script"]).arg(script.path()).arg("Again");
+        Conjure::new(["sessions", "resume", &remainder[..37], "--script"]).arg(script.path()).arg("Again");
     resume.env("CONJURE_DATA", &data).finish().code(0);
     assert_eq!(std::fs::read_to_string(real.join("made")).unwrap(), "x\nx\nx\n");
     assert!(!folder.join("other/made").exists());
@@ -281,12 +281,12 @@ fn events_are_lines_of_json_with_places_in_order() {
 }
 
 #[test]
-fn an_event_is_one_line_also_when_the_model_spreads_its_words_over_lines() {
+fn an_event_is_one_line_even_with_line_breaks() {
     let script = script("- content: [{raw: \"{\\\"type\\\":\\\"text\\\",\\n\\\"text\\\":\\\"x\\\"}\"}]\n");
     let run = Conjure::new(["run", "--sandbox", "local", "--json", "--script"]).arg(script.path()).arg("Go");
     let events = run.finish().code(0).json_lines();
-    let said = events.iter().find(|event| event["type"] == "agent.message").unwrap();
-    assert_eq!(said["content"][0]["text"], "x");
+    let message = events.iter().find(|event| event["type"] == "agent.message").unwrap();
+    assert_eq!(message["content"][0]["text"], "x");
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn a_recording_plays_again_with_the_same_requests() {
 }
 
 #[test]
-fn secrets_of_the_environment_reach_the_tools_and_nobody_else() {
+fn environment_secrets_reach_only_the_tools() {
     let folder = tempfile::tempdir().unwrap();
     let (record, secret) = (folder.path().join("record.json"), "hunter2-\"quoted\"");
     let script = script(

@@ -1,4 +1,4 @@
-//! `conjure run --hosted` against the fake of the service, over HTTP: what is attached goes there, what is made comes here.
+//! `conjure run --hosted` against the fake of the service, over HTTP: attachments are uploaded, and outputs are downloaded.
 
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use serde_json::Value;
@@ -39,9 +39,9 @@ impl Fixture {
 }
 
 #[test]
-fn a_file_goes_to_the_service_and_what_it_makes_comes_here() {
-    let made = FakeToolRun::new("python make.py").with_file("table.xlsx", "cells").saying("Made it.");
-    let fixture = Fixture::start(vec![FakeToolRun::new("python make.py").paused().into(), made.into()]);
+fn a_file_is_uploaded_and_outputs_are_downloaded() {
+    let tool_run = FakeToolRun::new("python make.py").with_file("table.xlsx", "cells").saying("Made it.");
+    let fixture = Fixture::start(vec![FakeToolRun::new("python make.py").paused().into(), tool_run.into()]);
     let (sales, out) = (fixture.temp.path().join("sales.csv"), fixture.temp.path().join("out"));
     std::fs::write(&sales, "region,2024\n").unwrap();
     let finished = fixture
@@ -60,13 +60,16 @@ fn a_file_goes_to_the_service_and_what_it_makes_comes_here() {
     let sent: Value = serde_json::from_slice(sent.unwrap().body()).unwrap();
     assert_eq!(sent["container"]["skills"][1]["skill_id"], "pptx");
     assert!(sent["messages"][0]["content"].to_string().contains("container_upload"), "{sent}");
-    let told = sent["system"].to_string();
-    assert!(told.contains("The container of code execution has a copy of a user artifact"), "{told}");
-    assert!(!told.contains("URI"), "nothing takes one: {told}");
+    let system_prompt = sent["system"].to_string();
+    assert!(
+        system_prompt.contains("The container of code execution has a copy of a user artifact"),
+        "{system_prompt}"
+    );
+    assert!(!system_prompt.contains("URI"), "nothing takes one: {system_prompt}");
 }
 
 #[test]
-fn what_needs_a_workspace_is_told_what_to_do_instead() {
+fn options_that_need_a_workspace_fail_with_a_hint() {
     let fixture = Fixture::start(Vec::new());
     let finished = fixture.run(&["--file", "Cargo.toml", "Hi"]).finish().code(2);
     assert!(
@@ -85,9 +88,9 @@ fn what_needs_a_workspace_is_told_what_to_do_instead() {
 }
 
 #[test]
-fn a_session_goes_on_with_another_prompt() {
-    let said = |text: &str| FakeToolRun::new("python make.py").saying(text).into();
-    let fixture = Fixture::start(vec![said("Made it."), said("By quarter, too.")]);
+fn a_hosted_session_continues_with_another_prompt() {
+    let tool_run = |text: &str| FakeToolRun::new("python make.py").saying(text).into();
+    let fixture = Fixture::start(vec![tool_run("Made it."), tool_run("By quarter, too.")]);
     fixture.run(&["Make a table."]).finish().code(0);
     let id = fixture.session();
     let refused =
@@ -101,9 +104,9 @@ fn a_session_goes_on_with_another_prompt() {
 
 /// `--model` is for good, where no turn is under way.
 #[test]
-fn another_model_is_the_sessions_from_then_on() {
-    let said = |text: &str| FakeToolRun::new("python make.py").saying(text).into();
-    let fixture = Fixture::start(["One.", "Two.", "Three."].map(said).into());
+fn another_model_stays_with_the_session() {
+    let tool_run = |text: &str| FakeToolRun::new("python make.py").saying(text).into();
+    let fixture = Fixture::start(["One.", "Two.", "Three."].map(tool_run).into());
     fixture.run(&["Make a table."]).finish().code(0);
     let id = fixture.session();
     let resume = ["sessions", "resume", &id];
@@ -121,27 +124,33 @@ fn another_model_is_the_sessions_from_then_on() {
         1,
         "{exported}"
     );
-    let shown = fixture.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
-    assert!(shown.lines().any(|line| line.starts_with("model") && line.ends_with("other")), "{shown}");
+    let show_output = fixture.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
+    assert!(
+        show_output.lines().any(|line| line.starts_with("model") && line.ends_with("other")),
+        "{show_output}"
+    );
 }
 
 #[test]
 fn the_newest_of_the_files_of_one_name_is_copied() {
-    let made = |content: &str| FakeToolRun::new("python make.py").with_file("table.xlsx", content.to_owned());
-    let versions = (0..3).map(|version| made(&version.to_string()).paused().into());
-    let fixture = Fixture::start(versions.chain([made("corrected").saying("Made it.").into()]).collect());
+    let tool_run =
+        |content: &str| FakeToolRun::new("python make.py").with_file("table.xlsx", content.to_owned());
+    let versions = (0..3).map(|version| tool_run(&version.to_string()).paused().into());
+    let fixture = Fixture::start(versions.chain([tool_run("corrected").saying("Made it.").into()]).collect());
     let out = fixture.temp.path().join("out");
     let finished = fixture.run(&["--out"]).arg(&out).arg("Make a table.").finish().code(0);
     assert_eq!(std::fs::read_to_string(out.join("table.xlsx")).unwrap(), "corrected");
-    let left = finished.stderr.matches("an older `table.xlsx` is not copied").count();
-    assert_eq!(left, 3, "{}", finished.stderr);
+    let skipped_count = finished.stderr.matches("an older `table.xlsx` is not copied").count();
+    assert_eq!(skipped_count, 3, "{}", finished.stderr);
     assert!(!finished.stderr.contains("not overwritten"), "{}", finished.stderr);
 }
 
 #[test]
-fn what_the_service_keeps_is_listed() {
-    let made = |name: &str, text: &str| FakeToolRun::new("make").with_file(name, "cells").saying(text).into();
-    let fixture = Fixture::start(vec![made("table.xlsx", "Made it."), made("quarters.xlsx", "That, too.")]);
+fn files_at_the_service_are_listed() {
+    let tool_run =
+        |name: &str, text: &str| FakeToolRun::new("make").with_file(name, "cells").saying(text).into();
+    let fixture =
+        Fixture::start(vec![tool_run("table.xlsx", "Made it."), tool_run("quarters.xlsx", "That, too.")]);
     let finished = fixture.run(&["Make a table."]).finish().code(0);
     let (table, quarters) = ("       5 B  table.xlsx  file_", "       5 B  quarters.xlsx  file_");
     assert!(finished.stderr.contains(table), "{}", finished.stderr);
@@ -150,21 +159,21 @@ fn what_the_service_keeps_is_listed() {
     let resumed = fixture.conjure(&["sessions", "resume", &id, "And by quarter?", "--out"]).arg(&out);
     let resumed = resumed.finish().code(0);
     assert!(resumed.stderr.contains(quarters), "{}", resumed.stderr);
-    assert!(!resumed.stderr.contains(table), "it was there before: {}", resumed.stderr);
+    assert!(!resumed.stderr.contains(table), "it existed before: {}", resumed.stderr);
     assert!(!resumed.stderr.contains("`--out DIR`"), "{}", resumed.stderr);
     // Both are copied: what was made before could be had in no other way.
     for name in ["table.xlsx", "quarters.xlsx"] {
         assert_eq!(std::fs::read_to_string(out.join(name)).unwrap(), "cells");
     }
-    let shown = fixture.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
-    assert!(shown.find(table).unwrap() < shown.find(quarters).unwrap(), "{shown}");
-    assert!(shown.contains("hosted     xlsx latest"), "{shown}");
+    let show_output = fixture.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
+    assert!(show_output.find(table).unwrap() < show_output.find(quarters).unwrap(), "{show_output}");
+    assert!(show_output.contains("hosted     xlsx latest"), "{show_output}");
 }
 
 #[test]
-fn what_the_service_keeps_goes_with_the_session_or_is_reported() {
-    let made = || FakeToolRun::new("make").with_file("table.xlsx", "cells").saying("Made it.").into();
-    let fixture = Fixture::start(vec![made(), made()]);
+fn files_at_the_service_are_deleted_with_the_session_or_reported() {
+    let tool_run = || FakeToolRun::new("make").with_file("table.xlsx", "cells").saying("Made it.").into();
+    let fixture = Fixture::start(vec![tool_run(), tool_run()]);
     fixture.run(&["Make a table."]).finish().code(0);
     let deleted = fixture.conjure(&["sessions", "delete", &fixture.session()]).finish().code(0);
     assert!(
@@ -177,7 +186,11 @@ fn what_the_service_keeps_goes_with_the_session_or_is_reported() {
     fixture.run(&["Make a table."]).finish().code(0);
     let id = fixture.session();
     let deleted = fixture.conjure(&["sessions", "delete", &id]).env("ANTHROPIC_API_KEY", "").finish().code(0);
-    let told = format!("1 file of {id} is left at its model's service: ");
-    assert!(deleted.stderr.contains("is forgotten") && deleted.stderr.contains(&told), "{}", deleted.stderr);
+    let message = format!("1 file of {id} is left at its model's service: ");
+    assert!(
+        deleted.stderr.contains("is forgotten") && deleted.stderr.contains(&message),
+        "{}",
+        deleted.stderr
+    );
     assert_eq!(fixture.fake.files().len(), 1);
 }

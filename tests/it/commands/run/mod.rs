@@ -1,4 +1,4 @@
-//! `conjure run`: what it takes, writes and leaves, and how it is interrupted.
+//! `conjure run`: its inputs, outputs, leftovers and interrupts.
 
 pub(crate) mod basics;
 mod hosted;

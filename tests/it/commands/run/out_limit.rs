@@ -1,4 +1,4 @@
-//! What `--out` copies: holes stay holes, and all copies together are bounded.
+//! Copies of `--out`: sparse files stay sparse, and the total size is bounded.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -16,7 +16,7 @@ fn run(tool: &str, options: &[&str]) -> (Finished, tempfile::TempDir) {
 }
 
 #[test]
-fn a_hole_stays_a_hole() {
+fn sparse_files_stay_sparse() {
     // A hole at the beginning, one in the middle, and one at the end.
     let tool = "truncate -s 1G file; printf here >> file; truncate -s 1500M file; printf there >> file; truncate -s 2G file";
     let (done, out) = run(tool, &["--out-limit", "100m"]);
@@ -24,8 +24,8 @@ fn a_hole_stays_a_hole() {
     let copy = std::fs::File::open(out.path().join("file")).unwrap();
     let metadata = copy.metadata().unwrap();
     assert_eq!(metadata.len(), 2 << 30);
-    let taken = metadata.blocks() * 512;
-    assert!(taken < 1 << 20, "{taken} bytes were written for nine");
+    let used_bytes = metadata.blocks() * 512;
+    assert!(used_bytes < 1 << 20, "{used_bytes} bytes were written for nine");
     let at = |offset: u64| {
         let mut found = [0; 6];
         std::os::unix::fs::FileExt::read_exact_at(&copy, &mut found, offset).unwrap();

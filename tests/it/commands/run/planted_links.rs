@@ -42,7 +42,7 @@ impl Fixture {
         self.runs(&["run", "Go", "--sandbox", "local"], tool).arg("--workspace").arg(self.at("work"))
     }
 
-    fn mine_is_empty(&self) {
+    fn own_directory_is_empty(&self) {
         let names: Vec<_> =
             fs::read_dir(self.at("mine")).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(names.is_empty(), "{names:?}");
@@ -51,15 +51,15 @@ impl Fixture {
 
 /// The session that a run tells of.
 fn session(done: &Finished) -> &str {
-    let (_, rest) = done.stderr.split_once("sessions resume").unwrap();
-    &rest[rest.find("sesn_").unwrap()..][..37]
+    let (_, remainder) = done.stderr.split_once("sessions resume").unwrap();
+    &remainder[remainder.find("sesn_").unwrap()..][..37]
 }
 
-/// What the tool does with the folder around the place that the command writes to.
+/// The tool's change to the parent directory of the output path.
 const EXCHANGE: &str = "echo x > made; mv inner moved; ln -s ../mine inner; mkdir -p ../mine/out";
 
 #[test]
-fn copies_go_to_the_folder_that_was_opened_and_not_where_a_tool_leads_them() {
+fn copies_go_to_the_opened_directory_and_not_through_planted_links() {
     let fixture = Fixture::new();
     fixture.run(EXCHANGE).arg("--out").arg(fixture.at("work/inner/out")).finish().code(0).says("copied to");
     assert_eq!(fs::read_to_string(fixture.at("work/moved/out/made")).unwrap(), "x\n");
@@ -67,7 +67,7 @@ fn copies_go_to_the_folder_that_was_opened_and_not_where_a_tool_leads_them() {
 }
 
 #[test]
-fn a_recording_goes_to_the_folder_that_was_opened_and_not_where_a_tool_leads_it() {
+fn a_recording_goes_to_the_opened_directory_and_not_through_planted_links() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.at("work/inner")).unwrap();
     fixture.run(EXCHANGE).arg("--record").arg(fixture.at("work/inner/run.json")).finish().code(0);
@@ -76,7 +76,7 @@ fn a_recording_goes_to_the_folder_that_was_opened_and_not_where_a_tool_leads_it(
 }
 
 #[test]
-fn links_that_a_tool_left_are_not_followed_by_the_next_run() {
+fn planted_links_are_not_followed_by_the_next_run() {
     let fixture = Fixture::new();
     fs::write(fixture.at("mine/notes"), "mine").unwrap();
     fixture.run("ln -s ../mine out; ln -s ../mine/notes run.json").finish().code(0);
@@ -89,7 +89,7 @@ fn links_that_a_tool_left_are_not_followed_by_the_next_run() {
 }
 
 #[test]
-fn links_that_a_tool_left_are_not_followed_when_its_session_goes_on() {
+fn planted_links_are_not_followed_on_resume() {
     let fixture = Fixture::new();
     let tool = "ln -s ../mine out";
     let done = fixture.run(tool).finish().code(0);
@@ -100,17 +100,17 @@ fn links_that_a_tool_left_are_not_followed_when_its_session_goes_on() {
         let refused = resume().arg(option).arg(fixture.at(place)).finish().code(2);
         refused.says("is a link in a folder that tools write to");
     }
-    fixture.mine_is_empty();
+    fixture.own_directory_is_empty();
 }
 
 #[test]
-fn the_session_s_own_folder_is_one_that_tools_write_to() {
+fn the_sessions_own_directory_is_writable_by_tools() {
     let fixture = Fixture::new();
-    let mine = fixture.at("mine");
-    let tool = format!("ln -s {} out", mine.display());
+    let workspace = fixture.at("mine");
+    let tool = format!("ln -s {} out", workspace.display());
     let done = fixture.runs(&["run", "Go", "--sandbox", "local"], &tool).finish().code(0);
-    let (_, rest) = done.stderr.split_once("working in ").unwrap();
-    let work = Path::new(rest.lines().next().unwrap());
+    let (_, remainder) = done.stderr.split_once("working in ").unwrap();
+    let work = Path::new(remainder.lines().next().unwrap());
     let id = session(&done);
     let resumed = fixture.runs(&["sessions", "resume", id, "Again"], "echo x > made");
     resumed
@@ -119,11 +119,11 @@ fn the_session_s_own_folder_is_one_that_tools_write_to() {
         .finish()
         .code(2)
         .says("is a link in a folder that tools write to");
-    fixture.mine_is_empty();
+    fixture.own_directory_is_empty();
 }
 
 #[test]
-fn a_link_of_the_user_s_own_leads_where_it_leads() {
+fn a_users_own_link_is_followed() {
     let fixture = Fixture::new();
     symlink("mine", fixture.at("link")).unwrap();
     symlink("mine/old.json", fixture.at("run.json")).unwrap();
@@ -141,7 +141,7 @@ fn a_link_of_the_user_s_own_leads_where_it_leads() {
 }
 
 #[test]
-fn a_session_does_not_go_on_in_a_folder_that_another_one_s_tool_put_in_the_place_of_its_own() {
+fn a_session_does_not_resume_in_a_replaced_directory() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -157,8 +157,8 @@ fn a_session_does_not_go_on_in_a_folder_that_another_one_s_tool_put_in_the_place
             run.finish().code(0)
         };
         let inner = run("echo x > made", "work/inner");
-        let mine = fixture.at("mine");
-        run(&format!("mv inner old; ln -s {} inner", mine.display()), "work");
+        let own_dir = fixture.at("mine");
+        run(&format!("mv inner old; ln -s {} inner", own_dir.display()), "work");
         let resume = |more: &[&str]| {
             let resume = fixture.runs(&["sessions", "resume", session(&inner), "Again"], "echo x > later");
             resume.args(more).finish()
@@ -167,7 +167,7 @@ fn a_session_does_not_go_on_in_a_folder_that_another_one_s_tool_put_in_the_place
         for more in [&[][..], &["--file", file.to_str().unwrap()]] {
             resume(more).code(2).says("a symbolic link stands in the path").says("put it back where it was");
         }
-        fixture.mine_is_empty();
+        fixture.own_directory_is_empty();
         // With the folder in its place again, all is well.
         fs::remove_file(fixture.at("work/inner")).unwrap();
         fs::rename(fixture.at("work/old"), fixture.at("work/inner")).unwrap();

@@ -1,4 +1,4 @@
-//! A run that is interrupted ends everything that it started, and says so by its exit code.
+//! An interrupted run ends everything that it started, and returns its exit code.
 
 use std::path::{Path, PathBuf};
 
@@ -58,7 +58,7 @@ fn a_termination_ends_everything_and_is_code_143() {
 }
 
 #[test]
-fn an_interrupt_from_the_keyboard_reaches_the_whole_group_and_ends_in_good_order_too() {
+fn a_keyboard_interrupt_of_the_process_group_ends_gracefully() {
     check(|run| run.signal_group(Signal::INT), 130);
 }
 
@@ -101,7 +101,7 @@ fn a_run_whose_errors_nobody_reads_can_be_interrupted() {
     let run = Conjure::new(["run", "--sandbox", "local", "--script"])
         .arg(script.path())
         .arg("Go")
-        .with_stuck_errors()
+        .with_unread_stderr()
         .start();
     // Its signals are caught, and it waits in its first line.
     let status = || std::fs::read_to_string(format!("/proc/{}/status", run.pid().as_raw_nonzero())).unwrap();
@@ -120,7 +120,7 @@ fn a_run_whose_errors_nobody_reads_can_be_interrupted() {
 
 #[test]
 fn a_signal_while_packing_leaves_nothing_behind() {
-    for signal in [Signal::INT, Signal::TERM, Signal::KILL].into_iter().filter(is_heeded) {
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL].into_iter().filter(handles_signal) {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         let (skill, output) = (root.join("big"), root.join("output"));
@@ -137,7 +137,7 @@ fn a_signal_while_packing_leaves_nothing_behind() {
         // A fast machine may have packed it all before the signal arrives, or before it is heeded: then it is tried again.
         let is_caught = (0..50).any(|_| {
             let pack = Conjure::new(["skills", "pack"]).arg(&skill).arg("-o").arg(&output).start();
-            // What it writes is open, whether or not it has a name.
+            // Its output file is open, with or without a name.
             let process = format!("/proc/{}", pack.pid().as_raw_nonzero());
             eventually("the package is being written, or was", || {
                 let open = std::fs::read_dir(format!("{process}/fd")).into_iter().flatten().flatten();
@@ -150,9 +150,9 @@ fn a_signal_while_packing_leaves_nothing_behind() {
             pack.signal(signal);
             let is_done = pack.wait().code == Some(0);
             let entries = std::fs::read_dir(&output).unwrap();
-            let left: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-            if !is_done && !is_whole(&left, &output.join("big.skill")) {
-                assert!(left.is_empty(), "something was left on disk: {left:?}");
+            let leftovers: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+            if !is_done && !is_complete_package(&leftovers, &output.join("big.skill")) {
+                assert!(leftovers.is_empty(), "something was left on disk: {leftovers:?}");
                 return true;
             }
             std::fs::remove_dir_all(&output).unwrap();
@@ -163,15 +163,15 @@ fn a_signal_while_packing_leaves_nothing_behind() {
     }
 }
 
-/// Whether nothing was left but a package of this name, with all that is in it.
-fn is_whole(left: &[PathBuf], package: &Path) -> bool {
+/// True if only a complete package of this name was left.
+fn is_complete_package(leftovers: &[PathBuf], package: &Path) -> bool {
     let check = || Conjure::new(["skills", "check", "--sandbox", "local"]).arg(package).finish();
-    left == [package] && check().code == Some(0)
+    leftovers == [package] && check().code == Some(0)
 }
 
 /// Whether commands started here heed this signal: whoever runs the tests in the background of a shell ignores SIGINT for them
 /// and for everything that they start.
-fn is_heeded(signal: &Signal) -> bool {
+fn handles_signal(signal: &Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();

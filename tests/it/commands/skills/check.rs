@@ -1,4 +1,4 @@
-//! `conjure skills check`, and what `conjure skills validate` says of manifests.
+//! `conjure skills check`, and the findings of `conjure skills validate` about manifests.
 
 use crate::support::{Conjure, Finished};
 
@@ -8,7 +8,7 @@ fn skills<'a>(args: impl IntoIterator<Item = &'a str>) -> Finished {
 }
 
 #[test]
-fn all_that_is_missing_is_in_one_report() {
+fn one_report_lists_everything_missing() {
     let report = skills(["check", "fixtures/manifests/sidecar/deploy", "--sandbox", "local"]).code(1);
     insta::assert_snapshot!(report.stdout);
     assert_eq!(report.stderr, "");
@@ -25,7 +25,7 @@ fn a_skill_with_everything_is_ready() {
 }
 
 #[test]
-fn a_value_is_checked_and_a_sensitive_one_not_shown() {
+fn values_are_checked_and_sensitive_ones_hidden() {
     let worklog =
         ["check", "fixtures/manifests/frontmatter/worklog", "--sandbox", "local", "--format", "json"];
     let args = worklog.into_iter().chain(["--input", "session_date=today", "--input", "api_key=hunter2"]);
@@ -40,7 +40,7 @@ fn a_value_is_checked_and_a_sensitive_one_not_shown() {
 }
 
 #[test]
-fn what_is_not_there_or_not_readable_is_a_report_too() {
+fn missing_or_unreadable_skills_are_reported() {
     let absent = skills(["check", "fixtures/manifests/absent"]).code(2);
     insta::assert_snapshot!(absent.stdout);
     let folder = tempfile::tempdir().unwrap();
@@ -55,11 +55,11 @@ fn what_is_not_there_or_not_readable_is_a_report_too() {
 }
 
 #[test]
-fn a_manifest_among_the_fields_is_valid_to_a_lenient_reader_only() {
-    let place = "fixtures/manifests/frontmatter/worklog";
-    let strict = skills(["validate", place]).code(1);
+fn a_manifest_in_the_fields_is_valid_only_leniently() {
+    let path = "fixtures/manifests/frontmatter/worklog";
+    let strict = skills(["validate", path]).code(1);
     insta::assert_snapshot!(strict.stderr);
-    skills(["validate", "--lenient", place]).code(0);
+    skills(["validate", "--lenient", path]).code(0);
     skills(["validate", "fixtures/manifests/sidecar/worklog"]).code(0);
 }
 

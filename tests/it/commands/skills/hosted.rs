@@ -14,7 +14,7 @@ use crate::support::{Conjure, Finished, eventually};
 /// No key of anybody, and long enough to be found wherever it leaks.
 const KEY: &str = "sk-ant-canary-0123456789";
 
-/// A service, a folder of skills, and a data folder.
+/// A service, a folder of skills, and a data directory.
 struct Fixture {
     fake: FakeMessages,
     temp: tempfile::TempDir,
@@ -90,7 +90,7 @@ impl Fixture {
     }
 
     /// The text without what differs from run to run: paths, addresses, ids and the numbers of versions.
-    fn steady(&self, text: &str) -> String {
+    fn normalized(&self, text: &str) -> String {
         let text = text
             .replace(&*self.temp.path().canonicalize().unwrap().to_string_lossy(), "[TEMP]")
             .replace(&*self.temp.path().to_string_lossy(), "[TEMP]")
@@ -112,23 +112,23 @@ impl Fixture {
 }
 
 #[test]
-fn a_push_uploads_what_changed_and_says_so() {
+fn a_push_uploads_and_reports_changes() {
     let fixture = Fixture::with(&["greeting", "report"]);
     let planned = fixture.push(&["--dry-run"]).code(0);
     insta::assert_snapshot!("hosted_push_dry_run", planned.stdout);
     assert!(fixture.changes().is_empty() && !fixture.data().exists());
     insta::assert_snapshot!(
         "hosted_push_first",
-        fixture.steady(&fixture.push(&[]).code(0).says("uploading").stdout)
+        fixture.normalized(&fixture.push(&[]).code(0).says("uploading").stdout)
     );
-    let again = fixture.push(&[]).code(0).does_not_say("uploading");
-    insta::assert_snapshot!("hosted_push_again", fixture.steady(&again.stdout));
+    let second = fixture.push(&[]).code(0).does_not_say("uploading");
+    insta::assert_snapshot!("hosted_push_again", fixture.normalized(&second.stdout));
     assert_eq!(fixture.changes(), ["POST", "POST"]);
 
     fixture.write("report", "Two.");
     let planned = fixture.push(&["--dry-run"]).code(0);
-    insta::assert_snapshot!("hosted_push_changed_dry_run", fixture.steady(&planned.stdout));
-    insta::assert_snapshot!("hosted_push_changed", fixture.steady(&fixture.push(&[]).code(0).stdout));
+    insta::assert_snapshot!("hosted_push_changed_dry_run", fixture.normalized(&planned.stdout));
+    insta::assert_snapshot!("hosted_push_changed", fixture.normalized(&fixture.push(&[]).code(0).stdout));
     assert_eq!(fixture.changes().len(), 3);
     // The record is lost, as after a crash behind an upload.
     fs::remove_file(fixture.data().join("hosted/skills.json")).unwrap();
@@ -139,7 +139,7 @@ fn a_push_uploads_what_changed_and_says_so() {
 }
 
 #[test]
-fn what_is_not_valid_or_left_the_folder_is_reported_and_nothing_is_deleted() {
+fn invalid_or_missing_skills_are_reported_and_nothing_is_deleted() {
     let fixture = Fixture::with(&["good", "left"]);
     fixture.push(&[]).code(0);
     fs::rename(fixture.skills().join("left"), fixture.skills().join("renamed")).unwrap();
@@ -147,20 +147,20 @@ fn what_is_not_valid_or_left_the_folder_is_reported_and_nothing_is_deleted() {
     fixture.write("bad", "One.");
     fs::write(fixture.skills().join("bad/SKILL.md"), "---\nname: bad\n---\n").unwrap();
     let pushed = fixture.push(&[]).code(1);
-    insta::assert_snapshot!("hosted_push_invalid", fixture.steady(&pushed.stdout));
+    insta::assert_snapshot!("hosted_push_invalid", fixture.normalized(&pushed.stdout));
     assert_eq!(fixture.changes(), ["POST"; 3]);
-    let told: Value = serde_json::from_str(&fixture.push(&["--json"]).code(1).stdout).unwrap();
+    let stdout: Value = serde_json::from_str(&fixture.push(&["--json"]).code(1).stdout).unwrap();
     let all = |key: &str| -> Vec<String> {
-        let skills = told["skills"].as_array().unwrap().iter();
+        let skills = stdout["skills"].as_array().unwrap().iter();
         skills.map(|skill| skill[key].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(all("name"), ["bad", "good", "renamed"]);
     assert_eq!(all("status"), ["failed", "unchanged", "unchanged"]);
-    assert!(told["skills"][0]["error"].as_str().unwrap().contains("description"), "{told}");
-    assert_eq!(told["skills"][1]["id"], fixture.id("good"));
-    assert!(told["skills"][1]["version"].is_string() && told["skills"][1]["error"].is_null(), "{told}");
-    assert_eq!(told["absent"][0]["name"], "left");
-    assert_eq!(told["dry_run"], false);
+    assert!(stdout["skills"][0]["error"].as_str().unwrap().contains("description"), "{stdout}");
+    assert_eq!(stdout["skills"][1]["id"], fixture.id("good"));
+    assert!(stdout["skills"][1]["version"].is_string() && stdout["skills"][1]["error"].is_null(), "{stdout}");
+    assert_eq!(stdout["absent"][0]["name"], "left");
+    assert_eq!(stdout["dry_run"], false);
     assert!(Path::new(&all("path")[0]).is_absolute());
 }
 
@@ -171,7 +171,7 @@ fn the_skills_of_the_service_are_listed_and_deleted() {
     fixture.write("greeting", "Two.");
     fixture.push(&[]).code(0);
     let listed = fixture.run(["remote", "list"]).finish().code(0);
-    let listed = fixture.steady(&listed.stdout);
+    let listed = fixture.normalized(&listed.stdout);
     let (own, built_in): (Vec<&str>, Vec<&str>) = listed.lines().partition(|line| line.contains("custom"));
     // Both were uploaded at once.
     assert!(own.len() == 2 && listed.lines().take(2).eq(own.iter().copied()), "{listed}");
@@ -195,18 +195,18 @@ fn the_skills_of_the_service_are_listed_and_deleted() {
 }
 
 #[test]
-fn a_skill_above_the_limit_is_not_sent() {
+fn a_skill_above_the_limit_is_not_uploaded() {
     let fixture = Fixture::with(&["greeting"]);
     let large = fixture.skills().join("greeting/large.bin");
     fs::File::create(&large).unwrap().set_len(30_000_001).unwrap();
-    insta::assert_snapshot!("hosted_push_too_large", fixture.steady(&fixture.push(&[]).code(1).stdout));
+    insta::assert_snapshot!("hosted_push_too_large", fixture.normalized(&fixture.push(&[]).code(1).stdout));
     assert!(fixture.changes().is_empty());
     fs::remove_file(&large).unwrap();
     fixture.push(&[]).code(0);
 }
 
 #[test]
-fn a_skill_that_fails_is_reported_with_what_helps_and_the_others_go_on() {
+fn a_failed_skill_is_reported_with_a_hint_and_others_continue() {
     let fixture = Fixture::with(&["greeting", "report"]);
     // Somebody has uploaded it twice under its name.
     for _ in 0..2 {
@@ -220,21 +220,21 @@ fn a_skill_that_fails_is_reported_with_what_helps_and_the_others_go_on() {
     let pushed = fixture.push(&[]).code(1).says("hint: `conjure skills remote delete ID` deletes one\n");
     assert!(pushed.stdout.starts_with("greeting  failed     the service has 2 skills of this title (skill_"));
     assert!(pushed.stdout.contains("report    created    skill_"), "{pushed:?}");
-    let told: Value = serde_json::from_str(&fixture.push(&["--json", "--dry-run"]).code(1).stdout).unwrap();
+    let stdout: Value = serde_json::from_str(&fixture.push(&["--json", "--dry-run"]).code(1).stdout).unwrap();
     assert_eq!(
-        (told["skills"][0]["status"].as_str(), &told["skills"][0]["id"]),
+        (stdout["skills"][0]["status"].as_str(), &stdout["skills"][0]["id"]),
         (Some("failed"), &Value::Null)
     );
     assert_eq!(
-        (told["skills"][1]["status"].as_str(), told["dry_run"].as_bool()),
+        (stdout["skills"][1]["status"].as_str(), stdout["dry_run"].as_bool()),
         (Some("unchanged"), Some(true))
     );
 }
 
 #[test]
-fn each_failure_of_the_service_has_its_words_and_its_code() {
+fn each_service_failure_has_its_message_and_exit_code() {
     let fixture = Fixture::with(&["greeting"]);
-    let mut told = String::new();
+    let mut message = String::new();
     for (status, kind, code) in [
         (401, "authentication_error", 2),
         (403, "permission_error", 1),
@@ -248,14 +248,14 @@ fn each_failure_of_the_service_has_its_words_and_its_code() {
         fixture.refuse(status, kind);
         let failed = fixture.push(&[]).code(code);
         assert_eq!(failed.stdout, "");
-        told.push_str(&failed.stderr);
+        message.push_str(&failed.stderr);
     }
-    insta::assert_snapshot!("hosted_failures", told);
+    insta::assert_snapshot!("hosted_failures", message);
     assert!(fixture.changes().is_empty());
 }
 
 #[test]
-fn what_is_missing_or_in_the_way_is_reported_before_anything_is_sent() {
+fn problems_are_reported_before_any_request() {
     let fixture = Fixture::with(&["greeting"]);
     let keyless = || {
         Conjure::new(["skills", "push"])
@@ -263,36 +263,36 @@ fn what_is_missing_or_in_the_way_is_reported_before_anything_is_sent() {
             .env("ANTHROPIC_BASE_URL", fixture.fake.base_url())
             .env("CONJURE_DATA", fixture.data())
     };
-    let mut told = keyless().finish().code(2).stderr;
-    told += &keyless().env("ANTHROPIC_API_KEY", "two words").finish().code(2).stderr;
-    told += &fixture.run(["push", "no/such/folder"]).finish().code(2).stderr;
+    let mut stderr = keyless().finish().code(2).stderr;
+    stderr += &keyless().env("ANTHROPIC_API_KEY", "two words").finish().code(2).stderr;
+    stderr += &fixture.run(["push", "no/such/folder"]).finish().code(2).stderr;
     fixture.push(&[]).code(0);
     let record = fixture.data().join("hosted/skills.json");
     fs::write(&record, "{\"format\": 1, \"accounts\": 7}").unwrap();
-    told += &fixture.push(&[]).code(2).stderr;
+    stderr += &fixture.push(&[]).code(2).stderr;
     fs::remove_file(&record).unwrap();
     let lock = fs::File::open(record.with_extension("lock")).unwrap();
     lock.try_lock().unwrap();
-    told += &fixture.push(&[]).code(1).stderr;
+    stderr += &fixture.push(&[]).code(1).stderr;
     drop(lock);
     // A process that another test is just starting has what was open here until it runs its program.
     eventually("nobody has the lock", || {
         fs::File::open(record.with_extension("lock")).unwrap().try_lock_shared().is_ok()
     });
-    insta::assert_snapshot!("hosted_missing", fixture.steady(&told));
+    insta::assert_snapshot!("hosted_missing", fixture.normalized(&stderr));
     assert_eq!(fixture.changes(), ["POST"]);
     let empty = fixture.temp.path().join("empty");
     fs::create_dir(&empty).unwrap();
     fixture.run(["push"]).arg(&empty).finish().code(0).says("no skills found in");
-    let nobody = Conjure::new(["skills", "remote", "list"])
+    let without_server = Conjure::new(["skills", "remote", "list"])
         .env("ANTHROPIC_API_KEY", KEY)
         .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
         .finish();
-    nobody.code(1).says("hint: is the network there");
+    without_server.code(1).says("hint: is the network there");
 }
 
 #[test]
-fn help_says_where_the_key_comes_from_and_the_data_folder_may_be_named() {
+fn help_explains_the_key_and_the_data_directory_is_configurable() {
     insta::assert_snapshot!(
         "hosted_push_help",
         Conjure::new(["skills", "push", "--help"]).finish().code(0).stdout

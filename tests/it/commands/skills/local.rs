@@ -1,4 +1,4 @@
-//! `conjure skills …` on the fixtures and on what is broken.
+//! `conjure skills …` on the fixtures and on invalid skills.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn mixed() -> tempfile::TempDir {
 }
 
 /// The text without what differs from machine to machine.
-fn steady(text: &str, folder: &Path) -> String {
+fn normalized(text: &str, folder: &Path) -> String {
     let root = crate::support::root().to_string_lossy();
     let digest = text.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap_or("sha256:");
     text.replace(digest, "[DIGEST]")
@@ -53,19 +53,19 @@ fn a_list_for_programs_names_every_skill() {
 }
 
 #[test]
-fn what_is_broken_is_reported_and_hides_nothing_else() {
+fn a_broken_skill_is_reported_and_hides_no_other() {
     let folder = mixed();
     let listed = Conjure::new(["skills", "list", "--skills"]).arg(folder.path()).finish().code(0);
     insta::assert_snapshot!("mixed_stdout", listed.stdout);
-    insta::assert_snapshot!("mixed_stderr", steady(&listed.stderr, folder.path()));
+    insta::assert_snapshot!("mixed_stderr", normalized(&listed.stderr, folder.path()));
 }
 
 #[test]
 fn the_first_folder_wins_and_the_collision_is_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let own = folder.path().join("minimal-skill");
-    std::fs::create_dir(&own).unwrap();
-    std::fs::write(own.join("SKILL.md"), "---\nname: minimal-skill\ndescription: Mine\n---\n").unwrap();
+    let own_dir = folder.path().join("minimal-skill");
+    std::fs::create_dir(&own_dir).unwrap();
+    std::fs::write(own_dir.join("SKILL.md"), "---\nname: minimal-skill\ndescription: Mine\n---\n").unwrap();
     let listed = Conjure::new(["skills", "list", "--skills"])
         .arg(folder.path())
         .arg("--skills")
@@ -77,7 +77,7 @@ fn the_first_folder_wins_and_the_collision_is_reported() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_a_usage_error() {
+fn a_missing_directory_is_a_usage_error() {
     let missing = skills(["list", "--skills", "no/such/folder"]).code(2).says("hint: ");
     assert!(missing.stderr.contains("no/such/folder"), "{}", missing.stderr);
 }
@@ -97,7 +97,7 @@ fn an_untrusted_project_is_not_loaded_and_a_trusted_one_is() {
 }
 
 #[test]
-fn a_valid_skill_is_said_to_be_so_and_the_code_is_0() {
+fn a_valid_skill_is_reported_with_exit_code_0() {
     let valid =
         skills(["validate", "fixtures/skills/sales-report", "fixtures/skills/test-skill/SKILL.md"]).code(0);
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_valid_skill_is_said_to_be_so_and_the_code_is_0() {
 }
 
 #[test]
-fn what_is_wrong_is_reported_in_the_words_of_the_reference_and_the_code_is_1() {
+fn findings_use_the_references_wording_and_exit_code_1() {
     let folder = mixed();
     let invalid = Conjure::new(["skills", "validate"])
         .arg(folder.path().join("renamed"))
@@ -116,11 +116,11 @@ fn what_is_wrong_is_reported_in_the_words_of_the_reference_and_the_code_is_1() {
         .finish()
         .code(1);
     assert_eq!(invalid.stdout, "");
-    insta::assert_snapshot!("validate_stderr", steady(&invalid.stderr, folder.path()));
+    insta::assert_snapshot!("validate_stderr", normalized(&invalid.stderr, folder.path()));
 }
 
 #[test]
-fn lenient_validation_takes_what_can_be_loaded_and_warns() {
+fn lenient_validation_accepts_loadable_skills_with_warnings() {
     let folder = mixed();
     let renamed = folder.path().join("renamed");
     let lenient = Conjure::new(["skills", "validate", "--lenient"]).arg(&renamed).finish().code(0);
@@ -129,7 +129,7 @@ fn lenient_validation_takes_what_can_be_loaded_and_warns() {
 }
 
 #[test]
-fn validation_for_programs_has_rules_and_places() {
+fn json_validation_has_rules_and_locations() {
     let folder = mixed();
     let report = Conjure::new(["skills", "validate", "--format", "json"])
         .arg(folder.path().join("renamed"))
@@ -144,14 +144,14 @@ fn validation_for_programs_has_rules_and_places() {
 }
 
 #[test]
-fn a_path_that_is_not_there_has_the_code_2() {
+fn a_missing_path_has_exit_code_2() {
     skills(["validate", "no/such/skill"]).code(2);
     skills(["validate"]).code(2);
     skills(["properties", "no/such/skill"]).code(2).says("no/such/skill");
 }
 
 #[test]
-fn what_is_there_and_is_no_valid_skill_has_the_code_1() {
+fn an_existing_invalid_skill_has_exit_code_1() {
     let folder = tempfile::tempdir().unwrap();
     let make = |name: &str| {
         let skill = folder.path().join(name);
@@ -179,7 +179,7 @@ fn what_is_there_and_is_no_valid_skill_has_the_code_1() {
 
 /// The reference prints what it does not call valid, as long as there is a name and a description.
 #[test]
-fn what_is_not_valid_is_printed_as_by_the_reference_and_the_finding_is_reported() {
+fn invalid_properties_are_printed_as_by_the_reference_with_the_finding() {
     let folder = tempfile::tempdir().unwrap();
     let skill = folder.path().join("folder");
     std::fs::create_dir(&skill).unwrap();
@@ -210,13 +210,13 @@ fn properties_are_json_in_the_order_of_the_reference() {
 #[test]
 fn the_prompt_is_the_block_of_the_reference() {
     let prompt = skills(["prompt", "fixtures/skills/minimal-skill", "fixtures/skills/test-skill"]).code(0);
-    insta::assert_snapshot!(steady(&prompt.stdout, &fixture("skills")));
+    insta::assert_snapshot!(normalized(&prompt.stdout, &fixture("skills")));
 }
 
 #[test]
 fn inspect_shows_everything_about_a_skill() {
-    let shown = skills(["inspect", "fixtures/skills/minimal-skill"]).code(0).stdout;
-    insta::assert_snapshot!(steady(&shown, &fixture("skills")));
+    let show_output = skills(["inspect", "fixtures/skills/minimal-skill"]).code(0).stdout;
+    insta::assert_snapshot!(normalized(&show_output, &fixture("skills")));
     let json = skills(["inspect", "fixtures/skills/sales-report", "--format", "json"]).code(0).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["resources"]["scripts"][0]["path"], "scripts/growth.py");
@@ -235,7 +235,7 @@ fn a_description_cannot_move_the_cursor() {
 }
 
 #[test]
-fn a_packed_skill_is_a_skill() {
+fn a_packaged_skill_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let packed =
         skills(["pack", "fixtures/skills/sales-report", "-o", folder.path().to_str().unwrap()]).code(0);
@@ -252,7 +252,7 @@ fn a_packed_skill_is_a_skill() {
 }
 
 #[test]
-fn a_packages_private_folder_is_reported_to_nobody() {
+fn a_packages_private_directory_is_never_printed() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     skills(["pack", "fixtures/skills/minimal-skill", "-o", root.to_str().unwrap()]).code(0);
@@ -264,8 +264,8 @@ fn a_packages_private_folder_is_reported_to_nobody() {
     std::fs::write(sly.join("SKILL.md"), content).unwrap();
     let run = |args: &[&str]| {
         let done = Conjure::new([&["skills"], args].concat()).folder(&root).finish();
-        let said = format!("{}{}", done.stdout, done.stderr);
-        assert!(!said.contains("conjure-skill-"), "{args:?}: {said}");
+        let message = format!("{}{}", done.stdout, done.stderr);
+        assert!(!message.contains("conjure-skill-"), "{args:?}: {message}");
         done
     };
     let listed = run(&["list", "--skills", ".", "--format", "json"]).code(0);
@@ -273,9 +273,9 @@ fn a_packages_private_folder_is_reported_to_nobody() {
     assert_eq!(list[0]["location"], package.to_str().unwrap());
     assert_eq!(list[1]["location"], sly.join("SKILL.md").to_str().unwrap());
     let name = "minimal-skill.skill";
-    let shown = run(&["inspect", name, "--format", "json"]).code(0);
-    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
-    assert_eq!(shown["location"], package.to_str().unwrap());
+    let show_output = run(&["inspect", name, "--format", "json"]).code(0);
+    let show_output: serde_json::Value = serde_json::from_str(&show_output.stdout).unwrap();
+    assert_eq!(show_output["location"], package.to_str().unwrap());
     assert!(run(&["inspect", name]).code(0).stdout.contains(package.to_str().unwrap()));
     let prompt = run(&["prompt", name]).code(0);
     assert!(prompt.stdout.contains(&format!("<location>\n{}\n</location>", package.display())), "{prompt:?}");
@@ -307,7 +307,7 @@ fn package_of(content: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_package_is_refused_by_its_name() {
+fn an_invalid_package_is_rejected_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("broken.skill");
     std::fs::write(&path, "not a package").unwrap();
@@ -318,10 +318,10 @@ fn what_is_no_package_is_refused_by_its_name() {
     }
     let error = conjure::skill::load_skill_file(path).unwrap_err();
     assert_eq!(error.kind(), conjure::ErrorKind::InvalidSkillStructure);
-    // What is no folder is not packed, and nothing is written for one that is not there.
+    // Files are not packed, and a missing directory creates no output.
     skills(["pack", path, "-o", folder.path().to_str().unwrap()]).code(1);
     skills(["pack", "no-such-skill", "-o", folder.path().to_str().unwrap()]).code(2);
-    // What is there and no plain file is not replaced.
+    // An existing target that is not a regular file is not replaced.
     let device = folder.path().join("device");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let device = device.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! `conjure skills`: of this machine, and at the service.
+//! `conjure skills`: local skills, and skills at the service.
 
 mod check;
 mod hosted;

@@ -47,7 +47,7 @@ async fn read(session: &Session, uri: &str) -> String {
 }
 
 /// How many contents are kept for a session, by whichever incarnation of it.
-fn kept(fixture: &Fixture, session: &Session) -> usize {
+fn link_count(fixture: &Fixture, session: &Session) -> usize {
     let folder = fixture.data().join("tenants").join(session.tenant().as_str()).join("artifacts");
     let entries =
         |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -55,12 +55,12 @@ fn kept(fixture: &Fixture, session: &Session) -> usize {
     incarnations.map(|incarnation| entries(&incarnation).count()).sum()
 }
 
-async fn until_kept(fixture: &Fixture, session: &Session, count: usize) {
-    until(async || kept(fixture, session) == count).await;
+async fn until_link_count(fixture: &Fixture, session: &Session, count: usize) {
+    until(async || link_count(fixture, session) == count).await;
 }
 
 #[tokio::test]
-async fn commands_find_what_a_session_was_given_also_after_a_restart_and_what_they_make_is_listed() {
+async fn artifacts_survive_a_restart_and_outputs_are_listed() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -70,10 +70,10 @@ async fn commands_find_what_a_session_was_given_also_after_a_restart_and_what_th
     let runtime = fixture.start().await;
     let session = runtime.open(spec().artifact("sales", RegistrationSource::file(&file))).await.unwrap();
     std::fs::write(&file, "changed since").unwrap();
-    let told =
+    let answer =
         ask(&session, "$ cat /artifacts/sales; echo $ARTIFACT_SALES; wc -l < /artifacts/sales > lines.txt")
             .await;
-    assert!(told.contains("north,1\nsouth,2") && told.contains("/artifacts/sales"), "{told}");
+    assert!(answer.contains("north,1\nsouth,2") && answer.contains("/artifacts/sales"), "{answer}");
     let files = session.files().await.unwrap();
     assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["lines.txt"]);
     assert_eq!((files[0].size, files[0].content_type.as_str()), (Some(2), "text/plain"));
@@ -92,7 +92,7 @@ async fn commands_find_what_a_session_was_given_also_after_a_restart_and_what_th
     assert!(
         ask(&session, "$ echo x > /artifacts/sales && echo written").await.contains("Read-only file system")
     );
-    until_kept(&fixture, &session, 1).await;
+    until_link_count(&fixture, &session, 1).await;
     let id = session.id();
     drop(session);
     runtime.shutdown(soon()).await.unwrap();
@@ -110,7 +110,7 @@ async fn commands_find_what_a_session_was_given_also_after_a_restart_and_what_th
     let refused = foreign.artifacts().register("lines", source).await.unwrap_err();
     assert!(matches!(&refused, SessionError::Artifact(why) if why.kind() == ArtifactErrorKind::Unsupported));
     // Deleted, nothing of it is left.
-    until_kept(&fixture, &session, 1).await;
+    until_link_count(&fixture, &session, 1).await;
     drop(session);
     runtime.delete(&tenant("acme"), id).await.unwrap();
     assert!(!fixture.data().join("tenants/acme/artifacts").join(id.to_string()).exists());
@@ -118,7 +118,7 @@ async fn commands_find_what_a_session_was_given_also_after_a_restart_and_what_th
 }
 
 #[tokio::test]
-async fn two_tenants_share_neither_names_nor_what_a_url_led_to() {
+async fn two_tenants_share_neither_names_nor_url_contents() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let web = Web::default();
     let runtime = Runtime::spawn(fixture.options().fetch(web.clone())).await.unwrap();
@@ -139,7 +139,7 @@ async fn two_tenants_share_neither_names_nor_what_a_url_led_to() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_given_something_is_not_opened() {
+async fn a_session_with_an_unavailable_artifact_is_not_opened() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let runtime = fixture.start().await;
     let opened = runtime.open(spec().artifact("gone", RegistrationSource::file("/nowhere/at/all"))).await;
@@ -177,38 +177,39 @@ turns:
 "#;
 
 #[test]
-fn the_command_attaches_files_and_copies_what_was_produced() {
+fn the_command_attaches_files_and_copies_outputs() {
     let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    std::fs::write(at("sales.csv"), "north,1\nsouth,2\n").unwrap();
-    std::fs::write(at("script.yaml"), SCRIPT).unwrap();
+    let path_of = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    std::fs::write(path_of("sales.csv"), "north,1\nsouth,2\n").unwrap();
+    std::fs::write(path_of("script.yaml"), SCRIPT).unwrap();
     let run = |attach: &str| {
-        let place = ["--script", &at("script.yaml"), "--data", &at("data"), "--skills", "fixtures/skills"];
-        let given = ["--attach", attach, "--out", &at("result"), "How many lines?"];
-        Conjure::new(["run"]).args(place).args(given).start().wait()
+        let path =
+            ["--script", &path_of("script.yaml"), "--data", &path_of("data"), "--skills", "fixtures/skills"];
+        let arguments = ["--attach", attach, "--out", &path_of("result"), "How many lines?"];
+        Conjure::new(["run"]).args(path).args(arguments).start().wait()
     };
-    let sales = format!("sales={}", at("sales.csv"));
+    let sales = format!("sales={}", path_of("sales.csv"));
     let ran = run(&sales).code(0);
     assert_eq!(ran.stdout.trim(), "There are two lines.");
-    assert_eq!(std::fs::read_to_string(at("result/out/lines.txt")).unwrap(), "2\n", "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(path_of("result/out/lines.txt")).unwrap(), "2\n", "{}", ran.stderr);
 
     let listing =
-        |args: &[&str]| Conjure::new(args).args(["--data", &at("data")]).start().wait().code(0).stdout;
+        |args: &[&str]| Conjure::new(args).args(["--data", &path_of("data")]).start().wait().code(0).stdout;
     let listed = listing(&["sessions", "list"]);
     let id = listed.split_whitespace().next().unwrap().to_owned();
-    let shown = listing(&["sessions", "show", &id, "--format", "json"]);
-    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["artifacts"][0]["name"], "sales");
-    assert_eq!(shown["produced"][0]["name"], "out/lines.txt");
+    let show_output = listing(&["sessions", "show", &id, "--format", "json"]);
+    let show_output: serde_json::Value = serde_json::from_str(&show_output).unwrap();
+    assert_eq!(show_output["artifacts"][0]["name"], "sales");
+    assert_eq!(show_output["produced"][0]["name"], "out/lines.txt");
     assert!(listing(&["sessions", "show", &id]).contains("file://sales"));
     let exported = listing(&["sessions", "export", &id]);
     for kind in ["session.artifact_registered", "session.files_produced"] {
         assert!(exported.contains(kind), "{exported}");
     }
-    // What is there is not overwritten, and that is said.
-    std::fs::write(at("result/out/lines.txt"), "mine").unwrap();
+    // Existing files are not overwritten, and that is reported.
+    std::fs::write(path_of("result/out/lines.txt"), "mine").unwrap();
     run(&sales).code(0).says("not overwritten");
-    assert_eq!(std::fs::read_to_string(at("result/out/lines.txt")).unwrap(), "mine");
+    assert_eq!(std::fs::read_to_string(path_of("result/out/lines.txt")).unwrap(), "mine");
 
     for (attach, expected) in [
         ("sales=/nowhere/at/all", "was not found"),

@@ -1,4 +1,4 @@
-//! Artifacts that expire while nobody uses their session: the janitor lets go of them, and nobody loses what they use.
+//! Artifacts that expire while their session is idle: maintenance releases them, and nothing in use is deleted.
 
 use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use conjure::tool::{Authorization, ToolCall};
 use conjure::{Clock as _, Runtime, Session, SessionId, Settings, SystemClock, approver_fn};
 use futures_util::StreamExt as _;
 
-use crate::runtime::fixture::{Fixture, ask, later, soon, spec, tenant};
+use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant, until_clock_advances};
 
 /// Whose artifacts expire as soon as nobody uses them.
 fn fixture() -> Fixture {
@@ -37,11 +37,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn stored(fixture: &Fixture, text: &str) -> bool {
     let digest = Digest::of_bytes(text.as_bytes()).to_hex();
-    let (shard, rest) = digest.split_at(2);
-    fixture.data().join("tenants/acme/store/plain").join(shard).join(rest).exists()
+    let (shard, remainder) = digest.split_at(2);
+    fixture.data().join("tenants/acme/store/plain").join(shard).join(remainder).exists()
 }
 
-/// Nothing in the tenant's store was used since long ago.
+/// All content of the tenant's store is old.
 fn age(fixture: &Fixture) {
     for path in files(&fixture.data().join("tenants/acme/store/plain")) {
         File::open(path).unwrap().set_times(FileTimes::new().set_accessed(UNIX_EPOCH)).unwrap();
@@ -52,8 +52,8 @@ async fn clear(runtime: &Runtime) -> u64 {
     runtime.maintenance().run("artifacts", soon()).await.unwrap()
 }
 
-/// Nobody has the session, nor will by itself.
-async fn put_away(runtime: &Runtime, session: Session) -> SessionId {
+/// The session is passivated and stays so.
+async fn passivate(runtime: &Runtime, session: Session) -> SessionId {
     let id = session.id();
     session.close().await.unwrap();
     drop(session);
@@ -64,7 +64,7 @@ async fn put_away(runtime: &Runtime, session: Session) -> SessionId {
         if summary.lease_owner.is_none() {
             return id;
         }
-        assert!(!SystemClock.remaining(deadline).is_zero(), "it is not put away");
+        assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting for the passivation");
         tokio::task::yield_now().await;
     }
 }
@@ -75,28 +75,28 @@ async fn recorded(runtime: &Runtime, id: SessionId) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_expired_leaves_the_disk_also_when_nobody_comes_back() {
+async fn expired_artifacts_are_deleted_without_a_revival() {
     let fixture = fixture();
     let runtime = fixture.start().await;
     let resting = runtime.open(spec().artifact("goes", source("it goes"))).await.unwrap();
     let live = runtime.open(spec().artifact("live", source("it lives"))).await.unwrap();
-    let resting = put_away(&runtime, resting).await;
+    let resting = passivate(&runtime, resting).await;
     assert_eq!(clear(&runtime).await, 0, "whether the clock is right is not known yet");
     assert_eq!(recorded(&runtime, resting).await, ["goes"]);
     let known = runtime.health().live_sessions;
-    later().await;
+    until_clock_advances().await;
     assert_eq!(clear(&runtime).await, 1);
     assert_eq!(runtime.health().live_sessions, known, "no session is revived for that");
     assert!(recorded(&runtime, resting).await.is_empty());
     assert!(!folder(&fixture, resting).exists());
     assert_eq!(files(&folder(&fixture, live.id())).len(), 1, "somebody has the other one");
     assert_eq!(recorded(&runtime, live.id()).await, ["live"]);
-    // Whoever used the bytes just now may be about to link them.
+    // Recently used bytes may be about to be linked.
     assert!(stored(&fixture, "it goes"));
     age(&fixture);
     assert_eq!(clear(&runtime).await, 0);
     assert!(!stored(&fixture, "it goes") && stored(&fixture, "it lives"));
-    // The session goes on, without them.
+    // The session continues, without them.
     let session = runtime.session(&tenant("acme"), resting).await.unwrap();
     assert_eq!(ask(&session, "are you there?").await, "heard: are you there?");
     session.artifacts().register("goes", source("another")).await.unwrap();
@@ -120,7 +120,7 @@ async fn where_artifacts_never_expire_there_is_no_such_maintenance_task() {
 }
 
 #[tokio::test]
-async fn what_another_process_has_is_not_touched() {
+async fn artifacts_of_another_process_are_not_touched() {
     let fixture = fixture();
     let (first, second) = (fixture.start().await, fixture.start().await);
     let session = first.open(spec().artifact("mine", source("mine"))).await.unwrap();
@@ -128,10 +128,10 @@ async fn what_another_process_has_is_not_touched() {
         assert_eq!(clear(&second).await, 0);
     }
     assert_eq!(recorded(&second, session.id()).await, ["mine"]);
-    let id = put_away(&first, session).await;
-    later().await;
+    let id = passivate(&first, session).await;
+    until_clock_advances().await;
     assert_eq!(clear(&second).await, 1);
-    // What a crash left behind the record, and before one.
+    // The leftovers of a crash after an append, and before one.
     std::fs::create_dir_all(folder(&fixture, id).join("1")).unwrap();
     std::fs::write(folder(&fixture, id).join("1").join(Digest::of_bytes(b"x").to_hex()), "x").unwrap();
     clear(&second).await;
@@ -141,7 +141,7 @@ async fn what_another_process_has_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_for_a_person_keeps_its_artifacts() {
+async fn a_turn_waiting_for_approval_keeps_its_artifacts() {
     let fixture = fixture();
     let approver = approver_fn(|_: ToolCall| async { Authorization::Ask { reason: "may it?".to_owned() } });
     let runtime = Runtime::spawn(fixture.options().approver(approver)).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_turn_that_waits_for_a_person_keeps_its_artifacts() {
     }
     drop((turn, listener));
     session.artifacts().register("used", source("used")).await.unwrap();
-    let id = put_away(&runtime, session).await;
+    let id = passivate(&runtime, session).await;
     for _ in 0..2 {
         assert_eq!(clear(&runtime).await, 0);
     }
@@ -162,23 +162,23 @@ async fn a_turn_that_waits_for_a_person_keeps_its_artifacts() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// The janitor of one process, and another process that revives sessions, all the time.
+/// The maintenance of one process, and another process that revives sessions, all the time.
 #[tokio::test]
-async fn what_is_recorded_is_there_whoever_was_faster() {
+async fn recorded_artifacts_exist_whatever_finishes_first() {
     let fixture = fixture();
     let (runtime, other) = (fixture.start().await, fixture.start().await);
     clear(&other).await;
     let mut ids = Vec::new();
     for _ in 0..8 {
         let session = runtime.open(spec().artifact("old", source("old"))).await.unwrap();
-        ids.push(put_away(&runtime, session).await);
+        ids.push(passivate(&runtime, session).await);
     }
     for round in 0..6 {
         let use_all = async {
             for id in &ids {
                 let session = runtime.session(&tenant("acme"), *id).await.unwrap();
                 session.artifacts().register(&format!("new{round}"), source("new")).await.unwrap();
-                put_away(&runtime, session).await;
+                passivate(&runtime, session).await;
             }
         };
         let clear_all = futures_util::stream::repeat(()).then(|()| clear(&other)).for_each(async |_| {});
@@ -187,7 +187,7 @@ async fn what_is_recorded_is_there_whoever_was_faster() {
             () = clear_all => {}
         }
         for id in &ids {
-            // In this order: the clearing that was dropped may still go on, and removes the links after it has recorded that.
+            // In this order: the clearing that was dropped may still continue, and removes the links after it has recorded that.
             let links = files(&folder(&fixture, *id));
             let (artifacts, _) = runtime.artifacts_and_files(&tenant("acme"), *id).await.unwrap();
             for content in artifacts.iter().filter_map(|artifact| artifact.content.as_ref()) {

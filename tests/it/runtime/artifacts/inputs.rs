@@ -1,5 +1,6 @@
-//! What the manifests of a session's skills ask for: given, checked, shown to the model, given to commands; and what of it is
-//! sensitive is seen by commands alone.
+//! Inputs of a session's skill manifests: provided, validated, shown to the model, and passed to commands. Only commands see
+//! sensitive
+//! values.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -38,13 +39,13 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// A model that runs what it is told to; all that it was sent.
+/// A model that runs the commands of the user, and the text of all its requests.
 fn listening() -> (impl Model, Arc<Mutex<String>>) {
     let sent = Arc::new(Mutex::new(String::new()));
-    let heard = Arc::clone(&sent);
+    let recorder = Arc::clone(&sent);
     let model = model_fn(move |request: Request| {
         let text = format!("{:?} {:?} {:?}", request.instructions, request.tools, request.messages);
-        heard.lock().unwrap().push_str(&text);
+        recorder.lock().unwrap().push_str(&text);
         let answer = answer(&request);
         async move { Ok(answer) }
     });
@@ -68,23 +69,23 @@ async fn recorded_events(session: &Session) -> String {
 
 /// The files of a folder in which there is one of the canaries.
 fn seen_in(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.is_symlink() {
-            seen.extend(seen_in(&path));
+            received.extend(seen_in(&path));
         } else if let Ok(bytes) = std::fs::read(&path) {
             let text = String::from_utf8_lossy(&bytes);
             if text.contains(NESTED) || text.contains(VARIABLE) {
-                seen.push(path);
+                received.push(path);
             }
         }
     }
-    seen
+    received
 }
 
 #[tokio::test]
-async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
+async fn a_sensitive_value_is_visible_to_commands_only() {
     let fixture = fixture();
     let (model, sent) = listening();
     let runtime = Runtime::spawn(RuntimeOptions::from(fixture.config()).model("echo", model)).await.unwrap();
@@ -97,14 +98,14 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
     let session = runtime.open(spec).await.unwrap();
     let id = session.id();
     // The script did receive them: it tells how long they are, and tries to print them.
-    let said = ask(
+    let answer = ask(
         &session,
         "$ echo \"${#CONJURE_INPUT_API_KEY} ${#HOUSE} $CONJURE_INPUT_DAY\"; env; \
          echo \"$CONJURE_INPUT_API_KEY\" | tr ',' '\\n'",
     )
     .await;
     let length = json!({"nested": [NESTED]}).to_string().len();
-    assert!(said.contains(&format!("{length} {} 2025", VARIABLE.len())), "{said}");
+    assert!(answer.contains(&format!("{length} {} 2025", VARIABLE.len())), "{answer}");
     let events = recorded_events(&session).await;
     let exported = format!("{:?}", runtime.events(&tenant("acme"), id, 0).await.unwrap());
     let profile = runtime.profile(&tenant("acme"), id).await.unwrap();
@@ -116,7 +117,7 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
     let sent = sent.lock().unwrap().clone();
     for (place, text) in [
         ("what the model was sent", &sent),
-        ("what it said", &said),
+        ("what it said", &answer),
         ("events", &events),
         ("an export", &exported),
         ("the profile", &format!("{profile:?}")),
@@ -125,13 +126,13 @@ async fn a_sensitive_value_is_seen_by_commands_and_nowhere_else() {
     }
     assert_eq!(seen_in(fixture.folder()), [""; 0].map(std::path::PathBuf::from), "the journal and all else");
     // The model was told of them, and of what is not sensitive by its value.
-    for told in ["CONJURE_INPUT_API_KEY", "value-withheld", "<value>2025</value>"] {
-        assert!(sent.contains(told), "{told}: {sent}");
+    for expected in ["CONJURE_INPUT_API_KEY", "value-withheld", "<value>2025</value>"] {
+        assert!(sent.contains(expected), "{expected}: {sent}");
     }
 }
 
 #[tokio::test]
-async fn whoever_revives_a_session_gives_what_was_not_recorded_again() {
+async fn unrecorded_inputs_are_provided_again_at_revival() {
     let fixture = fixture();
     let runtime = fixture.start().await;
     let spec =
@@ -145,13 +146,13 @@ async fn whoever_revives_a_session_gives_what_was_not_recorded_again() {
     let error = runtime.session(&tenant("acme"), id).await.unwrap_err();
     let RuntimeError::MissingSecrets { missing, .. } = &error else { panic!("{error}") };
     assert!(missing.inputs.contains("api_key") && error.to_string().contains("api_key"), "{error}");
-    let given = SessionSecrets::new().input("api_key", json!({"k": NESTED}));
-    assert!(!format!("{given:?}").contains(NESTED));
-    let session = runtime.session_with(&tenant("acme"), id, given).await.unwrap();
-    let said =
+    let secrets = SessionSecrets::new().input("api_key", json!({"k": NESTED}));
+    assert!(!format!("{secrets:?}").contains(NESTED));
+    let session = runtime.session_with(&tenant("acme"), id, secrets).await.unwrap();
+    let message =
         ask(&session, "$ echo $CONJURE_INPUT_COUNT ${#CONJURE_INPUT_API_KEY} $CONJURE_INPUT_API_KEY").await;
     let length = json!({"k": NESTED}).to_string().len();
-    assert!(said.contains(&format!("3 {length}")) && !said.contains(NESTED), "{said}");
+    assert!(message.contains(&format!("3 {length}")) && !message.contains(NESTED), "{message}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -180,8 +181,8 @@ async fn inputs_that_do_not_fit_are_reported_before_anything_is_recorded() {
         refused(twice).await,
         ["`variable CONJURE_INPUT_DAY` and `input day` would both be the variable `CONJURE_INPUT_DAY`"]
     );
-    let nothing = spec().without_skills().input("day", "2025");
-    assert_eq!(refused(nothing).await, ["no skill of the session has an input `day`"]);
+    let without_skills = spec().without_skills().input("day", "2025");
+    assert_eq!(refused(without_skills).await, ["no skill of the session has an input `day`"]);
     // Of a whole catalog, the session may use what needs nothing.
     runtime.open(spec()).await.unwrap();
     let error = runtime.open(named()).await.unwrap_err();
@@ -203,7 +204,7 @@ fn host_of(skills: &[(&str, &str)]) -> Fixture {
 }
 
 #[tokio::test]
-async fn defaults_of_one_skill_are_no_business_of_others() {
+async fn defaults_of_one_skill_do_not_affect_others() {
     let fixture = host_of(&[
         (
             "first",
@@ -220,11 +221,11 @@ async fn defaults_of_one_skill_are_no_business_of_others() {
         [(SkillActivation::Load, "<>"), (SkillActivation::View, "<CONJURE_INPUT_OWN=mine>")]
     {
         let session = runtime.open(spec().activation(activation)).await.unwrap();
-        let said = ask(&session, "$ echo \"<$(env | grep CONJURE_INPUT)>\"").await;
-        assert!(said.contains(expected), "{said}");
+        let answer = ask(&session, "$ echo \"<$(env | grep CONJURE_INPUT)>\"").await;
+        assert!(answer.contains(expected), "{answer}");
         assert_eq!(runtime.profile(&tenant("acme"), session.id()).await.unwrap().inputs, [].into());
     }
-    // What is given is everybody's, and has to be one thing.
+    // An input is shared by all skills, so it must fit all of them.
     let error = runtime.open(spec().input("out-dir", "x").input("out_dir", "y")).await.unwrap_err();
     let RuntimeError::Inputs { errors } = error else { panic!("{error}") };
     assert!(matches!(&errors[..], [InputError::SameVariable { .. }]), "{errors:?}");
@@ -232,15 +233,15 @@ async fn defaults_of_one_skill_are_no_business_of_others() {
 }
 
 #[tokio::test]
-async fn a_default_is_no_secret_and_a_value_that_cannot_be_redacted_is_refused() {
+async fn a_default_is_not_secret_and_an_unredactable_value_is_rejected() {
     let fixture = host_of(&[(
         "first",
         "{optional: [{name: flag, sensitive: true, schema: {default: \"true\"}}, {name: pin, sensitive: true}]}",
     )]);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
-    let said = ask(&session, "$ echo true").await;
-    assert!(said.contains("true") && !said.contains("REDACTED"), "{said}");
+    let answer = ask(&session, "$ echo true").await;
+    assert!(answer.contains("true") && !answer.contains("REDACTED"), "{answer}");
     for short in [json!("123"), json!(7), json!(["long enough", "abc"])] {
         let error = runtime.open(spec().input("pin", short)).await.unwrap_err();
         assert!(error.to_string().contains("`pin` is sensitive") && error.to_string().contains("too short"));
@@ -252,7 +253,7 @@ async fn a_default_is_no_secret_and_a_value_that_cannot_be_redacted_is_refused()
 }
 
 #[tokio::test]
-async fn what_is_given_on_revival_is_read_and_checked_as_it_was_when_opened() {
+async fn inputs_at_revival_are_validated_as_at_opening() {
     let fixture = host_of(&[(
         "first",
         "{required: [{name: keys, sensitive: true, schema: {type: array}}, {name: count, schema: {type: integer}}]}",
@@ -263,22 +264,25 @@ async fn what_is_given_on_revival_is_read_and_checked_as_it_was_when_opened() {
     runtime.shutdown(soon()).await.unwrap();
     let runtime = fixture.start().await;
     let keys = || SessionSecrets::new().input_text("keys", format!("[\"{NESTED}\", \"other\"]"));
-    for (given, told) in [
+    for (secrets, expected) in [
         (keys().input_text("count", "many"), "expected an integer"),
         (keys().input_text("cuont", "3"), "did you mean `count`?"),
         (keys().environment("CONJURE_INPUT_COUNT", "4").input_text("count", "4"), "the variable"),
         (SessionSecrets::new().input("keys", json!(["\0long enough", "abc"])), "too short"),
         (SessionSecrets::new().input("keys", "a text"), "expected an array"),
     ] {
-        let error = runtime.session_with(&tenant("acme"), id, given).await.unwrap_err();
-        assert!(matches!(error, RuntimeError::Inputs { .. }) && error.to_string().contains(told), "{error}");
+        let error = runtime.session_with(&tenant("acme"), id, secrets).await.unwrap_err();
+        assert!(
+            matches!(error, RuntimeError::Inputs { .. }) && error.to_string().contains(expected),
+            "{error}"
+        );
     }
-    // What was wrong is forgotten, and each text in the list is kept out of what is told.
+    // The invalid value is discarded, and each text in the list is redacted.
     let session = runtime.session_with(&tenant("acme"), id, keys().input_text("count", "4")).await.unwrap();
-    let said =
+    let answer =
         ask(&session, "$ echo $CONJURE_INPUT_COUNT; echo $CONJURE_INPUT_KEYS | tr -d '[]\"' | tr , '\\n'")
             .await;
-    assert!(said.contains('4') && said.contains("REDACTED") && !said.contains(NESTED), "{said}");
-    assert!(!said.contains("other"), "{said}");
+    assert!(answer.contains('4') && answer.contains("REDACTED") && !answer.contains(NESTED), "{answer}");
+    assert!(!answer.contains("other"), "{answer}");
     runtime.shutdown(soon()).await.unwrap();
 }

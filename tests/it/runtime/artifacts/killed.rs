@@ -1,5 +1,6 @@
-//! Hosts that are killed while a session is given artifacts, and while they are taken from it: another host's janitor, to whom nothing is
-//! young, leaves what the session has, and nothing else stays. The host is this program, run again.
+//! Hosts that are killed while artifacts are registered or unregistered: the maintenance of another host keeps the session's
+//! artifacts and
+//! removes everything else. The host is this program, run again.
 
 use std::collections::BTreeSet;
 use std::fs::{File, FileTimes};
@@ -18,12 +19,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::again::{Killed, again, told};
+use crate::rerun::{KillOnDrop, rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, soon, spec, tenant};
 
-/// What a host does when its session has the artifacts `stays` and `goes`.
+/// The operation of a host whose session has the artifacts `stays` and `goes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-enum Deed {
+enum Operation {
     /// It registers `new`.
     Register,
     /// It unregisters `goes`.
@@ -35,40 +36,40 @@ enum Deed {
 
 /// How far it comes. At all points but one it halts until it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-enum Mark {
+enum HaltPoint {
     /// The content is in the store, and nobody has a link to it.
     Linking,
     /// It is linked; it is not recorded that the session has it.
     Linked,
     /// It is recorded what has changed. The one point where it does not halt, and may come further.
     Recorded,
-    /// What is linked is about to be put in order, for so many contents.
+    /// The links of this many contents are about to be updated.
     PuttingInOrder(u64),
-    /// All of so many contents are linked. Links of earlier incarnations are still there.
+    /// All of this many contents are linked. Links of earlier incarnations are still there.
     InOrder(u64),
 }
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Part {
     folder: PathBuf,
-    deed: Deed,
-    mark: Mark,
+    operation: Operation,
+    mark: HaltPoint,
 }
 
 /// Halts the thread that comes to the mark, once it is set.
 #[derive(Clone)]
-struct Halting {
-    mark: Mark,
+struct HaltingSubscriber {
+    mark: HaltPoint,
     is_set: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct Said {
+struct EventFields {
     message: String,
     contents: Option<u64>,
 }
 
-impl Visit for Said {
+impl Visit for EventFields {
     fn record_u64(&mut self, field: &Field, value: u64) {
         if field.name() == "contents" {
             self.contents = Some(value);
@@ -82,7 +83,7 @@ impl Visit for Said {
     }
 }
 
-impl Subscriber for Halting {
+impl Subscriber for HaltingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "conjure_runtime::runtime::data::artifact_pins"
     }
@@ -96,14 +97,14 @@ impl Subscriber for Halting {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut said = Said::default();
-        event.record(&mut said);
-        let is_here = match (self.mark, said.message.as_str()) {
-            (Mark::Linking, "the content of an artifact is being linked")
-            | (Mark::Linked, "the content of an artifact is linked") => true,
-            (Mark::PuttingInOrder(contents), "the contents of artifacts are being put in order")
-            | (Mark::InOrder(contents), "the contents of artifacts are linked") => {
-                said.contents == Some(contents)
+        let mut fields = EventFields::default();
+        event.record(&mut fields);
+        let is_here = match (self.mark, fields.message.as_str()) {
+            (HaltPoint::Linking, "the content of an artifact is being linked")
+            | (HaltPoint::Linked, "the content of an artifact is linked") => true,
+            (HaltPoint::PuttingInOrder(contents), "the contents of artifacts are being put in order")
+            | (HaltPoint::InOrder(contents), "the contents of artifacts are linked") => {
+                fields.contents == Some(contents)
             }
             _ => false,
         };
@@ -121,7 +122,7 @@ impl Subscriber for Halting {
 }
 
 /// On a line of its own.
-#[expect(clippy::print_stdout, reason = "whoever started this reads it")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the output")]
 fn say(line: &str) {
     println!("\n{line}");
 }
@@ -136,15 +137,15 @@ fn source_of(name: &str) -> RegistrationSource {
 
 /// The part: a host that does one thing, says how far it comes, and lives until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn part_a_process_that_halts_over_its_artifacts() {
-    let Some(told) = told() else { return };
-    let Part { folder, deed, mark } = serde_json::from_str(&told).unwrap();
-    let halting = Halting { mark, is_set: Arc::default() };
+async fn part_a_process_that_halts_during_artifact_changes() {
+    let Some(parameters) = test_parameters() else { return };
+    let Part { folder, operation, mark } = serde_json::from_str(&parameters).unwrap();
+    let halting = HaltingSubscriber { mark, is_set: Arc::default() };
     tracing::subscriber::set_global_default(halting.clone()).unwrap();
     let runtime = Fixture::existing(&folder, ExecutorKind::Local).start().await;
     let doing = async {
-        let session = match deed {
-            Deed::Revive(session) => {
+        let session = match operation {
+            Operation::Revive(session) => {
                 halting.is_set.store(true, Ordering::SeqCst);
                 runtime.session(&tenant("acme"), session).await.unwrap()
             }
@@ -158,18 +159,18 @@ async fn part_a_process_that_halts_over_its_artifacts() {
         };
         let artifacts = session.artifacts();
         let acting = async {
-            match deed {
-                Deed::Register => artifacts.register("new", source_of("new")).await.map(drop),
-                Deed::Unregister => artifacts.unregister("goes").await,
-                Deed::Clear => artifacts.cleanup().await,
-                Deed::Revive(_) => artifacts.list().await.map(drop),
+            match operation {
+                Operation::Register => artifacts.register("new", source_of("new")).await.map(drop),
+                Operation::Unregister => artifacts.unregister("goes").await,
+                Operation::Clear => artifacts.cleanup().await,
+                Operation::Revive(_) => artifacts.list().await.map(drop),
             }
             .unwrap();
             say("DONE");
             std::future::pending::<()>().await;
         };
         let watching = async {
-            if mark == Mark::Recorded {
+            if mark == HaltPoint::Recorded {
                 until_changed(&session).await;
                 say("HERE");
             }
@@ -177,7 +178,7 @@ async fn part_a_process_that_halts_over_its_artifacts() {
         };
         tokio::join!(acting, watching);
     };
-    // Whoever reads what it says sees the end.
+    // The reader of its output sees the end.
     tokio::time::timeout(Duration::from_secs(60), doing).await.unwrap();
 }
 
@@ -196,20 +197,20 @@ async fn until_changed(session: &Session) {
 }
 
 /// A host that has come so far, and was killed; whether what it did was acknowledged.
-async fn killed(fixture: &Fixture, deed: Deed, mark: Mark) -> bool {
-    let part = Part { folder: fixture.folder().to_owned(), deed, mark };
-    let name = "runtime::artifacts::killed::part_a_process_that_halts_over_its_artifacts";
-    let mut command = again(&[], name, &serde_json::to_string(&part).unwrap());
-    let mut dying = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let mut lines = BufReader::new(dying.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+async fn killed(fixture: &Fixture, operation: Operation, mark: HaltPoint) -> bool {
+    let part = Part { folder: fixture.folder().to_owned(), operation, mark };
+    let name = "runtime::artifacts::killed::part_a_process_that_halts_during_artifact_changes";
+    let mut command = rerun(&[], name, &serde_json::to_string(&part).unwrap());
+    let mut process = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut awaited = match mark {
-        Mark::Linking | Mark::Linked | Mark::Recorded => BTreeSet::from(["HERE"]),
-        Mark::PuttingInOrder(_) | Mark::InOrder(_) => BTreeSet::from(["HERE", "DONE"]),
+        HaltPoint::Linking | HaltPoint::Linked | HaltPoint::Recorded => BTreeSet::from(["HERE"]),
+        HaltPoint::PuttingInOrder(_) | HaltPoint::InOrder(_) => BTreeSet::from(["HERE", "DONE"]),
     };
     let mut is_acknowledged = false;
     tokio::task::block_in_place(|| {
         while !awaited.is_empty() {
-            let line = lines.next().unwrap_or_else(|| panic!("{deed:?} did not come to {mark:?}"));
+            let line = lines.next().unwrap_or_else(|| panic!("{operation:?} did not come to {mark:?}"));
             is_acknowledged |= line == "DONE";
             awaited.remove(line.as_str());
         }
@@ -224,7 +225,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Nothing in the tenant's store was used since long ago, and nobody has looked for that.
+/// All content of the tenant's store is old, and no collection has run.
 fn age(fixture: &Fixture) {
     let folder = fixture.data().join("tenants/acme");
     for path in files(&folder.join("store/plain")) {
@@ -239,13 +240,13 @@ fn stored(fixture: &Fixture) -> BTreeSet<&'static str> {
     let store = fixture.data().join("tenants/acme/store/plain");
     let is_there = |name: &&str| {
         let digest = Digest::of_bytes(&bytes_of(name)).to_hex();
-        let (shard, rest) = digest.split_at(2);
-        store.join(shard).join(rest).exists()
+        let (shard, remainder) = digest.split_at(2);
+        store.join(shard).join(remainder).exists()
     };
     ["stays", "goes", "new"].into_iter().filter(is_there).collect()
 }
 
-/// What links there are for the session: one for each content, of one incarnation.
+/// The links of the session: one for each content, of one incarnation.
 async fn until_linked(fixture: &Fixture, session: &Session, names: &BTreeSet<&str>) {
     let folder = fixture.data().join("tenants/acme/artifacts").join(session.id().stored_name());
     let mut wanted: Vec<_> = names.iter().map(|name| Digest::of_bytes(&bytes_of(name)).to_hex()).collect();
@@ -264,7 +265,7 @@ async fn until_linked(fixture: &Fixture, session: &Session, names: &BTreeSet<&st
     }
 }
 
-async fn tidied(fixture: &Fixture, runtime: &Runtime) -> BTreeSet<&'static str> {
+async fn run_maintenance(fixture: &Fixture, runtime: &Runtime) -> BTreeSet<&'static str> {
     age(fixture);
     runtime.maintenance().run("folders", soon()).await.unwrap();
     stored(fixture)
@@ -289,7 +290,7 @@ async fn has(fixture: &Fixture, expected: &[&'static str], besides: &[&'static s
     let recorded: BTreeSet<_> = recorded.iter().map(|artifact| artifact.name.as_str()).collect();
     assert_eq!(recorded, expected);
     let linked = expected.iter().chain(besides).copied().collect();
-    assert_eq!(tidied(fixture, &runtime).await, linked, "before the session is revived");
+    assert_eq!(run_maintenance(fixture, &runtime).await, linked, "before the session is revived");
 
     let session = runtime.session(&tenant("acme"), id).await.unwrap();
     for name in &expected {
@@ -297,58 +298,59 @@ async fn has(fixture: &Fixture, expected: &[&'static str], besides: &[&'static s
     }
     session.artifacts().list().await.unwrap();
     until_linked(fixture, &session, &expected).await;
-    assert_eq!(tidied(fixture, &runtime).await, expected, "behind the revival");
+    assert_eq!(run_maintenance(fixture, &runtime).await, expected, "behind the revival");
     session.artifacts().cleanup().await.unwrap();
     until_linked(fixture, &session, &BTreeSet::new()).await;
-    assert_eq!(tidied(fixture, &runtime).await, BTreeSet::new(), "when it has none any more");
+    assert_eq!(run_maintenance(fixture, &runtime).await, BTreeSet::new(), "when it has none any more");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_is_there_wherever_the_process_is_killed_over_a_registration() {
+async fn an_acknowledged_registration_survives_a_kill_at_any_point() {
     let all = ["stays", "goes", "new"];
     for (mark, expected, besides) in [
-        (Mark::PuttingInOrder(3), &all[..], &[][..]),
-        (Mark::InOrder(3), &all, &[]),
-        (Mark::Recorded, &all, &[]),
-        (Mark::Linked, &all[..2], &["new"]),
-        (Mark::Linking, &all[..2], &[]),
+        (HaltPoint::PuttingInOrder(3), &all[..], &[][..]),
+        (HaltPoint::InOrder(3), &all, &[]),
+        (HaltPoint::Recorded, &all, &[]),
+        (HaltPoint::Linked, &all[..2], &["new"]),
+        (HaltPoint::Linking, &all[..2], &[]),
     ] {
         let fixture = Fixture::new(ExecutorKind::Local);
-        let is_acknowledged = killed(&fixture, Deed::Register, mark).await;
+        let is_acknowledged = killed(&fixture, Operation::Register, mark).await;
         assert!(!is_acknowledged || expected == all, "{mark:?}");
         has(&fixture, expected, besides).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_unregistered_goes_wherever_the_process_is_killed_over_it() {
-    for (mark, besides) in [(Mark::PuttingInOrder(1), &["goes"][..]), (Mark::InOrder(1), &[])] {
+async fn an_unregistered_artifact_is_removed_after_a_kill_at_any_point() {
+    for (mark, besides) in [(HaltPoint::PuttingInOrder(1), &["goes"][..]), (HaltPoint::InOrder(1), &[])] {
         let fixture = Fixture::new(ExecutorKind::Local);
-        assert!(killed(&fixture, Deed::Unregister, mark).await);
+        assert!(killed(&fixture, Operation::Unregister, mark).await);
         has(&fixture, &["stays"], besides).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_cleared_goes_wherever_the_process_is_killed_over_it() {
-    for (mark, besides) in [(Mark::PuttingInOrder(0), &["stays", "goes"][..]), (Mark::InOrder(0), &[])] {
+async fn cleared_artifacts_are_removed_after_a_kill_at_any_point() {
+    for (mark, besides) in
+        [(HaltPoint::PuttingInOrder(0), &["stays", "goes"][..]), (HaltPoint::InOrder(0), &[])]
+    {
         let fixture = Fixture::new(ExecutorKind::Local);
-        assert!(killed(&fixture, Deed::Clear, mark).await);
+        assert!(killed(&fixture, Operation::Clear, mark).await);
         has(&fixture, &[], besides).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_process_left_that_was_killed_is_put_in_order_by_the_third_one_where_the_second_was_killed_over_it()
- {
-    for mark in [Mark::PuttingInOrder(2), Mark::InOrder(2)] {
+async fn leftovers_are_repaired_even_if_the_repairing_process_is_killed() {
+    for mark in [HaltPoint::PuttingInOrder(2), HaltPoint::InOrder(2)] {
         let fixture = Fixture::new(ExecutorKind::Local);
-        killed(&fixture, Deed::Register, Mark::Linked).await;
+        killed(&fixture, Operation::Register, HaltPoint::Linked).await;
         let runtime = fixture.start().await;
         let id = runtime.session_ids(&tenant("acme")).await.unwrap()[0];
         runtime.shutdown(soon()).await.unwrap();
-        killed(&fixture, Deed::Revive(id), mark).await;
+        killed(&fixture, Operation::Revive(id), mark).await;
         has(&fixture, &["stays", "goes"], &["new"]).await;
     }
 }

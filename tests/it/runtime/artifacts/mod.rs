@@ -1,4 +1,4 @@
-//! What sessions are given and what they make: artifacts, inputs and outputs.
+//! Artifacts, inputs and outputs of sessions.
 
 mod attached;
 mod expired;

@@ -1,4 +1,4 @@
-//! What skills say that they make, beside what a session made (ADR-002, `outputs`).
+//! Outputs that skill manifests declare, compared with the files that a session produced (ADR-002, `outputs`).
 
 use conjure::artifact::OutputMatch;
 use conjure::config::ExecutorKind;
@@ -16,7 +16,7 @@ fn write_manifest(fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn files_are_found_by_what_the_skills_of_a_session_say_also_after_a_restart() {
+async fn outputs_are_matched_to_skill_manifests_also_after_a_restart() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     write_manifest(&fixture);
     let runtime = fixture.start().await;
@@ -24,7 +24,7 @@ async fn files_are_found_by_what_the_skills_of_a_session_say_also_after_a_restar
     let id = session.id();
     ask(&session, "$ mkdir reports && echo hello > reports/today.md").await;
     check(&runtime, id).await;
-    assert!(runtime.outputs(&tenant("globex"), id).await.is_err(), "it is nobody else's");
+    assert!(runtime.outputs(&tenant("globex"), id).await.is_err(), "no other tenant may read it");
     runtime.shutdown(soon()).await.unwrap();
 
     // The skill is what it was when the session was opened.
@@ -58,7 +58,7 @@ fn loading() -> impl conjure::Model {
 }
 
 #[tokio::test]
-async fn only_skills_that_were_loaded_are_held_to_their_word() {
+async fn only_loaded_skills_must_produce_their_outputs() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     write_manifest(&fixture);
     let runtime = Runtime::spawn(fixture.options().model("loading", loading())).await.unwrap();

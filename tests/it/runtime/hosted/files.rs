@@ -1,5 +1,4 @@
-//! What hosted sessions are given and what they make: under which key it goes, what becomes of failures, and that a session can be spoken to
-//! while something is on its way.
+//! Inputs and outputs of hosted sessions: the key of each transfer, failures, and messages during a transfer.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,7 +33,7 @@ fn run() -> Reply {
     FakeToolRun::new("true").saying("Done.").into()
 }
 
-/// A service that runs hosted skills, in so many turns.
+/// A service that runs hosted skills, in this many turns.
 async fn service(turns: usize) -> FakeMessages {
     FakeMessages::builder().hosting().turns((0..turns).map(|_| run())).start().await.unwrap()
 }
@@ -44,13 +43,13 @@ fn sales() -> RegistrationSource {
 }
 
 /// The bodies of the requests for answers.
-fn asked(fake: &FakeMessages) -> Vec<Value> {
+fn model_requests(fake: &FakeMessages) -> Vec<Value> {
     let requests = fake.requests().into_iter().filter(|request| request.path().starts_with("/v1/messages"));
     requests.map(|request| serde_json::from_slice(request.body()).unwrap()).collect()
 }
 
 /// The content of the files that a request puts into its container.
-fn given(fake: &FakeMessages, request: &Value) -> Vec<String> {
+fn uploaded_texts(fake: &FakeMessages, request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().unwrap().iter();
     let blocks = messages.flat_map(|message| message["content"].as_array().cloned().unwrap_or_default());
     let ids = blocks.filter(|block| block["type"] == "container_upload");
@@ -69,28 +68,28 @@ fn uploads(fake: &FakeMessages) -> usize {
 const NOT_GIVEN: &str = "could not be put into the container";
 
 #[tokio::test]
-async fn an_upload_of_which_nobody_knows_whether_it_arrived_is_made_again_in_the_next_turn() {
+async fn an_upload_with_unknown_outcome_is_repeated_in_the_next_turn() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service(3).await;
     let runtime = of_service(&fixture, &fake).await;
     let session = runtime.open(spec()).await.unwrap();
     session.artifacts().register("sales.csv", sales()).await.unwrap();
     fake.add_hosted_fault(Reply::error(Refusal::new(ApiErrorKind::Api, "internal").with_status(500)));
-    for words in ["one", "two", "three"] {
-        ask(&session, words).await;
+    for text in ["one", "two", "three"] {
+        ask(&session, text).await;
     }
     assert_eq!(uploads(&fake), 2);
-    let requests = asked(&fake);
-    assert_eq!(given(&fake, &requests[0]), Vec::<String>::new());
+    let requests = model_requests(&fake);
+    assert_eq!(uploaded_texts(&fake, &requests[0]), Vec::<String>::new());
     for request in &requests[1..] {
-        assert_eq!(given(&fake, request), ["region,2024\nnorth,3\n"]);
+        assert_eq!(uploaded_texts(&fake, request), ["region,2024\nnorth,3\n"]);
         assert_eq!(request.to_string().matches(NOT_GIVEN).count(), 1, "{request}");
     }
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_a_session_is_given_goes_to_the_account_of_its_own_model() {
+async fn artifacts_are_uploaded_to_the_account_of_the_sessions_model() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let (hosts, tenants) = (service(1).await, service(1).await);
     let settings = Settings {
@@ -114,14 +113,14 @@ async fn what_a_session_is_given_goes_to_the_account_of_its_own_model() {
     for request in tenants.requests() {
         assert_eq!(request.header("x-api-key"), Some("tenants-key"), "{}", request.path());
     }
-    assert_eq!(given(&tenants, &asked(&tenants)[0]), ["region,2024\nnorth,3\n"]);
+    assert_eq!(uploaded_texts(&tenants, &model_requests(&tenants)[0]), ["region,2024\nnorth,3\n"]);
     runtime.shutdown(soon()).await.unwrap();
 }
 
 /// A service that answers, and has such files.
-struct Bare(HostedFiles);
+struct ModelWithFiles(HostedFiles);
 
-impl Model for Bare {
+impl Model for ModelWithFiles {
     fn stream(&self, request: Request) -> ModelStream {
         let answer = crate::runtime::fixture::answer(&request);
         stream::iter([Ok(ModelEvent::Finished(Box::new(answer)))]).boxed()
@@ -137,28 +136,28 @@ impl Model for Bare {
 }
 
 #[tokio::test]
-async fn a_model_says_where_its_files_are_or_has_no_hosted_sessions() {
+async fn a_model_without_file_support_has_no_hosted_sessions() {
     let fixture = Fixture::new(ExecutorKind::Local);
-    let options = fixture.options().model("silent", Bare(HostedFiles::Unknown));
-    let options = options.model("other", Bare(HostedFiles::Available(Arc::new("a folder"))));
-    let runtime = Runtime::spawn(options.model("none", Bare(HostedFiles::None))).await.unwrap();
+    let options = fixture.options().model("silent", ModelWithFiles(HostedFiles::Unknown));
+    let options = options.model("other", ModelWithFiles(HostedFiles::Available(Arc::new("a folder"))));
+    let runtime = Runtime::spawn(options.model("none", ModelWithFiles(HostedFiles::None))).await.unwrap();
     for name in ["silent", "other"] {
         let error = runtime.open(spec().model(name)).await.unwrap_err();
         assert!(matches!(&error, RuntimeError::NoHostedFiles { model } if model == name), "{error}");
     }
-    // Where there are none, whoever counts on one is told.
+    // Without hosted sessions, a request for one fails.
     let session = runtime.open(spec().model("none")).await.unwrap();
     session.artifacts().register("sales.csv", sales()).await.unwrap();
-    let said = ask(&session, "one").await;
-    assert!(said.contains("`sales.csv`") && said.contains(NOT_GIVEN), "{said}");
+    let answer = ask(&session, "one").await;
+    assert!(answer.contains("`sales.csv`") && answer.contains(NOT_GIVEN), "{answer}");
     assert!(!ask(&session, "two").await.contains(NOT_GIVEN), "once");
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// A way out that knows one page, and counts who asks.
-struct Pages(Arc<AtomicU32>);
+/// A fetcher with one page, which counts its requests.
+struct CountingFetcher(Arc<AtomicU32>);
 
-impl Fetch for Pages {
+impl Fetch for CountingFetcher {
     fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
@@ -174,7 +173,7 @@ impl Fetch for Pages {
 }
 
 #[tokio::test]
-async fn what_a_url_leads_to_is_given_as_well_and_a_failure_is_reported_once() {
+async fn url_contents_are_uploaded_and_a_failure_is_reported_once() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service(2).await;
     let asked_for = Arc::new(AtomicU32::new(0));
@@ -185,7 +184,7 @@ async fn what_a_url_leads_to_is_given_as_well_and_a_failure_is_reported_once() {
         ..Settings::default()
     };
     let config = Config::from_layers(settings, &ProcessEnv::default(), None).unwrap();
-    let options = RuntimeOptions::from(config).fetch(Pages(Arc::clone(&asked_for)));
+    let options = RuntimeOptions::from(config).fetch(CountingFetcher(Arc::clone(&asked_for)));
     let runtime = Runtime::spawn(options.anthropic("any-key".into())).await.unwrap();
     let session = runtime.open(spec()).await.unwrap();
     let artifacts = session.artifacts();
@@ -195,13 +194,13 @@ async fn what_a_url_leads_to_is_given_as_well_and_a_failure_is_reported_once() {
     ask(&session, "two").await;
     assert_eq!(asked_for.load(Ordering::SeqCst), 2, "each once");
     assert_eq!(uploads(&fake), 1);
-    for request in asked(&fake) {
-        assert_eq!(given(&fake, &request), ["a,b\n"]);
+    for request in model_requests(&fake) {
+        assert_eq!(uploaded_texts(&fake, &request), ["a,b\n"]);
         let text = request["messages"].to_string();
         assert_eq!(text.matches(NOT_GIVEN).count(), 1, "{text}");
         assert!(text.contains("`gone`") && text.contains("the server said 404"), "{text}");
     }
-    // What it led to is recorded, as where a tool asks for it.
+    // The resolved content is recorded, as for a request of a tool.
     let known = session.artifacts().list().await.unwrap();
     let sizes: Vec<_> = known.iter().map(|artifact| (artifact.name.as_str(), artifact.size())).collect();
     assert_eq!(sizes, [("api", Some(4)), ("gone", None)]);
@@ -209,7 +208,7 @@ async fn what_a_url_leads_to_is_given_as_well_and_a_failure_is_reported_once() {
 }
 
 #[tokio::test]
-async fn a_session_is_spoken_to_while_something_is_uploaded_and_its_limit_of_time_holds() {
+async fn a_session_responds_during_an_upload_and_its_time_limit_applies() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service(0).await;
     let runtime = of_service(&fixture, &fake).await;
@@ -218,12 +217,12 @@ async fn a_session_is_spoken_to_while_something_is_uploaded_and_its_limit_of_tim
     let mut turn = upload_without_end(&session, &fake).await;
     session.artifacts().register("more.csv", sales()).await.unwrap();
     assert_eq!(follow(&mut turn).await.0, TurnStop::Limit(Limit::WallClock));
-    assert_eq!(asked(&fake).len(), 0, "the model was not called");
+    assert_eq!(model_requests(&fake).len(), 0, "the model was not called");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_comes_while_something_is_uploaded_is_taken_in_before_the_upload_is_over() {
+async fn messages_during_an_upload_are_accepted_before_it_ends() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service(1).await;
     let runtime = of_service(&fixture, &fake).await;
@@ -234,15 +233,15 @@ async fn what_comes_while_something_is_uploaded_is_taken_in_before_the_upload_is
     let mut next = session.send("two").await.unwrap();
     session.interrupt().await.unwrap();
     assert_eq!(follow(&mut turn).await.0, TurnStop::Interrupted);
-    // What was queued comes next, with all that is due.
-    let (stop, said) = follow(&mut next).await;
+    // The queued message comes next, with its uploads.
+    let (stop, text) = follow(&mut next).await;
     assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
-    assert_eq!(said, "Done.");
-    assert_eq!(given(&fake, &asked(&fake)[0]).len(), 2);
+    assert_eq!(text, "Done.");
+    assert_eq!(uploaded_texts(&fake, &model_requests(&fake)[0]).len(), 2);
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// A turn that uploads something, to which the service says nothing.
+/// A turn with an upload to which the service does not respond.
 async fn upload_without_end(session: &Session, fake: &FakeMessages) -> conjure::TurnHandle {
     session.artifacts().register("sales.csv", sales()).await.unwrap();
     fake.add_hosted_fault(Reply::silence());
@@ -251,15 +250,15 @@ async fn upload_without_end(session: &Session, fake: &FakeMessages) -> conjure::
     turn
 }
 
-/// A service of hosted skills beside which tools run here: its first answer says that a file was made.
+/// A service of hosted skills with additional local tools: its first response reports a produced file.
 #[derive(Clone)]
-struct Mixed {
+struct MixedModel {
     seen: Arc<Mutex<Vec<Request>>>,
     made: String,
     files: conjure_anthropic::Messages,
 }
 
-impl Mixed {
+impl MixedModel {
     fn answer(&self, request: &Request) -> Response {
         let block = |value: Value| Block::from_json(value.to_string()).unwrap();
         let mut response = Response {
@@ -307,7 +306,7 @@ impl Mixed {
     }
 }
 
-impl Model for Mixed {
+impl Model for MixedModel {
     fn stream(&self, request: Request) -> ModelStream {
         stream::iter([Ok(ModelEvent::Finished(Box::new(self.answer(&request))))]).boxed()
     }
@@ -325,11 +324,11 @@ impl Model for Mixed {
 async fn a_file_is_listed_although_the_answer_that_names_it_was_summarised_in_its_turn() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service(0).await;
-    let made = fake.put_file("report.xlsx", "cells").as_str().to_owned();
+    let created = fake.put_file("report.xlsx", "cells").as_str().to_owned();
     let client = conjure_anthropic::Config::new("any-key".to_owned().into()).with_base_url(fake.base_url());
     let client = conjure_anthropic::Client::new(&client).unwrap();
     let files = client.messages(conjure_anthropic::ModelOptions::new("m")).unwrap();
-    let mixed = Mixed { seen: Arc::default(), made, files };
+    let mixed = MixedModel { seen: Arc::default(), made: created, files };
     let compaction = CompactionPolicy::with_threshold(500).with_kept_messages(1).with_regrowth(1_000_000);
     let options = fixture.options().model("mixed", mixed.clone()).compaction(compaction);
     let runtime = Runtime::spawn(options).await.unwrap();

@@ -1,5 +1,6 @@
-//! Hosts that are killed in the very first model call of a session: whether it is sent again goes by what the model said of it before.
-//! The host is this program, run again.
+//! Hosts that are killed in the first model call of a session: the declared side effects decide whether the call is repeated.
+//! The
+//! host is this program, run again.
 
 use std::process::Stdio;
 
@@ -14,13 +15,13 @@ use conjure_anthropic::{Client, Messages, ModelOptions};
 use conjure_conversation::Event;
 use conjure_journal::{SessionKey, SqliteJournal, SqliteOptions, read_all};
 
-use crate::again::{Killed, again, told};
+use crate::rerun::{KillOnDrop, rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 
-/// What the client of a host is configured with. The session names no hosted skill.
+/// The configuration of the host's client. The session names no hosted skill.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 enum Kind {
-    /// It only asks for answers.
+    /// The request needs only a response.
     Plain,
     /// It runs code at the service with each call.
     Executing,
@@ -50,8 +51,9 @@ fn options(fixture: &Fixture, kind: Kind, service: &str) -> RuntimeOptions {
 /// The part: a host that waits for the answer of a first call until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_process_whose_first_call_is_not_answered() {
-    let Some(told) = told() else { return };
-    let (folder, kind, service): (std::path::PathBuf, Kind, String) = serde_json::from_str(&told).unwrap();
+    let Some(parameters) = test_parameters() else { return };
+    let (folder, kind, service): (std::path::PathBuf, Kind, String) =
+        serde_json::from_str(&parameters).unwrap();
     let fixture = Fixture::existing(&folder, ExecutorKind::Local);
     let runtime = Runtime::spawn(options(&fixture, kind, &service)).await.unwrap();
     let session = runtime.open(SessionSpec::new(tenant("acme")).without_sandbox()).await.unwrap();
@@ -61,11 +63,11 @@ async fn part_a_process_whose_first_call_is_not_answered() {
 /// The first call of a host, received by the service and never answered, and the host killed.
 async fn killed_in_its_first_call(fixture: &Fixture, kind: Kind, fake: &FakeMessages) {
     let part = "runtime::hosted::killed::part_a_process_whose_first_call_is_not_answered";
-    let told = serde_json::to_string(&(fixture.folder(), kind, fake.base_url())).unwrap();
-    let mut command = again(&[], part, &told);
-    let dying = Killed(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let parameters = serde_json::to_string(&(fixture.folder(), kind, fake.base_url())).unwrap();
+    let mut command = rerun(&[], part, &parameters);
+    let process = KillOnDrop(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     tokio::time::timeout(std::time::Duration::from_secs(60), fake.until_received(1)).await.unwrap();
-    drop(dying);
+    drop(process);
 }
 
 async fn service() -> FakeMessages {
@@ -74,7 +76,7 @@ async fn service() -> FakeMessages {
     builder.turns([run(), run()]).start().await.unwrap()
 }
 
-/// What the calls of the session were recorded with.
+/// The recorded side effects of the session's calls.
 async fn recorded(fixture: &Fixture, key: &SessionKey) -> Vec<Option<SideEffects>> {
     let journal = SqliteJournal::open(&fixture.data().join("journal"), SqliteOptions::default()).unwrap();
     let rows = read_all(&journal, key, 0).await.unwrap();
@@ -95,10 +97,10 @@ async fn a_first_call_that_may_have_run_code_is_not_sent_again_by_itself() {
     let runtime = Runtime::spawn(options(&fixture, Kind::Executing, &fake.base_url())).await.unwrap();
     let id = runtime.session_ids(&tenant("acme")).await.unwrap()[0];
     let session = runtime.session(&tenant("acme"), id).await.unwrap();
-    assert_eq!(how_it_ended(&session).await, SessionStopReason::OutcomeUnknown);
-    assert_eq!(fake.received(), 1, "it was not sent again");
+    assert_eq!(last_stop_reason(&session).await, SessionStopReason::OutcomeUnknown);
+    assert_eq!(fake.received(), 1, "the request was not repeated");
 
-    // Whoever speaks next decides, and the model reads what happened.
+    // The next message decides, and the model is told about the interruption.
     assert_eq!(ask(&session, "go on").await, "Done.");
     let sent = fake.requests().pop().unwrap();
     let sent: serde_json::Value = serde_json::from_slice(sent.body()).unwrap();
@@ -126,7 +128,7 @@ async fn a_first_call_that_only_answers_is_sent_again_by_itself() {
     let runtime = Runtime::spawn(options(&fixture, Kind::Plain, &fake.base_url())).await.unwrap();
     let id = runtime.session_ids(&tenant("acme")).await.unwrap()[0];
     let session = runtime.session(&tenant("acme"), id).await.unwrap();
-    assert_eq!(how_it_ended(&session).await, SessionStopReason::EndTurn);
+    assert_eq!(last_stop_reason(&session).await, SessionStopReason::EndTurn);
     assert_eq!(fake.received(), 2);
     assert_eq!(session.snapshot().await.unwrap().last_text, "Done.");
     runtime.shutdown(soon()).await.unwrap();
@@ -135,7 +137,7 @@ async fn a_first_call_that_only_answers_is_sent_again_by_itself() {
 }
 
 /// How the turn ended that was under way.
-async fn how_it_ended(session: &conjure::Session) -> SessionStopReason {
+async fn last_stop_reason(session: &conjure::Session) -> SessionStopReason {
     let mut listener = session.subscribe(0).await.unwrap();
     loop {
         if let Update::Recorded(event) = listener.next().await.unwrap()

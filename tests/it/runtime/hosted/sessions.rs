@@ -1,5 +1,6 @@
-//! Sessions whose skills the model's service runs: the same calls as for any other, and no call is sent twice that may have had
-//! an effect.
+//! Sessions whose skills run at the model's service: the API is the same as for other sessions, and no call with possible
+//! effects is
+//! sent twice.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +20,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::runtime::fixture::{Fixture, answer, ask, follow, soon, tenant};
 
-/// A service that runs skills: asked to `hang` it does, asked to `lose` its container it does; else it answers from one.
+/// A service that runs skills: on `hang` it hangs, on `lose` it loses its container; otherwise it responds from one.
 #[derive(Clone, Default)]
 struct Service(Arc<Mutex<Vec<Request>>>);
 
@@ -32,13 +33,13 @@ impl Service {
 impl Model for Service {
     fn stream(&self, request: Request) -> ModelStream {
         self.0.lock().unwrap().push(request.clone());
-        let said = request.messages.iter().rev().map(|message| message.text()).collect::<Vec<_>>();
-        if said[0] == "hang" {
+        let texts = request.messages.iter().rev().map(|message| message.text()).collect::<Vec<_>>();
+        if texts[0] == "hang" {
             return stream::pending().boxed();
         }
-        if said[0] == "lose" && request.container.is_some() {
-            let gone = ModelError::new(ModelErrorKind::ContainerGone, "it has expired");
-            return stream::iter([Err(gone)]).boxed();
+        if texts[0] == "lose" && request.container.is_some() {
+            let expired = ModelError::new(ModelErrorKind::ContainerGone, "it has expired");
+            return stream::iter([Err(expired)]).boxed();
         }
         let count = self.0.lock().unwrap().len();
         let mut answer = answer(&request);
@@ -85,7 +86,7 @@ async fn a_hosted_session_asks_for_its_skills_in_one_container_over_turns_and_re
         );
         assert!(request.tools.is_empty(), "nothing runs here: {:?}", request.tools);
     }
-    // There is no sandbox, and it says so.
+    // Without a sandbox the call returns an error.
     assert!(session.executor().await.is_err());
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -96,8 +97,8 @@ async fn hosted_and_own_skills_go_together() {
     let service = Service::default();
     let runtime = conjure::Runtime::spawn(fixture.options().model("hosted", service.clone())).await.unwrap();
     let session = runtime.open(spec().skills(["greeting"]).model("hosted")).await.unwrap();
-    let said = ask(&session, "$ echo mixed").await;
-    assert_eq!(said.trim(), "it says: mixed");
+    let answer = ask(&session, "$ echo mixed").await;
+    assert_eq!(answer.trim(), "it says: mixed");
     let request = &service.requests()[0];
     assert_eq!(request.hosted.len(), 2);
     assert!(request.tools.iter().any(|tool| tool.name == "bash_tool"));
@@ -106,14 +107,17 @@ async fn hosted_and_own_skills_go_together() {
 }
 
 #[tokio::test]
-async fn a_container_that_expired_is_replaced_and_the_model_told() {
+async fn an_expired_container_is_replaced_and_the_model_told() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let service = Service::default();
     let runtime = conjure::Runtime::spawn(fixture.options().model("hosted", service.clone())).await.unwrap();
     let session = runtime.open(spec().model("hosted")).await.unwrap();
     ask(&session, "one").await;
-    let said = ask(&session, "lose").await;
-    assert!(said.contains("lose") && said.contains("has expired, and a fresh one takes its place"), "{said}");
+    let answer = ask(&session, "lose").await;
+    assert!(
+        answer.contains("lose") && answer.contains("has expired, and a fresh one takes its place"),
+        "{answer}"
+    );
     let containers: Vec<bool> =
         service.requests().iter().map(|request| request.container.is_some()).collect();
     assert_eq!(containers, [false, true, false]);
@@ -121,7 +125,7 @@ async fn a_container_that_expired_is_replaced_and_the_model_told() {
 }
 
 #[tokio::test]
-async fn a_turn_whose_process_was_killed_is_unknown_and_resumes_when_it_is_asked_to() {
+async fn a_turn_of_a_killed_process_is_unknown_and_resumes_on_request() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let service = Service::default();
     let runtime = conjure::Runtime::spawn(fixture.options().model("hosted", service.clone())).await.unwrap();
@@ -135,7 +139,7 @@ async fn a_turn_whose_process_was_killed_is_unknown_and_resumes_when_it_is_asked
     let TurnStop::ModelFailed(error) = stop else { panic!("{stop:?}") };
     assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown);
     assert!(error.message.contains("send a message to go on"), "{error}");
-    assert_eq!(service.requests().len(), 1, "it was not sent again");
+    assert_eq!(service.requests().len(), 1, "the request was not repeated");
     assert_eq!(session.snapshot().await.unwrap().status, SessionStatus::Idle);
     assert!(ask(&session, "go on").await.contains("go on"));
     runtime.shutdown(soon()).await.unwrap();
@@ -154,15 +158,15 @@ async fn the_model_is_told_of_a_call_that_was_interrupted() {
     session.interrupt().await.unwrap();
     assert_eq!(follow(&mut turn).await.0, TurnStop::Interrupted);
     ask(&session, "go on").await;
-    let said = service.requests().pop().unwrap().messages[0].text();
-    let lines: Vec<&str> = said.lines().collect();
-    let ["hang", told, "go on"] = lines[..] else { panic!("{said}") };
+    let text = service.requests().pop().unwrap().messages[0].text();
+    let lines: Vec<&str> = text.lines().collect();
+    let ["hang", told, "go on"] = lines[..] else { panic!("{text}") };
     assert!(told.contains("was under way when it broke off") && told.contains("Check before"), "{told}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_cannot_be_hosted_is_refused_and_nothing_is_left() {
+async fn unhostable_sessions_are_rejected_and_leave_nothing() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let runtime = fixture.start().await;
     let error = runtime.open(spec()).await.unwrap_err();
@@ -194,7 +198,7 @@ pub(crate) async fn of_service(fixture: &Fixture, fake: &FakeMessages) -> conjur
 }
 
 #[tokio::test]
-async fn files_go_to_the_service_and_come_back_by_the_same_calls_as_elsewhere() {
+async fn files_are_uploaded_and_downloaded_by_the_usual_calls() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let turns: [Reply; 3] = [
         FakeToolRun::new("python make.py").paused().into(),
@@ -209,16 +213,16 @@ async fn files_go_to_the_service_and_come_back_by_the_same_calls_as_elsewhere() 
     session.artifacts().register("sales.csv", sales).await.unwrap();
     assert_eq!(ask(&session, "make a table").await, "Made it.");
 
-    // What it was given is a file of the service's, named in the user's message.
+    // The artifact is a file of the service, named in the user's message.
     let first =
         fake.requests().into_iter().find(|request| request.path().starts_with("/v1/messages")).unwrap();
     let sent: serde_json::Value = serde_json::from_slice(first.body()).unwrap();
     let block = &sent["messages"][0]["content"][1];
     assert_eq!(block["type"], "container_upload", "{sent}");
-    let given = fake.file(&block["file_id"].as_str().unwrap().into()).unwrap();
-    assert_eq!(given, "region,2024\nnorth,3\n");
+    let uploaded = fake.file(&block["file_id"].as_str().unwrap().into()).unwrap();
+    assert_eq!(uploaded, "region,2024\nnorth,3\n");
 
-    // What it made is listed with its source, and read as a stream.
+    // The output is listed with its source, and read as a stream.
     let files = session.files().await.unwrap();
     let [file] = files.as_slice() else { panic!("{files:?}") };
     assert_eq!((file.name.as_str(), file.size, file.source), ("table.xlsx", Some(5), FileSource::Hosted));
@@ -239,7 +243,7 @@ async fn files_go_to_the_service_and_come_back_by_the_same_calls_as_elsewhere() 
 }
 
 #[tokio::test]
-async fn a_container_that_expired_between_turns_is_replaced_with_what_was_given() {
+async fn a_container_expired_between_turns_is_replaced_with_its_artifacts() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let run = || -> Reply { FakeToolRun::new("true").saying("Done.").into() };
     let fake = FakeMessages::builder().hosting().turns([run(), run(), run()]).start().await.unwrap();

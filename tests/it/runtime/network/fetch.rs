@@ -1,4 +1,4 @@
-//! The guarded fetch through the facade, against a real server: nothing of it crosses tenants, and a model reaches nothing private.
+//! The guarded fetch through the facade, against a real server: tenants share nothing, and a model reaches no private address.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,32 +15,32 @@ use futures_util::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
-use crate::runtime::programs::Sent;
+use crate::runtime::programs::SentRequests;
 
 /// A server whose answers are numbered.
-pub(crate) struct Web {
+pub(crate) struct NumberedServer {
     address: SocketAddr,
-    asked: Arc<AtomicU32>,
+    request_count: Arc<AtomicU32>,
     serving: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Web {
+impl Drop for NumberedServer {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-impl Web {
+impl NumberedServer {
     async fn start() -> Self {
-        Self::saying(|number| format!("answer {number}")).await
+        Self::responding(|number| format!("answer {number}")).await
     }
 
     /// With these bodies, of which the first one is number 1.
-    pub(crate) async fn saying(body: impl Fn(u32) -> String + Send + 'static) -> Self {
+    pub(crate) async fn responding(body: impl Fn(u32) -> String + Send + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(AtomicU32::new(0));
-        let count = Arc::clone(&asked);
+        let calls = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&calls);
         let serving = tokio::runtime::Handle::current().spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
@@ -51,12 +51,12 @@ impl Web {
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
-        Self { address, asked, serving }
+        Self { address, request_count: calls, serving }
     }
 
     /// How many requests have come.
-    pub(crate) fn asked(&self) -> u32 {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn request_count(&self) -> u32 {
+        self.request_count.load(Ordering::SeqCst)
     }
 
     /// Its address and port, as an entry of a list.
@@ -78,7 +78,7 @@ impl Web {
 }
 
 /// The host permits plain HTTP, and blocks no name.
-pub(crate) fn lax() -> Settings {
+pub(crate) fn permissive_settings() -> Settings {
     let artifacts = ArtifactSettings {
         allowed_schemes: Some(vec!["http".to_owned(), "https".to_owned()]),
         blocked_hosts: Some(Vec::new()),
@@ -93,12 +93,12 @@ pub(crate) async fn read(session: &Session, uri: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Whether a file beneath a folder is this text.
-fn holds(folder: &Path, text: &str) -> bool {
+/// True if a file below the directory has this content.
+fn contains_text(folder: &Path, text: &str) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         match path.symlink_metadata().unwrap() {
-            found if found.is_dir() => holds(&path, text),
+            found if found.is_dir() => contains_text(&path, text),
             found => found.is_file() && std::fs::read(&path).is_ok_and(|bytes| bytes == text.as_bytes()),
         }
     })
@@ -107,20 +107,20 @@ fn holds(folder: &Path, text: &str) -> bool {
 #[cfg(not(engines))]
 #[tokio::test]
 async fn two_tenants_with_the_same_names_and_the_same_url_share_nothing() {
-    let web = Web::start().await;
-    let fixture = Fixture::with(ExecutorKind::Local, lax());
+    let web = NumberedServer::start().await;
+    let fixture = Fixture::with(ExecutorKind::Local, permissive_settings());
     let runtime = Runtime::spawn(fixture.options().fetch(web.fetch(&fixture))).await.unwrap();
     let of = |name: &str| SessionSpec::new(tenant(name)).artifact("api", RegistrationSource::url(web.url()));
     let (acme, other) = (runtime.open(of("acme")).await.unwrap(), runtime.open(of("other")).await.unwrap());
-    assert_eq!(web.asked(), 0, "registering fetches nothing");
+    assert_eq!(web.request_count(), 0, "registering fetches nothing");
     assert_eq!(acme.artifacts().info("api").await.unwrap().size(), None);
     assert_eq!(read(&acme, "file://api").await, "answer 1");
     assert_eq!(read(&other, "file://api").await, "answer 2");
     // A second session of a tenant has what the first one fetched, and no other tenant's.
     let second = runtime.open(of("acme")).await.unwrap();
     assert_eq!(read(&second, "file://api").await, "answer 1");
-    assert_eq!(web.asked(), 2);
-    let holds = |name: &str, text: &str| holds(&fixture.data().join("tenants").join(name), text);
+    assert_eq!(web.request_count(), 2);
+    let holds = |name: &str, text: &str| contains_text(&fixture.data().join("tenants").join(name), text);
     assert!(holds("acme", "answer 1") && holds("other", "answer 2"));
     assert!(!holds("acme", "answer 2") && !holds("other", "answer 1"));
     runtime.shutdown(soon()).await.unwrap();
@@ -128,10 +128,10 @@ async fn two_tenants_with_the_same_names_and_the_same_url_share_nothing() {
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
-    let web = Web::start().await;
-    let fixture = Fixture::with(ExecutorKind::Local, lax());
-    let sent = Sent::default();
+async fn private_addresses_are_never_fetched_and_the_model_is_told_why() {
+    let web = NumberedServer::start().await;
+    let fixture = Fixture::with(ExecutorKind::Local, permissive_settings());
+    let sent = SentRequests::default();
     let runtime = Runtime::spawn(fixture.options().model("program", sent.model())).await.unwrap();
     let session = runtime.open(spec().model("program")).await.unwrap();
     let error = session.artifacts().resolve(&web.url()).await.unwrap_err();
@@ -142,16 +142,16 @@ async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
     let results = format!("{:?}", sent.last().messages.last().unwrap());
     assert!(results.contains("the input `path` could not be resolved"), "{results}");
     assert!(results.contains("private address"), "{results}");
-    assert_eq!(web.asked(), 0);
+    assert_eq!(web.request_count(), 0);
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// The list of a tenant holds for what the host fetches on its behalf, from the moment in which it is set.
+/// The allow list of a tenant applies to fetches of the host on its behalf, as soon as it is set.
 #[cfg(not(engines))]
 #[tokio::test]
 async fn urls_outside_of_a_tenants_network_are_fetched_for_none_of_its_sessions() {
-    let web = Web::start().await;
-    let fixture = Fixture::with(ExecutorKind::Local, lax());
+    let web = NumberedServer::start().await;
+    let fixture = Fixture::with(ExecutorKind::Local, permissive_settings());
     let runtime = Runtime::spawn(fixture.options().fetch(web.fetch(&fixture))).await.unwrap();
     let listed = |entry: String| TenantPolicy::new().network(NetworkPolicy::Limited(vec![entry]));
     let refused = |error: SessionError| {
@@ -166,9 +166,9 @@ async fn urls_outside_of_a_tenants_network_are_fetched_for_none_of_its_sessions(
         let error = acme.artifacts().resolve(uri).await.unwrap_err();
         assert_eq!(refused(error), ArtifactErrorKind::HostBlocked, "{uri}");
     }
-    let late = acme.artifacts().register("late", RegistrationSource::url(web.url())).await.unwrap_err();
-    assert_eq!(refused(late), ArtifactErrorKind::HostBlocked);
-    assert_eq!(web.asked(), 0);
+    let late_error = acme.artifacts().register("late", RegistrationSource::url(web.url())).await.unwrap_err();
+    assert_eq!(refused(late_error), ArtifactErrorKind::HostBlocked);
+    assert_eq!(web.request_count(), 0);
     assert_eq!(read(&other, &web.url()).await, "answer 1", "another tenant's list is its own");
     runtime.set_tenant(&tenant("acme"), listed(web.address.to_string())).unwrap();
     assert_eq!(read(&acme, "file://early").await, "answer 2");
@@ -182,9 +182,9 @@ async fn urls_outside_of_a_tenants_network_are_fetched_for_none_of_its_sessions(
 #[cfg(not(engines))]
 #[tokio::test]
 async fn files_of_skills_and_bare_urls_are_read_where_a_tool_takes_a_path() {
-    let web = Web::start().await;
-    let fixture = Fixture::with(ExecutorKind::Jail, lax());
-    let sent = Sent::default();
+    let web = NumberedServer::start().await;
+    let fixture = Fixture::with(ExecutorKind::Jail, permissive_settings());
+    let sent = SentRequests::default();
     let options = fixture.options().fetch(web.fetch(&fixture)).model("program", sent.model());
     let runtime = Runtime::spawn(options).await.unwrap();
     let session = runtime.open(spec().model("program")).await.unwrap();
@@ -197,15 +197,16 @@ async fn files_of_skills_and_bare_urls_are_read_where_a_tool_takes_a_path() {
     let results = format!("{:?}", sent.last().messages.last().unwrap());
     assert!(results.contains("echo hello") && results.contains("answer 1"), "{results}");
     assert!(results.contains("the input `path` could not be resolved"), "{results}");
-    assert_eq!(web.asked(), 1);
+    assert_eq!(web.request_count(), 1);
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn what_can_never_be_fetched_is_reported_when_it_is_registered() {
+async fn unfetchable_urls_are_reported_at_registration() {
     let fixture = Fixture::new(ExecutorKind::Local);
-    let runtime = Runtime::spawn(fixture.options().model("program", Sent::default().model())).await.unwrap();
+    let runtime =
+        Runtime::spawn(fixture.options().model("program", SentRequests::default().model())).await.unwrap();
     let session = runtime.open(spec().model("program")).await.unwrap();
     for (url, kind) in [
         ("https://localhost/", ArtifactErrorKind::HostBlocked),
@@ -223,9 +224,9 @@ async fn what_can_never_be_fetched_is_reported_when_it_is_registered() {
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn without_a_cache_each_use_fetches_and_the_bytes_stay_for_who_has_them() {
-    let web = Web::start().await;
-    let settings = lax();
+async fn without_a_cache_each_use_fetches_and_pinned_bytes_stay() {
+    let web = NumberedServer::start().await;
+    let settings = permissive_settings();
     let artifacts = settings.artifacts.map(|lax| ArtifactSettings { cache_fetched_urls: Some(false), ..lax });
     let fixture = Fixture::with(ExecutorKind::Local, Settings { artifacts, ..Settings::default() });
     let options = fixture.options().fetch(web.fetch(&fixture));
@@ -233,12 +234,12 @@ async fn without_a_cache_each_use_fetches_and_the_bytes_stay_for_who_has_them() 
     let session = runtime.open(spec().artifact("api", RegistrationSource::url(web.url()))).await.unwrap();
     let first = session.artifacts().resolve("file://api").await.unwrap();
     let opened = session.artifacts().open("file://api").await.unwrap();
-    assert_eq!(web.asked(), 2, "nothing is kept");
+    assert_eq!(web.request_count(), 2, "nothing is kept");
     let ResolvedLocation::Stored { content, .. } = &first.location else { panic!("{first:?}") };
     assert_eq!(content.size, 8);
-    // What was resolved before is there, although nobody would find it by its URL.
+    // Content resolved earlier is present, although it is not in the URL cache.
     let tenants = fixture.data().join("tenants");
-    assert!(holds(&tenants, "answer 1") && holds(&tenants, "answer 2"));
+    assert!(contains_text(&tenants, "answer 1") && contains_text(&tenants, "answer 2"));
     let bytes: Vec<u8> = opened.stream.map_ok(|piece| piece.to_vec()).try_concat().await.unwrap();
     assert_eq!(bytes, b"answer 2");
     runtime.shutdown(soon()).await.unwrap();

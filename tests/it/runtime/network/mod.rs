@@ -1,4 +1,4 @@
-//! The network: fetches of URLs, and what a session may reach.
+//! The network: fetches of URLs, and the hosts that a session can reach.
 
 pub(crate) mod fetch;
 mod session_network;

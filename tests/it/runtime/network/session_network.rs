@@ -1,4 +1,4 @@
-//! The network of one session: it is narrower than what the configuration permits, never wider, and outlives the process.
+//! The network of one session: it is at most as wide as the configuration permits, and survives the process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,19 +12,19 @@ use conjure::session::ForkPoint;
 use conjure::{Clock as _, Runtime, RuntimeError, Session, Settings, SystemClock};
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
-use crate::runtime::network::fetch::{Web, lax};
+use crate::runtime::network::fetch::{NumberedServer, permissive_settings};
 
 /// Two servers of this machine, and jails that may dial private addresses, so that the lists alone decide.
 struct TwoServers {
-    one: Web,
-    other: Web,
+    one: NumberedServer,
+    other: NumberedServer,
 }
 
 impl TwoServers {
     async fn start() -> Self {
         Self {
-            one: Web::saying(|_| "this is one".to_owned()).await,
-            other: Web::saying(|_| "this is another".to_owned()).await,
+            one: NumberedServer::responding(|_| "this is one".to_owned()).await,
+            other: NumberedServer::responding(|_| "this is another".to_owned()).await,
         }
     }
 
@@ -39,9 +39,9 @@ impl TwoServers {
             .connector("jail", Jail::new(path).with_egress(egress))
     }
 
-    /// What a session reads from both servers by a command.
+    /// The output of a command that reads from both servers.
     async fn answers(&self, session: &Session) -> [String; 2] {
-        let read = async |web: &Web| {
+        let read = async |web: &NumberedServer| {
             let host = web.host();
             let command = format!(
                 "$ exec 3<>/dev/tcp/127.0.0.1/3128 && printf 'GET http://{host}/ HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
@@ -61,7 +61,7 @@ fn jails(network: NetworkPolicy) -> Option<Fixture> {
         test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
         return None;
     }
-    Some(Fixture::with(ExecutorKind::Jail, Settings { network: Some(network), ..lax() }))
+    Some(Fixture::with(ExecutorKind::Jail, Settings { network: Some(network), ..permissive_settings() }))
 }
 
 /// Both servers have the same address, and one of their ports is listed.
@@ -78,12 +78,12 @@ async fn a_session_reaches_its_own_hosts_only_also_after_a_restart_and_in_a_fork
     let [one, other] = servers.answers(&limited).await;
     assert!(one.contains("this is one"), "{one}");
     assert!(other.contains(REFUSED), "{other}");
-    // What the host fetches for the session obeys the same list.
+    // Fetches of the host for the session use the same list.
     assert_eq!(limited.artifacts().resolve(&servers.one.url()).await.unwrap().size, 11);
     let error = limited.artifacts().resolve(&servers.other.url()).await.unwrap_err();
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
     limited.artifacts().register("late", RegistrationSource::url(servers.other.url())).await.unwrap_err();
-    assert_eq!(servers.other.asked(), 0);
+    assert_eq!(servers.other.request_count(), 0);
 
     let free = runtime.open(spec()).await.unwrap();
     let [one, other] = servers.answers(&free).await;
@@ -128,7 +128,7 @@ async fn no_session_reaches_more_than_the_configuration_permits() {
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_sandbox_that_cannot_limit_and_a_list_that_is_none_are_refused() {
+async fn a_sandbox_without_limits_and_an_invalid_list_are_rejected() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let runtime = Runtime::spawn(fixture.options()).await.unwrap();
     let hosts = |host: &str| list(&[host.to_owned()]);

@@ -1,4 +1,4 @@
-//! What sessions leave at their model's service when they are deleted here: it goes, too, and nothing of anybody else's does.
+//! Remote files of deleted sessions: they are deleted at the model's service, and files of others stay.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 pub(crate) const KEY: &str = "sk-key-that-nobody-writes-down";
 pub(crate) const TASK: &str = "service-files";
 
-/// A service whose every turn makes a file.
+/// A service that produces a file in every turn.
 pub(crate) async fn service() -> FakeMessages {
     let run =
         || -> Reply { FakeToolRun::new("make").with_file("table.xlsx", "cells").saying("Made.").into() };
@@ -50,8 +50,8 @@ pub(crate) fn spec(who: &str) -> SessionSpec {
     SessionSpec::new(tenant(who)).model("m").hosted([HostedSkill::anthropic("xlsx")])
 }
 
-/// A session that was given an artifact and has made a file.
-pub(crate) async fn worked(runtime: &Runtime, who: &str) -> Session {
+/// A session with an artifact and a produced file.
+pub(crate) async fn session_with_files(runtime: &Runtime, who: &str) -> Session {
     let session = runtime.open(spec(who)).await.unwrap();
     let sales = RegistrationSource::content("region,2024\nnorth,3\n", "text/csv");
     session.artifacts().register("sales.csv", sales).await.unwrap();
@@ -63,12 +63,12 @@ pub(crate) fn files(fake: &FakeMessages) -> BTreeSet<FileId> {
     fake.files().into_iter().collect()
 }
 
-/// The files that came to be meanwhile.
+/// The files that came to be in the meantime.
 fn since(fake: &FakeMessages, before: &BTreeSet<FileId>) -> BTreeSet<FileId> {
     files(fake).difference(before).cloned().collect()
 }
 
-/// What the service says to everything, and is not asked again for a while.
+/// The response of an outage to every request. It forbids retries.
 pub(crate) fn outage(kind: ApiErrorKind, status: u16) -> Option<Reply> {
     let refusal = Refusal::new(kind, "it says no").with_status(status);
     Some(Reply::error(refusal).with_header("x-should-retry", "false"))
@@ -98,26 +98,26 @@ async fn is_gone(runtime: &Runtime, who: &str, id: SessionId) {
     assert!(matches!(error, RuntimeError::NotFound { .. }), "{error}");
 }
 
-pub(crate) fn left(deletion: &DeletionReport) -> BTreeSet<FileId> {
-    let ids = deletion.files.iter().flat_map(|left| &left.files);
+pub(crate) fn leftovers(deletion: &DeletionReport) -> BTreeSet<FileId> {
+    let ids = deletion.files.iter().flat_map(|leftovers| &leftovers.files);
     ids.map(|id| FileId::new(id.as_str())).collect()
 }
 
 #[tokio::test]
-async fn files_go_with_their_session_and_those_of_others_stay_under_the_same_key() {
+async fn files_are_deleted_with_their_session_and_others_stay() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let foreign = fake.put_file("theirs.csv", "not of any session");
     let runtime = start(&fixture, &fake).await;
     // The same content, by turns, of two tenants.
-    let other = worked(&runtime, "globex").await;
+    let other = session_with_files(&runtime, "globex").await;
     let before = files(&fake);
-    let mine = worked(&runtime, "acme").await;
-    mine.artifacts().unregister("sales.csv").await.unwrap();
-    let anew = RegistrationSource::content("region,2025\n", "text/csv");
-    mine.artifacts().register("sales.csv", anew).await.unwrap();
-    ask(&mine, "again").await;
-    mine.artifacts().unregister("sales.csv").await.unwrap();
+    let session = session_with_files(&runtime, "acme").await;
+    session.artifacts().unregister("sales.csv").await.unwrap();
+    let replacement = RegistrationSource::content("region,2025\n", "text/csv");
+    session.artifacts().register("sales.csv", replacement).await.unwrap();
+    ask(&session, "again").await;
+    session.artifacts().unregister("sales.csv").await.unwrap();
     assert_eq!(
         since(&fake, &before).len(),
         4,
@@ -125,14 +125,14 @@ async fn files_go_with_their_session_and_those_of_others_stay_under_the_same_key
     );
     ask(&other, "again").await;
 
-    let deletion = runtime.delete(&tenant("acme"), mine.id()).await.unwrap();
+    let deletion = runtime.delete(&tenant("acme"), session.id()).await.unwrap();
     assert!(deletion.is_complete(), "{deletion:?}");
     assert_eq!(files(&fake).len(), 4, "an upload, two that were made, and one of nobody's");
     assert!(files(&fake).is_superset(&before) && fake.file(&foreign).is_some());
     assert!(notes(&fixture).is_empty());
     assert_eq!(carried(&runtime).await, Ok(0));
     assert_eq!(deletions(&fake), 4);
-    // The other one goes on with its files, and takes them along in the end.
+    // The other one continues with its files, and takes them along in the end.
     assert_eq!(other.files().await.unwrap().len(), 2);
     assert_eq!(ask(&other, "is it there?").await, "Made.");
     assert!(runtime.delete(&tenant("globex"), other.id()).await.unwrap().is_complete());
@@ -141,17 +141,17 @@ async fn files_go_with_their_session_and_those_of_others_stay_under_the_same_key
 }
 
 #[tokio::test]
-async fn what_came_with_a_history_from_elsewhere_is_somebody_elses() {
+async fn files_of_an_imported_history_are_not_deleted() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = start(&fixture, &fake).await;
-    let first = worked(&runtime, "acme").await;
-    let its = files(&fake);
+    let first = session_with_files(&runtime, "acme").await;
+    let file_ids = files(&fake);
     let sent =
         fake.requests().into_iter().rfind(|request| request.path().starts_with("/v1/messages")).unwrap();
     let sent: Value = serde_json::from_slice(sent.body()).unwrap();
     let mut history: Vec<Message> = serde_json::from_value(sent["messages"].clone()).unwrap();
-    let made = its.iter().next_back().unwrap();
+    let made = file_ids.iter().next_back().unwrap();
     let result = serde_json::json!({"type": "bash_code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": {
         "type": "bash_code_execution_result", "stdout": "", "stderr": "", "return_code": 0,
         "content": [{"type": "bash_code_execution_output", "file_id": made.as_str()}]}});
@@ -162,24 +162,30 @@ async fn what_came_with_a_history_from_elsewhere_is_somebody_elses() {
     ask(&second, "go on").await;
     assert_eq!(files(&fake).len(), 3);
     assert!(runtime.delete(&tenant("acme"), second.id()).await.unwrap().is_complete());
-    assert_eq!(files(&fake), its);
+    assert_eq!(files(&fake), file_ids);
     drop(first);
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_holds_up_no_deletion_and_what_is_left_goes_later_over_restarts() {
+async fn an_unavailable_service_blocks_no_deletion_and_cleanup_continues_across_restarts() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = start(&fixture, &fake).await;
-    let session = worked(&runtime, "acme").await;
-    let other = worked(&runtime, "globex").await;
+    let session = session_with_files(&runtime, "acme").await;
+    let other = session_with_files(&runtime, "globex").await;
     fake.set_hosted_outage(is_down());
     let deletion = runtime.delete(&tenant("acme"), session.id()).await.unwrap();
-    let [left] = deletion.files.as_slice() else { panic!("{deletion:?}") };
-    assert_eq!((left.session, left.model.as_deref(), left.files.len()), (session.id(), Some("m"), 2));
-    assert_eq!(left.service.as_deref().map(|service| service.trim_end_matches('/')), Some(&*fake.base_url()));
-    assert!(left.reason.contains("500"), "{left}");
+    let [leftovers] = deletion.files.as_slice() else { panic!("{deletion:?}") };
+    assert_eq!(
+        (leftovers.session, leftovers.model.as_deref(), leftovers.files.len()),
+        (session.id(), Some("m"), 2)
+    );
+    assert_eq!(
+        leftovers.service.as_deref().map(|service| service.trim_end_matches('/')),
+        Some(&*fake.base_url())
+    );
+    assert!(leftovers.reason.contains("500"), "{leftovers}");
     is_gone(&runtime, "acme", session.id()).await;
     assert!(!fixture.data().join("tenants/acme/workspaces").join(session.id().stored_name()).exists());
     let [note] = notes(&fixture).try_into().unwrap();
@@ -212,11 +218,11 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn while_a_service_fails_it_is_asked_less_and_less_and_then_all_at_once() {
+async fn cleanup_backs_off_while_a_service_fails_and_then_completes() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = start(&fixture, &fake).await;
-    let session = worked(&runtime, "acme").await;
+    let session = session_with_files(&runtime, "acme").await;
     fake.set_hosted_outage(is_down());
     runtime.delete(&tenant("acme"), session.id()).await.unwrap();
     let mut tries = Vec::new();
@@ -237,7 +243,7 @@ async fn while_a_service_fails_it_is_asked_less_and_less_and_then_all_at_once() 
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What is known of the note of a session that was deleted is changed in its file, as if time had passed.
+/// Changes the cleanup note of a deleted session in its file, as if time had passed.
 pub(crate) fn age(fixture: &Fixture, refusals: u32) {
     let [path] = notes(fixture).try_into().unwrap();
     let mut note: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -247,16 +253,16 @@ pub(crate) fn age(fixture: &Fixture, refusals: u32) {
 }
 
 #[tokio::test]
-async fn a_key_that_is_refused_is_given_up_after_a_while_and_not_before() {
+async fn a_rejected_key_is_abandoned_after_some_time_and_not_before() {
     for (kind, status) in [(ApiErrorKind::Authentication, 401), (ApiErrorKind::Permission, 403)] {
         let fixture = Fixture::new(ExecutorKind::Local);
         let fake = service().await;
         let runtime = start(&fixture, &fake).await;
-        let session = worked(&runtime, "acme").await;
+        let session = session_with_files(&runtime, "acme").await;
         fake.set_hosted_outage(outage(kind, status));
         let deletion = runtime.delete(&tenant("acme"), session.id()).await.unwrap();
         assert!(deletion.files[0].reason.contains(&status.to_string()), "{deletion:?}");
-        assert_eq!(left(&deletion), files(&fake));
+        assert_eq!(leftovers(&deletion), files(&fake));
         age(&fixture, 18);
         assert!(carried(&runtime).await.is_err());
         assert_eq!(notes(&fixture).len(), 1, "it is the nineteenth time");
@@ -271,11 +277,11 @@ async fn a_key_that_is_refused_is_given_up_after_a_while_and_not_before() {
 }
 
 #[tokio::test]
-async fn that_another_key_has_no_such_file_says_nothing() {
+async fn a_missing_file_under_another_key_proves_nothing() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = start(&fixture, &fake).await;
-    let session = worked(&runtime, "acme").await;
+    let session = session_with_files(&runtime, "acme").await;
     fake.set_hosted_outage(is_down());
     runtime.delete(&tenant("acme"), session.id()).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
@@ -290,30 +296,30 @@ async fn that_another_key_has_no_such_file_says_nothing() {
     assert_eq!(notes(&fixture).len(), 1);
     runtime.shutdown(soon()).await.unwrap();
     // At another service are other files, of whatever ids.
-    let elsewhere = service().await;
-    let theirs: Vec<FileId> = (0..9).map(|_| elsewhere.put_file("theirs", "theirs")).collect();
-    let runtime = Runtime::spawn(options(&fixture, &elsewhere.base_url(), KEY)).await.unwrap();
+    let other_service = service().await;
+    let theirs: Vec<FileId> = (0..9).map(|_| other_service.put_file("theirs", "theirs")).collect();
+    let runtime = Runtime::spawn(options(&fixture, &other_service.base_url(), KEY)).await.unwrap();
     let error = carried(&runtime).await.unwrap_err();
-    assert!(error.contains(&elsewhere.base_url()), "{error}");
-    assert_eq!((deletions(&elsewhere), elsewhere.files()), (0, theirs));
+    assert!(error.contains(&other_service.base_url()), "{error}");
+    assert_eq!((deletions(&other_service), other_service.files()), (0, theirs));
     runtime.shutdown(soon()).await.unwrap();
-    // Under the key of then it says that they are gone.
+    // Under the previous key the service reports them as deleted.
     let runtime = start(&fixture, &fake).await;
     until(|| notes(&fixture).is_empty()).await;
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_a_runtime_without_the_model_deletes_here_goes_there_when_one_has_it() {
+async fn remote_files_are_deleted_once_a_runtime_has_their_model() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = start(&fixture, &fake).await;
-    let session = worked(&runtime, "acme").await;
+    let session = session_with_files(&runtime, "acme").await;
     let plain = runtime.open(SessionSpec::new(tenant("acme")).model("m")).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
     let runtime = fixture.start().await;
     let deletion = runtime.delete(&tenant("acme"), session.id()).await.unwrap();
-    assert_eq!((deletion.files[0].service.as_deref(), left(&deletion)), (None, files(&fake)));
+    assert_eq!((deletion.files[0].service.as_deref(), leftovers(&deletion)), (None, files(&fake)));
     assert!(deletion.files[0].reason.contains("`m`"), "{deletion:?}");
     assert!(runtime.delete(&tenant("acme"), plain.id()).await.unwrap().is_complete());
     is_gone(&runtime, "acme", session.id()).await;
@@ -325,11 +331,11 @@ async fn what_a_runtime_without_the_model_deletes_here_goes_there_when_one_has_i
 }
 
 #[tokio::test]
-async fn a_new_key_of_the_same_account_deletes_what_the_old_one_left() {
+async fn a_new_key_of_the_same_account_deletes_the_old_keys_files() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = start(&fixture, &fake).await;
-    let session = worked(&runtime, "acme").await;
+    let session = session_with_files(&runtime, "acme").await;
     fake.set_hosted_outage(is_down());
     runtime.delete(&tenant("acme"), session.id()).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
@@ -345,9 +351,9 @@ async fn a_session_that_is_not_deleted_keeps_its_files() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let [first, second] = [start(&fixture, &fake).await, start(&fixture, &fake).await];
-    let session = worked(&first, "acme").await;
-    let taken = second.delete(&tenant("acme"), session.id()).await.unwrap_err();
-    assert!(matches!(taken, RuntimeError::Session(SessionError::TakenOver { .. })), "{taken}");
+    let session = session_with_files(&first, "acme").await;
+    let in_use = second.delete(&tenant("acme"), session.id()).await.unwrap_err();
+    assert!(matches!(in_use, RuntimeError::Session(SessionError::TakenOver { .. })), "{in_use}");
     // A note of a session that is recorded counts for nothing.
     let note = serde_json::json!({"format": 1, "tenant": "acme", "since": 0, "refusals": 0, "left": [
         {"session": session.id(), "model": "m", "account": null, "files": fake.files()}]});
@@ -363,18 +369,18 @@ async fn a_session_that_is_not_deleted_keeps_its_files() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_because_it_is_old_takes_its_files_along_in_the_background() {
+async fn expired_sessions_delete_their_remote_files_in_the_background() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let options = options(&fixture, &fake.base_url(), KEY).retention(Duration::ZERO);
     let runtime = Runtime::spawn(options).await.unwrap();
-    let session = worked(&runtime, "acme").await;
+    let session = session_with_files(&runtime, "acme").await;
     session.close().await.unwrap();
     drop(session);
     until(|| runtime.health().known_sessions == 0).await;
-    let janitor = runtime.maintenance();
-    assert_eq!(janitor.run("retention", soon()).await, Ok(0));
-    assert_eq!(janitor.run("retention", soon()).await, Ok(1));
+    let maintenance = runtime.maintenance();
+    assert_eq!(maintenance.run("retention", soon()).await, Ok(0));
+    assert_eq!(maintenance.run("retention", soon()).await, Ok(1));
     assert_eq!(files(&fake).len(), 2);
     assert_eq!(carried(&runtime).await, Ok(2));
     assert!(files(&fake).is_empty() && notes(&fixture).is_empty());
@@ -382,22 +388,22 @@ async fn what_is_deleted_because_it_is_old_takes_its_files_along_in_the_backgrou
 }
 
 #[tokio::test]
-async fn a_runtime_that_keeps_nothing_deletes_at_the_service_as_well_and_leaves_what_others_noted() {
+async fn a_runtime_in_memory_deletes_its_remote_files_and_no_notes_of_others() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let keeping = start(&fixture, &fake).await;
-    let kept = worked(&keeping, "acme").await;
+    let persistent = session_with_files(&keeping, "acme").await;
     fake.set_hosted_outage(is_down());
-    keeping.delete(&tenant("acme"), kept.id()).await.unwrap();
+    keeping.delete(&tenant("acme"), persistent.id()).await.unwrap();
     fake.set_hosted_outage(None);
     let ephemeral = options(&fixture, &fake.base_url(), KEY).ephemeral();
     let ephemeral = Runtime::spawn(ephemeral).await.unwrap();
-    let session = worked(&ephemeral, "acme").await;
+    let session = session_with_files(&ephemeral, "acme").await;
     assert!(ephemeral.delete(&tenant("acme"), session.id()).await.unwrap().is_complete());
     assert_eq!(carried(&ephemeral).await, Ok(0));
     assert_eq!((files(&fake).len(), notes(&fixture).len()), (2, 1));
-    // What it could not delete it tries again for as long as it lives.
-    let session = worked(&ephemeral, "acme").await;
+    // It retries failed deletions while it lives.
+    let session = session_with_files(&ephemeral, "acme").await;
     fake.set_hosted_outage(is_down());
     assert_eq!(ephemeral.delete(&tenant("acme"), session.id()).await.unwrap().files.len(), 1);
     fake.set_hosted_outage(None);
@@ -409,27 +415,31 @@ async fn a_runtime_that_keeps_nothing_deletes_at_the_service_as_well_and_leaves_
 }
 
 #[tokio::test]
-async fn files_go_with_their_tenant_under_its_own_key_and_those_of_others_stay() {
+async fn files_are_deleted_with_their_tenant_and_others_stay() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
-    let own = TenantPolicy::new().anthropic("sk-of-acme".into());
-    let options = options(&fixture, &fake.base_url(), KEY).tenant(tenant("acme"), own);
+    let own_policy = TenantPolicy::new().anthropic("sk-of-acme".into());
+    let options = options(&fixture, &fake.base_url(), KEY).tenant(tenant("acme"), own_policy);
     let runtime = Runtime::spawn(options).await.unwrap();
-    let other = worked(&runtime, "globex").await;
+    let other = session_with_files(&runtime, "globex").await;
     let before = files(&fake);
-    let mine = [worked(&runtime, "acme").await, worked(&runtime, "acme").await];
+    let sessions = [session_with_files(&runtime, "acme").await, session_with_files(&runtime, "acme").await];
     let plain = runtime.open(SessionSpec::new(tenant("acme")).model("m")).await.unwrap();
-    let earlier = worked(&runtime, "acme").await;
+    let earlier = session_with_files(&runtime, "acme").await;
     fake.set_hosted_outage(is_down());
     runtime.delete(&tenant("acme"), earlier.id()).await.unwrap();
     let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
     let expected = since(&fake, &before);
-    assert_eq!((expected.len(), left(&deletion)), (6, expected), "with what an earlier deletion left");
-    for id in mine.iter().map(Session::id).chain([plain.id()]) {
+    assert_eq!(
+        (expected.len(), leftovers(&deletion)),
+        (6, expected),
+        "with leftovers of an earlier deletion"
+    );
+    for id in sessions.iter().map(Session::id).chain([plain.id()]) {
         is_gone(&runtime, "acme", id).await;
     }
     assert!(!fixture.data().join("tenants/acme").exists());
-    // Nothing is left to be deleted here, and there is still something to be deleted there.
+    // All local files are deleted, and remote files are still left.
     fake.set_hosted_outage(None);
     let from = fake.requests().len();
     let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
@@ -439,10 +449,10 @@ async fn files_go_with_their_tenant_under_its_own_key_and_those_of_others_stay()
         assert_eq!(request.header("x-api-key"), Some("sk-of-acme"));
     }
     assert_eq!(ask(&other, "go on").await, "Made.");
-    // Whoever comes by that name afterwards begins with nothing, and loses nothing.
-    let again = worked(&runtime, "acme").await;
+    // A later tenant of that name starts empty, and loses nothing.
+    let second = session_with_files(&runtime, "acme").await;
     assert_eq!(carried(&runtime).await, Ok(0));
-    assert_eq!(again.files().await.unwrap().len(), 1);
+    assert_eq!(second.files().await.unwrap().len(), 1);
     runtime.shutdown(soon()).await.unwrap();
 }
 

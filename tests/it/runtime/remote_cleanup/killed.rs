@@ -1,5 +1,6 @@
-//! Hosts that are killed while they delete what has files at a service: either all is there as before, or what is left to be deleted there
-//! is known. The host is this program, run again.
+//! Hosts that are killed while they delete sessions with remote files: either everything is still there, or the remaining
+//! deletions are
+//! recorded. The host is this program, run again.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -12,23 +13,23 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::again::{Killed, again, told};
+use crate::rerun::{KillOnDrop, rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
-use crate::runtime::remote_cleanup::deletion::{KEY, notes, options, service, worked};
+use crate::runtime::remote_cleanup::deletion::{KEY, notes, options, service, session_with_files};
 
-/// What it deletes.
+/// The object of the deletion.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-enum Deed {
+enum Deletion {
     Session(SessionId),
     Tenant,
 }
 
 /// Where it halts until it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-enum Mark {
-    /// What there is at the service is noted, and nothing is deleted.
+enum HaltPoint {
+    /// The remote files are noted, and nothing is deleted.
     Noted,
-    /// All is deleted here, and the service is asked to.
+    /// All local data is deleted, and the remote deletions are requested.
     Asked,
 }
 
@@ -36,17 +37,17 @@ enum Mark {
 struct Part {
     folder: PathBuf,
     service: String,
-    deed: Deed,
-    mark: Mark,
+    operation: Deletion,
+    mark: HaltPoint,
 }
 
 /// Halts the thread that has noted what there is.
-struct Halting;
+struct HaltingSubscriber;
 
 #[derive(Default)]
-struct Said(String);
+struct EventMessage(String);
 
-impl Visit for Said {
+impl Visit for EventMessage {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");
@@ -54,7 +55,7 @@ impl Visit for Said {
     }
 }
 
-impl Subscriber for Halting {
+impl Subscriber for HaltingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "conjure_runtime::runtime::remote_cleanup::on_delete"
     }
@@ -68,9 +69,9 @@ impl Subscriber for Halting {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut said = Said::default();
-        event.record(&mut said);
-        if said.0.ends_with("is noted") {
+        let mut fields = EventMessage::default();
+        event.record(&mut fields);
+        if fields.0.ends_with("is noted") {
             say("HERE");
             loop {
                 std::thread::park();
@@ -84,57 +85,60 @@ impl Subscriber for Halting {
 }
 
 /// On a line of its own.
-#[expect(clippy::print_stdout, reason = "whoever started this reads it")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the output")]
 fn say(line: &str) {
     println!("\n{line}");
 }
 
 /// The part: a host that deletes something, and does not come to its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn part_a_process_that_halts_over_a_deletion() {
-    let Some(told) = told() else { return };
-    let Part { folder, service, deed, mark } = serde_json::from_str(&told).unwrap();
-    if mark == Mark::Noted {
-        tracing::subscriber::set_global_default(Halting).unwrap();
+async fn part_a_process_that_halts_during_a_deletion() {
+    let Some(parameters) = test_parameters() else { return };
+    let Part { folder, service, operation, mark } = serde_json::from_str(&parameters).unwrap();
+    if mark == HaltPoint::Noted {
+        tracing::subscriber::set_global_default(HaltingSubscriber).unwrap();
     }
     let fixture = Fixture::existing(&folder, ExecutorKind::Local);
     let runtime = Runtime::spawn(options(&fixture, &service, KEY)).await.unwrap();
-    match deed {
-        Deed::Session(id) => runtime.delete(&tenant("acme"), id).await.map(drop),
-        Deed::Tenant => runtime.delete_tenant(&tenant("acme")).await.map(drop),
+    match operation {
+        Deletion::Session(id) => runtime.delete(&tenant("acme"), id).await.map(drop),
+        Deletion::Tenant => runtime.delete_tenant(&tenant("acme")).await.map(drop),
     }
     .unwrap();
 }
 
 /// A host that has come so far, and was killed. The service is silent yet: what was on its way may arrive later.
-async fn killed(fixture: &Fixture, fake: &FakeMessages, deed: Deed, mark: Mark) {
-    let part = Part { folder: fixture.folder().to_owned(), service: fake.base_url(), deed, mark };
-    let name = "runtime::remote_cleanup::killed::part_a_process_that_halts_over_a_deletion";
-    let mut command = again(&[], name, &serde_json::to_string(&part).unwrap());
+async fn killed(fixture: &Fixture, fake: &FakeMessages, operation: Deletion, mark: HaltPoint) {
+    let part = Part { folder: fixture.folder().to_owned(), service: fake.base_url(), operation, mark };
+    let name = "runtime::remote_cleanup::killed::part_a_process_that_halts_during_a_deletion";
+    let mut command = rerun(&[], name, &serde_json::to_string(&part).unwrap());
     let received = fake.received();
     fake.set_hosted_outage(Some(Reply::silence()));
-    let mut dying = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let mut lines = BufReader::new(dying.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut process = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     match mark {
-        Mark::Noted => tokio::task::block_in_place(|| assert!(lines.any(|line| line == "HERE"), "{deed:?}")),
-        Mark::Asked => {
-            let asked = fake.until_received(received + 1);
-            tokio::time::timeout(std::time::Duration::from_secs(60), asked).await.unwrap();
+        HaltPoint::Noted => {
+            tokio::task::block_in_place(|| assert!(lines.any(|line| line == "HERE"), "{operation:?}"))
+        }
+        HaltPoint::Asked => {
+            let received_request = fake.until_received(received + 1);
+            tokio::time::timeout(std::time::Duration::from_secs(60), received_request).await.unwrap();
         }
     }
-    drop(dying);
-    assert_eq!(fake.received() > received, mark == Mark::Asked);
+    drop(process);
+    assert_eq!(fake.received() > received, mark == HaltPoint::Asked);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_is_whole_or_its_files_go_wherever_its_process_is_killed() {
-    for mark in [Mark::Noted, Mark::Asked] {
+async fn a_killed_deletion_keeps_the_session_or_deletes_its_remote_files() {
+    for mark in [HaltPoint::Noted, HaltPoint::Asked] {
         let fixture = Fixture::new(ExecutorKind::Local);
         let fake = service().await;
         let runtime = Runtime::spawn(options(&fixture, &fake.base_url(), KEY)).await.unwrap();
-        let [mine, other] = [worked(&runtime, "acme").await, worked(&runtime, "acme").await];
+        let [sessions, other] =
+            [session_with_files(&runtime, "acme").await, session_with_files(&runtime, "acme").await];
         runtime.shutdown(soon()).await.unwrap();
-        killed(&fixture, &fake, Deed::Session(mine.id()), mark).await;
+        killed(&fixture, &fake, Deletion::Session(sessions.id()), mark).await;
         assert_eq!((notes(&fixture).len(), fake.files().len()), (1, 4), "{mark:?}");
         fake.set_hosted_outage(None);
 
@@ -142,12 +146,16 @@ async fn a_session_is_whole_or_its_files_go_wherever_its_process_is_killed() {
         let ids = runtime.session_ids(&tenant("acme")).await.unwrap();
         let _ = runtime.maintenance().run("service-files", soon()).await.unwrap();
         assert!(notes(&fixture).is_empty(), "{mark:?}");
-        if mark == Mark::Noted {
-            assert_eq!((ids.len(), fake.files().len()), (2, 4), "nothing was deleted, so nothing goes");
-            let mine = runtime.session(&tenant("acme"), mine.id()).await.unwrap();
-            assert_eq!(ask(&mine, "go on").await, "Made.");
-            assert_eq!(mine.files().await.unwrap().len(), 2);
-            assert!(runtime.delete(&tenant("acme"), mine.id()).await.unwrap().is_complete());
+        if mark == HaltPoint::Noted {
+            assert_eq!(
+                (ids.len(), fake.files().len()),
+                (2, 4),
+                "nothing was deleted, so no remote deletion follows"
+            );
+            let sessions = runtime.session(&tenant("acme"), sessions.id()).await.unwrap();
+            assert_eq!(ask(&sessions, "go on").await, "Made.");
+            assert_eq!(sessions.files().await.unwrap().len(), 2);
+            assert!(runtime.delete(&tenant("acme"), sessions.id()).await.unwrap().is_complete());
         }
         assert_eq!(fake.files().len(), 2, "{mark:?}");
         let other = runtime.session(&tenant("acme"), other.id()).await.unwrap();
@@ -157,16 +165,16 @@ async fn a_session_is_whole_or_its_files_go_wherever_its_process_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_files_of_a_tenant_go_wherever_its_process_is_killed() {
-    for mark in [Mark::Noted, Mark::Asked] {
+async fn a_killed_tenant_deletion_still_deletes_the_remote_files() {
+    for mark in [HaltPoint::Noted, HaltPoint::Asked] {
         let fixture = Fixture::new(ExecutorKind::Local);
         let fake = service().await;
         let runtime = Runtime::spawn(options(&fixture, &fake.base_url(), KEY)).await.unwrap();
         for who in ["acme", "globex", "acme"] {
-            worked(&runtime, who).await;
+            session_with_files(&runtime, who).await;
         }
         runtime.shutdown(soon()).await.unwrap();
-        killed(&fixture, &fake, Deed::Tenant, mark).await;
+        killed(&fixture, &fake, Deletion::Tenant, mark).await;
         assert_eq!((notes(&fixture).len(), fake.files().len()), (1, 6), "{mark:?}");
         fake.set_hosted_outage(None);
 

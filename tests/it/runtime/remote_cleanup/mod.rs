@@ -1,7 +1,7 @@
-//! What sessions and tenants leave at their model's service is deleted there.
+//! Remote cleanup: files of deleted sessions and tenants are deleted at their model's service.
 
 pub(crate) mod deletion;
 mod killed;
 mod refused;
+mod session_in_use;
 mod skills;
-mod used;

@@ -1,4 +1,4 @@
-//! Files that a service does not delete, for good or for now, whoever asks: they keep back no others.
+//! Files whose deletion the service rejects, permanently or temporarily: they block no other deletion.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -14,23 +14,23 @@ use futures_util::future::BoxFuture;
 
 use crate::runtime::fixture::{Fixture, soon, tenant};
 use crate::runtime::remote_cleanup::deletion::{
-    KEY, age, carried, client, files, is_down, left, notes, options, service, worked,
+    KEY, age, carried, client, files, is_down, leftovers, notes, options, service, session_with_files,
 };
 
-/// Why a file is not deleted; `None`: the service is asked.
-type Fate = fn(&str) -> Option<DeleteError>;
+/// The reason why a file is not deleted; with `None` the request is sent to the service.
+type DeleteRule = fn(&str) -> Option<DeleteError>;
 
 /// A model of the service that does not delete some of its files.
-struct Stubborn {
+struct RefusingModel {
     service: Messages,
-    fate: Fate,
-    asked: Asked,
+    rule: DeleteRule,
+    requested: DeletedIds,
 }
 
 /// The files that were to be deleted.
-type Asked = Arc<Mutex<Vec<String>>>;
+type DeletedIds = Arc<Mutex<Vec<String>>>;
 
-impl Model for Stubborn {
+impl Model for RefusingModel {
     fn stream(&self, request: Request) -> ModelStream {
         self.service.stream(request)
     }
@@ -42,20 +42,20 @@ impl Model for Stubborn {
     fn hosted_files(&self) -> HostedFiles {
         let HostedFiles::Available(files) = self.service.hosted_files() else { return HostedFiles::Unknown };
         let files = files.downcast::<ServiceFiles>().unwrap();
-        let (removal, asked) = (Arc::clone(&files.deletion), Arc::clone(&self.asked));
-        let removal = Refusing { removal, fate: self.fate, asked };
+        let (removal, requested) = (Arc::clone(&files.deletion), Arc::clone(&self.requested));
+        let removal = RefusingDeletion { removal, rule: self.rule, requested };
         ServiceFiles { deletion: Arc::new(removal), ..(*files).clone() }.into()
     }
 }
 
 #[derive(Debug)]
-struct Refusing {
+struct RefusingDeletion {
     removal: Arc<dyn ServiceFileDeletion>,
-    fate: Fate,
-    asked: Asked,
+    rule: DeleteRule,
+    requested: DeletedIds,
 }
 
-impl ServiceFileDeletion for Refusing {
+impl ServiceFileDeletion for RefusingDeletion {
     fn account(&self) -> ServiceAccount {
         self.removal.account()
     }
@@ -69,74 +69,81 @@ impl ServiceFileDeletion for Refusing {
     }
 
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<DeleteOutcome, DeleteError>> {
-        self.asked.lock().unwrap().push(id.to_owned());
-        match (self.fate)(id) {
+        self.requested.lock().unwrap().push(id.to_owned());
+        match (self.rule)(id) {
             Some(error) => Box::pin(async { Err(error) }),
             None => self.removal.delete(id),
         }
     }
 }
 
-fn stubborn(fixture: &Fixture, fake: &FakeMessages, fate: Fate) -> (RuntimeOptions, Asked) {
+fn refusing_options(
+    fixture: &Fixture,
+    fake: &FakeMessages,
+    rule: DeleteRule,
+) -> (RuntimeOptions, DeletedIds) {
     let service = client(fake, KEY).messages(conjure_anthropic::ModelOptions::new("m")).unwrap();
-    let asked = Asked::default();
-    let model = Stubborn { service, fate, asked: Arc::clone(&asked) };
-    (options(fixture, &fake.base_url(), KEY).model("m", model), asked)
+    let requested = DeletedIds::default();
+    let model = RefusingModel { service, rule, requested: Arc::clone(&requested) };
+    (options(fixture, &fake.base_url(), KEY).model("m", model), requested)
 }
 
-/// What was asked for since this was called last.
-fn taken(asked: &Asked) -> BTreeSet<String> {
-    std::mem::take(&mut *asked.lock().unwrap()).into_iter().collect()
+/// The ids whose deletion was requested since the last call.
+fn take_deleted_ids(requested: &DeletedIds) -> BTreeSet<String> {
+    std::mem::take(&mut *requested.lock().unwrap()).into_iter().collect()
 }
 
 #[tokio::test]
-async fn a_file_that_the_service_does_not_delete_keeps_no_other_and_is_given_up_alone() {
+async fn an_undeletable_file_blocks_no_other_and_is_abandoned_alone() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
-    let (options, asked) = stubborn(&fixture, &fake, |id| {
+    let (options, requested) = refusing_options(&fixture, &fake, |id| {
         id.ends_with("000001").then(|| DeleteError::Refused { reason: "not this one".to_owned() })
     });
     let runtime = Runtime::spawn(options).await.unwrap();
-    let session = worked(&runtime, "acme").await;
-    let kept = fake.files()[0].clone();
+    let session = session_with_files(&runtime, "acme").await;
+    let retained = fake.files()[0].clone();
     let deletion = runtime.delete(&tenant("acme"), session.id()).await.unwrap();
-    assert_eq!((left(&deletion), files(&fake)), ([kept.clone()].into(), [kept.clone()].into()));
+    assert_eq!((leftovers(&deletion), files(&fake)), ([retained.clone()].into(), [retained.clone()].into()));
     assert_eq!(deletion.files[0].reason, "not this one");
-    assert_eq!(taken(&asked).len(), 2);
+    assert_eq!(take_deleted_ids(&requested).len(), 2);
     age(&fixture, 20);
     carried(&runtime).await.unwrap_err();
-    assert_eq!((notes(&fixture).len(), taken(&asked)), (0, [kept.as_str().to_owned()].into()));
-    assert_eq!((carried(&runtime).await, files(&fake)), (Ok(0), [kept].into()));
+    assert_eq!(
+        (notes(&fixture).len(), take_deleted_ids(&requested)),
+        (0, [retained.as_str().to_owned()].into())
+    );
+    assert_eq!((carried(&runtime).await, files(&fake)), (Ok(0), [retained].into()));
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_was_deleted_beside_one_for_which_the_key_was_refused_is_known_to_be_gone() {
+async fn files_deleted_before_a_rejected_key_are_recorded_as_deleted() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
-    let (options, _) = stubborn(&fixture, &fake, |id| {
+    let (options, _) = refusing_options(&fixture, &fake, |id| {
         id.ends_with("000001").then(|| DeleteError::KeyRefused { reason: "who are you?".to_owned() })
     });
     let runtime = Runtime::spawn(options).await.unwrap();
-    let session = worked(&runtime, "acme").await;
-    let kept = fake.files()[0].clone();
+    let session = session_with_files(&runtime, "acme").await;
+    let retained = fake.files()[0].clone();
     let deletion = runtime.delete(&tenant("acme"), session.id()).await.unwrap();
-    assert_eq!((left(&deletion), files(&fake)), ([kept.clone()].into(), [kept].into()));
+    assert_eq!((leftovers(&deletion), files(&fake)), ([retained.clone()].into(), [retained].into()));
     assert_eq!(deletion.files[0].reason, "who are you?");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn one_file_of_which_the_service_fails_holds_up_no_other() {
+async fn a_failing_deletion_blocks_no_other() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = Runtime::spawn(options(&fixture, &fake.base_url(), KEY)).await.unwrap();
     for _ in 0..3 {
-        worked(&runtime, "acme").await;
+        session_with_files(&runtime, "acme").await;
     }
     fake.add_hosted_fault(is_down().unwrap());
     let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
-    assert_eq!((left(&deletion).len(), left(&deletion)), (1, files(&fake)));
+    assert_eq!((leftovers(&deletion).len(), leftovers(&deletion)), (1, files(&fake)));
     assert!(deletion.files[0].reason.contains("500"), "{deletion:?}");
     assert_eq!(carried(&runtime).await, Ok(1));
     assert!(files(&fake).is_empty() && notes(&fixture).is_empty());
@@ -144,23 +151,24 @@ async fn one_file_of_which_the_service_fails_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_file_after_file_is_left_alone_and_asked_for_others_first_the_next_time() {
+async fn a_repeatedly_failing_service_is_skipped_and_other_files_come_first_next_time() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
-    let (options, asked) = stubborn(&fixture, &fake, |_| None);
+    let (options, requested) = refusing_options(&fixture, &fake, |_| None);
     let runtime = Runtime::spawn(options).await.unwrap();
     for _ in 0..3 {
-        worked(&runtime, "acme").await;
+        session_with_files(&runtime, "acme").await;
     }
     fake.set_hosted_outage(is_down());
     let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
-    assert_eq!(left(&deletion), files(&fake));
-    let first = taken(&asked);
+    assert_eq!(leftovers(&deletion), files(&fake));
+    let first = take_deleted_ids(&requested);
     assert_eq!(first.len(), 4, "two, and two more");
-    let reasons: Vec<bool> = deletion.files.iter().map(|left| left.reason.contains("500")).collect();
+    let reasons: Vec<bool> =
+        deletion.files.iter().map(|leftovers| leftovers.reason.contains("500")).collect();
     assert_eq!(reasons, [true, true, false]);
     carried(&runtime).await.unwrap_err();
-    let second = taken(&asked);
+    let second = take_deleted_ids(&requested);
     assert_eq!((second.len(), first.union(&second).count()), (4, 6));
     fake.set_hosted_outage(None);
     assert_eq!(carried(&runtime).await, Ok(6));
@@ -168,24 +176,24 @@ async fn a_service_that_fails_file_after_file_is_left_alone_and_asked_for_others
 }
 
 #[tokio::test]
-async fn what_was_only_skipped_while_a_service_was_silent_waits_for_nothing() {
+async fn files_skipped_during_an_outage_have_no_backoff() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
-    let (options, asked) = stubborn(&fixture, &fake, |_| {
+    let (options, requested) = refusing_options(&fixture, &fake, |_| {
         Some(DeleteError::Unreachable { reason: "nobody is there".to_owned() })
     });
     let runtime = Runtime::spawn(options).await.unwrap();
     for _ in 0..3 {
-        let session = worked(&runtime, "acme").await;
+        let session = session_with_files(&runtime, "acme").await;
         runtime.delete(&tenant("acme"), session.id()).await.unwrap();
     }
-    assert_eq!((taken(&asked).len(), notes(&fixture).len()), (6, 3));
+    assert_eq!((take_deleted_ids(&requested).len(), notes(&fixture).len()), (6, 3));
     let mut all = BTreeSet::new();
     for _ in 0..3 {
         carried(&runtime).await.unwrap_err();
-        let its = taken(&asked);
-        assert_eq!(its.len(), 2, "it is silent, so it is not asked for others");
-        all.extend(its);
+        let file_ids = take_deleted_ids(&requested);
+        assert_eq!(file_ids.len(), 2, "the service is silent, so no other request is sent");
+        all.extend(file_ids);
     }
     assert_eq!(all.len(), 6, "each has had its turn");
     runtime.shutdown(soon()).await.unwrap();

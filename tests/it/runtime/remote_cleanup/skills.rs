@@ -1,4 +1,4 @@
-//! Skills that were uploaded for a tenant: they go with it, where its key is its own, and nobody else's do.
+//! Skills that were uploaded for a tenant: they are deleted with it if its key is its own, and others stay.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::runtime::remote_cleanup::deletion::{
     KEY, TASK, age, carried, client, is_down, notes, options, outage, service, until,
 };
 
-/// A skill of this name, uploaded under this key from the data folder of this host. Their ids, of all that it has uploaded.
+/// A skill of this name, uploaded under this key from the data directory of this host. Their ids, of all that it has uploaded.
 async fn pushed(fixture: &Fixture, fake: &FakeMessages, key: &str, name: &str) -> BTreeSet<SkillId> {
     fixture.write_skill(name, "Greets people.", "echo hello");
     let sync = SkillSync::new(client(fake, key).skills(), fixture.data().join("hosted"));
@@ -29,21 +29,21 @@ async fn skills(fake: &FakeMessages) -> BTreeSet<SkillId> {
 }
 
 fn with_keys(fixture: &Fixture, fake: &FakeMessages, keys: &[(&str, &str)]) -> RuntimeOptions {
-    let own = |key: &str| TenantPolicy::new().anthropic(key.into());
+    let own_policy = |key: &str| TenantPolicy::new().anthropic(key.into());
     let options = options(fixture, &fake.base_url(), KEY);
-    keys.iter().fold(options, |options, (who, key)| options.tenant(tenant(who), own(key)))
+    keys.iter().fold(options, |options, (who, key)| options.tenant(tenant(who), own_policy(key)))
 }
 
 #[tokio::test]
-async fn skills_under_the_own_key_of_a_tenant_go_with_it_and_all_others_stay() {
+async fn skills_under_a_tenants_own_key_are_deleted_with_it_and_others_stay() {
     let fixture = Fixture::new(ExecutorKind::Local);
-    let (fake, elsewhere) = (service().await, service().await);
+    let (fake, other_service) = (service().await, service().await);
     std::fs::create_dir(fixture.data()).unwrap();
     // One store of skills is behind all keys of the fake.
     let hosts = pushed(&fixture, &fake, KEY, "greeting").await;
-    let theirs = pushed(&fixture, &elsewhere, "sk-of-acme", "greets-others").await;
-    let its = pushed(&fixture, &fake, "sk-of-acme", "greets-acme").await;
-    assert_eq!((hosts.len(), its.len(), theirs.len(), hosts.is_disjoint(&its)), (1, 1, 1, true));
+    let theirs = pushed(&fixture, &other_service, "sk-of-acme", "greets-others").await;
+    let skill = pushed(&fixture, &fake, "sk-of-acme", "greets-acme").await;
+    assert_eq!((hosts.len(), skill.len(), theirs.len(), hosts.is_disjoint(&skill)), (1, 1, 1, true));
     let keys = [("acme", "sk-of-acme"), ("globex", "sk-of-globex")];
     let runtime = Runtime::spawn(with_keys(&fixture, &fake, &keys)).await.unwrap();
     assert!(runtime.delete_tenant(&tenant("globex")).await.unwrap().is_complete());
@@ -54,15 +54,15 @@ async fn skills_under_the_own_key_of_a_tenant_go_with_it_and_all_others_stay() {
     assert_eq!(skills(&fake).await.len(), 2, "who keeps nothing has no skills there");
     fake.set_hosted_outage(is_down());
     let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
-    let [left] = deletion.skills.as_slice() else { panic!("{deletion:?}") };
-    assert_eq!((left.outcome, left.skills.len()), (RemoteSkillOutcome::DeletedLater, 1));
+    let [leftovers] = deletion.skills.as_slice() else { panic!("{deletion:?}") };
+    assert_eq!((leftovers.outcome, leftovers.skills.len()), (RemoteSkillOutcome::DeletedLater, 1));
     let [note] = notes(&fixture).try_into().unwrap();
     assert!(!std::fs::read_to_string(note).unwrap().contains("sk-of-acme"));
     let known = SkillSync::new(client(&fake, "sk-of-acme").skills(), fixture.data().join("hosted"));
     assert!(known.uploaded_skills().await.unwrap().is_empty(), "nothing here tells of it");
     fake.set_hosted_outage(None);
     assert_eq!(carried(&runtime).await, Ok(1));
-    assert_eq!((skills(&fake).await, skills(&elsewhere).await), (hosts, theirs));
+    assert_eq!((skills(&fake).await, skills(&other_service).await), (hosts, theirs));
     assert!(
         notes(&fixture).is_empty() && runtime.delete_tenant(&tenant("acme")).await.unwrap().is_complete()
     );
@@ -70,23 +70,23 @@ async fn skills_under_the_own_key_of_a_tenant_go_with_it_and_all_others_stay() {
 }
 
 #[tokio::test]
-async fn skills_under_a_key_that_others_have_stay_and_that_is_reported() {
+async fn skills_under_a_shared_key_stay_and_are_reported() {
     for key in ["sk-of-acme", "sk-of-globex"] {
         let fixture = Fixture::new(ExecutorKind::Local);
         let fake = service().await;
         std::fs::create_dir(fixture.data()).unwrap();
         // Of another tenant, or of the host.
         let acmes = if key == "sk-of-acme" { key } else { KEY };
-        let its = pushed(&fixture, &fake, acmes, "greeting").await;
+        let skill = pushed(&fixture, &fake, acmes, "greeting").await;
         let keys = [("acme", acmes), ("globex", key)];
         let runtime = Runtime::spawn(with_keys(&fixture, &fake, &keys)).await.unwrap();
         let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
-        let [left] = deletion.skills.as_slice() else { panic!("{deletion:?}") };
+        let [leftovers] = deletion.skills.as_slice() else { panic!("{deletion:?}") };
         assert_eq!(
-            (left.outcome, left.reason.as_str()),
+            (leftovers.outcome, leftovers.reason.as_str()),
             (RemoteSkillOutcome::Kept, "others have the same key")
         );
-        assert_eq!((skills(&fake).await, notes(&fixture).len()), (its, 0));
+        assert_eq!((skills(&fake).await, notes(&fixture).len()), (skill, 0));
         runtime.shutdown(soon()).await.unwrap();
     }
 }
@@ -96,20 +96,20 @@ async fn a_skill_that_is_pushed_again_before_it_was_deleted_stays() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     std::fs::create_dir(fixture.data()).unwrap();
-    let its = pushed(&fixture, &fake, "sk-of-acme", "greeting").await;
+    let skill = pushed(&fixture, &fake, "sk-of-acme", "greeting").await;
     let runtime = Runtime::spawn(with_keys(&fixture, &fake, &[("acme", "sk-of-acme")])).await.unwrap();
     fake.set_hosted_outage(is_down());
     assert_eq!(runtime.delete_tenant(&tenant("acme")).await.unwrap().skills.len(), 1);
     fake.set_hosted_outage(None);
-    // Whoever begins anew under that name finds what is there yet.
-    assert_eq!(pushed(&fixture, &fake, "sk-of-acme", "greeting").await, its);
+    // A new tenant of that name finds the remaining skills.
+    assert_eq!(pushed(&fixture, &fake, "sk-of-acme", "greeting").await, skill);
     runtime.maintenance().run(TASK, soon()).await.unwrap();
-    assert_eq!((skills(&fake).await, notes(&fixture).len()), (its, 0));
+    assert_eq!((skills(&fake).await, notes(&fixture).len()), (skill, 0));
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_skill_is_given_up_when_it_was_refused_and_no_other_with_it() {
+async fn a_skill_whose_deletion_is_rejected_is_abandoned_alone() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     std::fs::create_dir(fixture.data()).unwrap();
@@ -119,8 +119,8 @@ async fn a_skill_is_given_up_when_it_was_refused_and_no_other_with_it() {
     }
     fake.set_hosted_outage(outage(ApiErrorKind::Permission, 403));
     let deletion = runtime.delete_tenant(&tenant("acme")).await.unwrap();
-    let [left] = deletion.skills.as_slice() else { panic!("{deletion:?}") };
-    assert_eq!((left.outcome, left.skills.len()), (RemoteSkillOutcome::DeletedLater, 2));
+    let [leftovers] = deletion.skills.as_slice() else { panic!("{deletion:?}") };
+    assert_eq!((leftovers.outcome, leftovers.skills.len()), (RemoteSkillOutcome::DeletedLater, 2));
     fake.set_hosted_outage(None);
     age(&fixture, 20);
     // It refuses the one, and fails of the other.
@@ -134,7 +134,7 @@ async fn a_skill_is_given_up_when_it_was_refused_and_no_other_with_it() {
 }
 
 #[tokio::test]
-async fn skills_that_keep_failing_hold_up_no_others() {
+async fn failing_skill_deletions_block_no_others() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     std::fs::create_dir(fixture.data()).unwrap();
@@ -146,21 +146,21 @@ async fn skills_that_keep_failing_hold_up_no_others() {
     assert_eq!(runtime.delete_tenant(&tenant("acme")).await.unwrap().skills[0].skills.len(), 4);
     fake.set_hosted_outage(None);
     // Three have failed, and the one that was not tried is the first now.
-    let asked = fake.requests().len();
+    let first_new = fake.requests().len();
     fake.add_hosted_fault(is_down().unwrap());
     assert_eq!(carried(&runtime).await, Ok(3));
-    let first = fake.requests()[asked].path().to_owned();
-    let [left] = skills(&fake).await.into_iter().collect::<Vec<_>>().try_into().unwrap();
-    assert!(first.contains(left.as_str()), "{first}");
+    let first = fake.requests()[first_new].path().to_owned();
+    let [remaining] = skills(&fake).await.into_iter().collect::<Vec<_>>().try_into().unwrap();
+    assert!(first.contains(remaining.as_str()), "{first}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn while_somebody_pushes_no_skill_is_deleted() {
+async fn no_skill_is_deleted_during_a_push() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     std::fs::create_dir(fixture.data()).unwrap();
-    let its = pushed(&fixture, &fake, "sk-of-acme", "greeting").await;
+    let skill = pushed(&fixture, &fake, "sk-of-acme", "greeting").await;
     let runtime = Runtime::spawn(with_keys(&fixture, &fake, &[("acme", "sk-of-acme")])).await.unwrap();
     fake.set_hosted_outage(is_down());
     assert_eq!(runtime.delete_tenant(&tenant("acme")).await.unwrap().skills.len(), 1);
@@ -171,7 +171,7 @@ async fn while_somebody_pushes_no_skill_is_deleted() {
     lock.lock().unwrap();
     let error = carried(&runtime).await.unwrap_err();
     assert!(error.contains("another push is under way"), "{error}");
-    assert_eq!((skills(&fake).await, notes(&fixture).len()), (its, 1));
+    assert_eq!((skills(&fake).await, notes(&fixture).len()), (skill, 1));
     drop(lock);
     // A process that another test is just starting has what was open here until it runs its program.
     until(|| std::fs::File::open(&path).unwrap().try_lock_shared().is_ok()).await;

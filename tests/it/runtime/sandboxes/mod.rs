@@ -1,4 +1,4 @@
-//! Sandboxes: made before they are needed, replaced when they are lost, and those of no session.
+//! Sandboxes: warm ones, replacements of lost ones, and those without a session.
 
 pub(crate) mod pools;
 mod replaced;

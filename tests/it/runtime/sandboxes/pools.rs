@@ -1,4 +1,4 @@
-//! Sessions that take sandboxes which were made before: what they have, what is left, and hosts that die with spares.
+//! Sessions that claim warm sandboxes: their content, what is left, and hosts that are killed with warm sandboxes.
 //!
 //! Where no engine answers the tests of containers say so and pass, unless `CONJURE_TEST_REQUIRE=all` is set.
 
@@ -17,11 +17,11 @@ use conjure::session::SessionSecrets;
 use conjure::{Clock as _, Request, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, model_fn};
 use futures_util::future::join_all;
 
-use crate::processes::{Process, bearing, guests_in, kill_nine, processes};
+use crate::processes::{Process, bearing, guests_in, processes, sigkill};
 use crate::runtime::fixture::{Fixture, answer, ask, soon, spec, tenant};
 use crate::runtime::open_failpoints::pause;
 
-/// What tells the part which host it is.
+/// The environment variable with the parameters of the part.
 const HOST: &str = "CONJURE_TEST_POOL_HOST";
 
 pub(crate) fn pool_settings(kind: ExecutorKind, count: usize) -> PoolSettings {
@@ -35,7 +35,7 @@ pub(crate) fn options(fixture: &Fixture, count: usize) -> RuntimeOptions {
     fixture.options().pool(pool_settings(fixture.kind, count))
 }
 
-/// A runtime whose spares are ready.
+/// A runtime whose warm sandboxes are ready.
 pub(crate) async fn filled(fixture: &Fixture, count: usize) -> Runtime {
     let runtime = Runtime::spawn(options(fixture, count)).await.unwrap();
     until(&runtime, |pool| pool.ready == count).await;
@@ -50,14 +50,14 @@ pub(crate) async fn until(runtime: &Runtime, is_so: impl Fn(&PoolStats) -> bool)
     }
 }
 
-/// What spares have on the disk.
-pub(crate) fn left(fixture: &Fixture) -> Vec<String> {
+/// The files of warm sandboxes on the disk.
+pub(crate) fn leftovers(fixture: &Fixture) -> Vec<String> {
     let folders = ["sandboxes", "workspaces"].map(|name| fixture.data().join("pool").join(name));
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     entries.map(|entry| entry.unwrap().path().display().to_string()).collect()
 }
 
-pub(crate) fn place(fixture: &Fixture, tenant: &str, session: &conjure::Session) -> PathBuf {
+pub(crate) fn session_dir(fixture: &Fixture, tenant: &str, session: &conjure::Session) -> PathBuf {
     fixture.data().join("tenants").join(tenant).join("workspaces").join(session.id().stored_name())
 }
 
@@ -70,30 +70,30 @@ async fn a_session_takes_a_warm_sandbox(fixture: &Fixture) {
     let run = "$ sh /mnt/skills/greeting/scripts/run.sh; echo $GREETING; pwd; ls -A; echo kept > note";
     assert_eq!(ask(&session, run).await, "it says: hello\ngood day\n/workspace\n");
     assert_eq!((runtime.pools()[0].hits, runtime.pools()[0].misses), (1, 0));
-    let around = place(fixture, "acme", &session);
-    assert_eq!(fs::read_to_string(around.join("workspace/note")).unwrap(), "kept\n");
+    let session_dir = session_dir(fixture, "acme", &session);
+    assert_eq!(fs::read_to_string(session_dir.join("workspace/note")).unwrap(), "kept\n");
     until(&runtime, |pool| pool.ready == 2).await;
     // In a folder of the host's, in a sandbox that is made for it.
-    let own = tempfile::tempdir().unwrap();
-    let mine = runtime.open(spec().workspace(own.path())).await.unwrap();
-    assert_eq!(ask(&mine, "$ echo mine > note; cat note").await, "it says: mine\n");
-    assert_eq!(fs::read_to_string(own.path().join("note")).unwrap(), "mine\n");
+    let own_dir = tempfile::tempdir().unwrap();
+    let with_own_workspace = runtime.open(spec().workspace(own_dir.path())).await.unwrap();
+    assert_eq!(ask(&with_own_workspace, "$ echo mine > note; cat note").await, "it says: mine\n");
+    assert_eq!(fs::read_to_string(own_dir.path().join("note")).unwrap(), "mine\n");
     let pool = &runtime.pools()[0];
     assert_eq!((pool.hits, pool.misses, pool.ready, pool.failed, pool.died), (1, 1, 2, 0, 0));
     runtime.shutdown(soon()).await.unwrap();
-    assert_eq!(left(fixture), [""; 0]);
-    // After a restart it goes on, in a spare that takes over its files.
+    assert_eq!(leftovers(fixture), [""; 0]);
+    // After a restart it continues, in a warm sandbox that takes over its files.
     let runtime = filled(fixture, 1).await;
-    let given = SessionSecrets::new().environment("GREETING", "good day");
-    let again = runtime.session_with(&tenant("acme"), session.id(), given).await.unwrap();
-    let said = ask(&again, "$ cat note; echo $GREETING").await;
-    assert!(said.ends_with("kept\ngood day\n"), "{said}");
+    let secrets = SessionSecrets::new().environment("GREETING", "good day");
+    let revived = runtime.session_with(&tenant("acme"), session.id(), secrets).await.unwrap();
+    let answer = ask(&revived, "$ cat note; echo $GREETING").await;
+    assert!(answer.ends_with("kept\ngood day\n"), "{answer}");
     assert_eq!(runtime.pools()[0].hits, 1);
-    assert_eq!(fs::read_dir(&around).unwrap().count(), 1, "nothing lies beside its workspace");
+    assert_eq!(fs::read_dir(&session_dir).unwrap().count(), 1, "nothing lies beside its workspace");
     runtime.delete(&tenant("acme"), session.id()).await.unwrap();
-    assert!(!around.exists());
+    assert!(!session_dir.exists());
     runtime.shutdown(soon()).await.unwrap();
-    assert_eq!(left(fixture), [""; 0]);
+    assert_eq!(leftovers(fixture), [""; 0]);
 }
 
 #[cfg(not(engines))]
@@ -114,10 +114,10 @@ fn a_session_takes_a_warm_sandbox_container() {
     threads.block_on(a_session_takes_a_warm_sandbox(&fixture));
 }
 
-/// A12: what one tenant leaves in a spare of the common pool, no other finds.
+/// A12: what one tenant leaves in a warm sandbox of the common pool, no other finds.
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tenants_of_one_pool_see_nothing_of_each_other() {
+async fn tenants_of_one_pool_are_isolated() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -132,8 +132,8 @@ async fn tenants_of_one_pool_see_nothing_of_each_other() {
     for round in 0..3 {
         for whose in ["acme", "beta"] {
             let session = open(whose).await;
-            let said = ask(&session, look).await;
-            assert_eq!(said, format!("it says: CANARY=canary-of-{whose}\n"), "round {round}");
+            let answer = ask(&session, look).await;
+            assert_eq!(answer, format!("it says: CANARY=canary-of-{whose}\n"), "round {round}");
             session.close().await.unwrap();
             until(&runtime, |pool| pool.ready == 2).await;
         }
@@ -154,19 +154,20 @@ async fn a_lost_sandbox_is_replaced_by_a_warm_sandbox_with_the_same_files() {
     let session = runtime.open(spec()).await.unwrap();
     ask(&session, "$ mkdir -p a/b; echo kept | tee a/b/note .hidden /tmp/note").await;
     until(&runtime, |pool| pool.ready == 1).await;
-    let path = place(&fixture, "acme", &session).join("workspace");
+    let path = session_dir(&fixture, "acme", &session).join("workspace");
     let has_it = |process: &Process| {
         let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", process.pid));
         mounts.is_ok_and(|mounts| mounts.contains(path.to_str().unwrap()))
     };
     // The others go with it.
-    kill_nine(processes().into_iter().find(has_it).unwrap().pid);
+    sigkill(processes().into_iter().find(has_it).unwrap().pid);
     until(&runtime, |pool| pool.hits == 2).await;
-    let said = ask(&session, "$ cat a/b/note .hidden; ls /tmp; sh /mnt/skills/greeting/scripts/run.sh").await;
-    assert!(said.ends_with("kept\nkept\nhello\n") && said.contains("sandbox"), "{said}");
+    let answer =
+        ask(&session, "$ cat a/b/note .hidden; ls /tmp; sh /mnt/skills/greeting/scripts/run.sh").await;
+    assert!(answer.ends_with("kept\nkept\nhello\n") && answer.contains("sandbox"), "{answer}");
     runtime.shutdown(soon()).await.unwrap();
     assert_eq!(fs::read_to_string(path.join("a/b/note")).unwrap(), "kept\n");
-    assert_eq!(left(&fixture), [""; 0]);
+    assert_eq!(leftovers(&fixture), [""; 0]);
 }
 
 /// S10: with a pool of a few, all of them work, each in a sandbox of its own, and no more are started at once than may be.
@@ -175,13 +176,13 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
     count: usize,
 ) {
     let settings = PoolSettings { starts_at_once: Some(2), ..pool_settings(fixture.kind, 4) };
-    let (runtimes, most) = (Arc::new(OnceLock::<Runtime>::new()), Arc::new(AtomicU32::new(0)));
+    let (runtimes, max_starts) = (Arc::new(OnceLock::<Runtime>::new()), Arc::new(AtomicU32::new(0)));
     // At every call of the model, before and after every tool call: how many are being started.
     let model = {
-        let (runtimes, most) = (Arc::clone(&runtimes), Arc::clone(&most));
+        let (runtimes, max_starts) = (Arc::clone(&runtimes), Arc::clone(&max_starts));
         model_fn(move |request: Request| {
             if let Some(runtime) = runtimes.get() {
-                most.fetch_max(runtime.pools()[0].running_starts, Ordering::Relaxed);
+                max_starts.fetch_max(runtime.pools()[0].running_starts, Ordering::Relaxed);
             }
             async move { Ok(answer(&request)) }
         })
@@ -198,7 +199,7 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
         runtime.open(SessionSpec::new(tenant(&whose)).environment("WHOSE", whose).without_skills())
     });
     let sessions: Vec<_> = join_all(open).await.into_iter().map(Result::unwrap).collect();
-    // What is there already comes first, if anything is; then by what the sandbox is told from others.
+    // Existing files come first, if there are any; then the identity of the sandbox.
     let look = |number: usize| {
         format!(
             "$ cat /workspace/* /tmp/* ~/* 2>/dev/null; echo left by {number} | tee /workspace/file /tmp/file ~/file > /dev/null; \
@@ -207,9 +208,9 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
     };
     let all = sessions.iter().enumerate().map(async |(number, session)| ask(session, &look(number)).await);
     let mut sandboxes = BTreeSet::new();
-    for (number, said) in join_all(all).await.into_iter().enumerate() {
-        let own = said.strip_prefix(&format!("it says: t{} {number}\nmnt:", number % 7));
-        assert!(sandboxes.insert(own.expect(&said).to_owned()), "{said} is another's, too");
+    for (number, outcomes) in join_all(all).await.into_iter().enumerate() {
+        let answer_rest = outcomes.strip_prefix(&format!("it says: t{} {number}\nmnt:", number % 7));
+        assert!(sandboxes.insert(answer_rest.expect(&outcomes).to_owned()), "{outcomes} is another's, too");
     }
     let pool = &runtime.pools()[0];
     assert_eq!(pool.hits + pool.misses, count as u64, "{pool:?}");
@@ -219,9 +220,9 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
     until(&runtime, |pool| pool.ready == 4 && pool.running_starts == 0).await;
     let pool = &runtime.pools()[0];
     assert_eq!((pool.refills, pool.starting, pool.waiting), (pool.hits + 4, 0, 0), "{pool:?}");
-    assert_eq!(most.load(Ordering::Relaxed), 2, "all that may be, and no more");
+    assert_eq!(max_starts.load(Ordering::Relaxed), 2, "all that may be, and no more");
     runtime.shutdown(soon()).await.unwrap();
-    assert_eq!(left(fixture), [""; 0]);
+    assert_eq!(leftovers(fixture), [""; 0]);
     assert_eq!(guests_in(&fixture.data()), [0; 0]);
 }
 
@@ -247,10 +248,10 @@ fn twelve_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_container() {
     threads.block_on(many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(&fixture, 12));
 }
 
-/// A pool that cannot be filled harms nobody: sessions that need what is not there are told why, all others work.
+/// A pool that cannot be filled harms nothing: sessions that need its sandboxes fail with the reason, all others work.
 #[cfg(all(feature = "docker", not(engines)))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_without_an_engine_says_so_and_is_in_nobodys_way() {
+async fn a_pool_without_an_engine_is_reported_and_blocks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let engine = format!("unix://{}", folder.path().join("none.sock").display());
     let settings = Settings { engine: Some(engine), ..Settings::default() };
@@ -263,16 +264,16 @@ async fn a_pool_without_an_engine_says_so_and_is_in_nobodys_way() {
     let session = runtime.open(spec()).await.unwrap();
     assert_eq!(ask(&session, "$ echo well").await, "it says: well\n");
     let other = runtime.open(spec().sandbox("docker")).await.unwrap();
-    let said = ask(&other, "$ echo well").await;
-    assert!(said.contains("none.sock"), "{said}");
+    let answer = ask(&other, "$ echo well").await;
+    assert!(answer.contains("none.sock"), "{answer}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// The part: a host with spares that wait, and a session that has one, which lives until it is killed.
+/// The part: a host with idle warm sandboxes and a session with a claimed one. It runs until it is killed.
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_process_with_warm_sandboxes() {
-    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
     let Ok(folder) = std::env::var(HOST) else { return };
     let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
     let runtime = filled(&fixture, 2).await;
@@ -284,9 +285,9 @@ async fn part_a_process_with_warm_sandboxes() {
 }
 
 /// Ends the child when the test fails in between.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -296,7 +297,7 @@ impl Drop for Killed {
 /// S3: also when the next host has no pool.
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_process_leaves_of_warm_sandboxes_is_removed_by_the_next_start() {
+async fn warm_sandboxes_of_a_killed_process_are_removed_at_the_next_start() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -305,21 +306,21 @@ async fn what_a_killed_process_leaves_of_warm_sandboxes_is_removed_by_the_next_s
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::sandboxes::pools::part_a_process_with_warm_sandboxes", "--exact", "--nocapture"]);
     command.env(HOST, fixture.folder());
-    let mut dying = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let said = BufReader::new(dying.0.stdout.take().unwrap());
-    let ready = said.lines().find_map(|line| line.unwrap().strip_prefix("READY ").map(str::to_owned));
+    let mut process = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let stdout = BufReader::new(process.0.stdout.take().unwrap());
+    let ready = stdout.lines().find_map(|line| line.unwrap().strip_prefix("READY ").map(str::to_owned));
     let id: conjure::SessionId = ready.expect("the host came so far").parse().unwrap();
-    assert_eq!(left(&fixture).len(), 6);
-    drop(dying);
+    assert_eq!(leftovers(&fixture).len(), 6);
+    drop(process);
     let deadline = soon();
     while !bearing(fixture.data().to_str().unwrap()).is_empty() {
         assert!(!SystemClock.remaining(deadline).is_zero());
         pause().await;
     }
     let runtime = fixture.start().await;
-    assert_eq!(left(&fixture), [""; 0]);
+    assert_eq!(leftovers(&fixture), [""; 0]);
     assert_eq!(runtime.pools(), []);
-    let again = runtime.session(&tenant("acme"), id).await.unwrap();
-    assert!(ask(&again, "$ cat note").await.ends_with("kept\n"));
+    let revived = runtime.session(&tenant("acme"), id).await.unwrap();
+    assert!(ask(&revived, "$ cat note").await.ends_with("kept\n"));
     runtime.shutdown(soon()).await.unwrap();
 }

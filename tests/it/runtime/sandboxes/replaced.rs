@@ -1,4 +1,4 @@
-//! Sandboxes that are lost under a session, through the runtime: they are replaced, the workspace stays, the model is told, and
+//! Sandboxes that are lost during a session: they are replaced, the workspace stays, the model is told, and
 //! nothing is left of them (A9, S3, S5, S11). In jails, and in containers where there is an engine.
 
 use std::collections::BTreeMap;
@@ -44,11 +44,11 @@ fn host_path() -> BTreeMap<OsString, OsString> {
     [("PATH".into(), "/usr/bin:/bin".into())].into()
 }
 
-/// A source that says it keeps everything apart, whatever it opens.
+/// A source that declares full isolation for every sandbox.
 #[derive(Debug)]
-struct Boasting(ConnectorSource);
+struct OverclaimingSource(ConnectorSource);
 
-impl ExecutorSource for Boasting {
+impl ExecutorSource for OverclaimingSource {
     fn layout(&self) -> &Layout {
         self.0.layout()
     }
@@ -64,7 +64,7 @@ impl ExecutorSource for Boasting {
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn what_the_configuration_demands_is_demanded_of_an_embedders_own_executors() {
+async fn required_isolation_applies_to_embedder_executors() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -81,7 +81,9 @@ async fn what_the_configuration_demands_is_demanded_of_an_embedders_own_executor
         RuntimeOptions::from(config)
             .model("echo", model())
             .executor("weak", move |_: &SessionKey, context| Ok(Arc::new(bare(context)?) as _))
-            .executor("boasting", move |_: &SessionKey, context| Ok(Arc::new(Boasting(bare(context)?)) as _))
+            .executor("boasting", move |_: &SessionKey, context| {
+                Ok(Arc::new(OverclaimingSource(bare(context)?)) as _)
+            })
             .executor("strong", move |_: &SessionKey, context| {
                 let jail = Jail::new(host_path());
                 Ok(Arc::new(ConnectorSource::new(Arc::new(jail), open(context))?) as _)
@@ -92,10 +94,10 @@ async fn what_the_configuration_demands_is_demanded_of_an_embedders_own_executor
     let refused = runtime.open(spec().sandbox("weak")).await.unwrap_err();
     assert!(matches!(refused, RuntimeError::Sandbox(_)), "{refused}");
     assert!(refused.to_string().contains("cannot enforce what is demanded of it: filesystem"), "{refused}");
-    let boasting = runtime.open(spec().sandbox("boasting")).await.unwrap();
-    let said = ask(&boasting, "$ echo ran | tr a-z A-Z").await;
-    assert!(said.contains("cannot enforce what is demanded of it: filesystem"), "{said}");
-    assert!(!said.contains("RAN"), "{said}");
+    let session = runtime.open(spec().sandbox("boasting")).await.unwrap();
+    let answer = ask(&session, "$ echo ran | tr a-z A-Z").await;
+    assert!(answer.contains("cannot enforce what is demanded of it: filesystem"), "{answer}");
+    assert!(!answer.contains("RAN"), "{answer}");
     let strong = runtime.open(spec().sandbox("strong")).await.unwrap();
     assert_eq!(ask(&strong, "$ echo ran | tr a-z A-Z").await, "it says: RAN\n");
     runtime.shutdown(soon()).await.unwrap();
@@ -109,22 +111,25 @@ async fn a_sandbox_that_is_killed_is_replaced(kind: ExecutorKind, settings: Sett
     let mark = format!("mark-of-{}", session.id());
     assert_eq!(ask(&other, "$ echo other > /tmp/note; cat /tmp/note").await, "it says: other\n");
     for round in 0..2 {
-        let said =
+        let answer =
             ask(&session, &format!("$ echo {round} >> note; echo gone > /tmp/note; cat /tmp/note")).await;
-        assert!(said.ends_with("gone\n"), "{said}");
+        assert!(answer.ends_with("gone\n"), "{answer}");
         // In a call.
         let mut turn = session.send(format!("$ exec -a {mark} sleep 1000")).await.unwrap();
         kill_process(guest_of(&mark).await, Signal::KILL).unwrap();
-        let (_, said) = follow(&mut turn).await;
-        assert!(said.contains("the sandbox was lost"), "{said}");
-        // The next one says what is gone, and has what was kept.
-        let said = ask(&session, "$ tail -n 1 note; ls /tmp").await;
-        assert!(said.contains("This ran in a new sandbox"), "{said}");
-        assert!(said.contains("Still there: `/workspace`") && said.contains(&format!("{round}\n")), "{said}");
-        assert!(!said.ends_with("note\n"), "{said}");
+        let (_, answer) = follow(&mut turn).await;
+        assert!(answer.contains("the sandbox was lost"), "{answer}");
+        // The next sandbox reports the loss, and has the retained files.
+        let answer = ask(&session, "$ tail -n 1 note; ls /tmp").await;
+        assert!(answer.contains("This ran in a new sandbox"), "{answer}");
+        assert!(
+            answer.contains("Still there: `/workspace`") && answer.contains(&format!("{round}\n")),
+            "{answer}"
+        );
+        assert!(!answer.ends_with("note\n"), "{answer}");
         // Once.
-        let said = ask(&session, "$ wc -l < note").await;
-        assert_eq!(said, format!("it says: {}\n", round + 1));
+        let answer = ask(&session, "$ wc -l < note").await;
+        assert_eq!(answer, format!("it says: {}\n", round + 1));
         // Between two calls, with something in the background.
         let sleeper = format!("setsid bash -c 'exec -a {mark} sleep 1000' > /dev/null 2>&1 &");
         ask(&session, &format!("$ {sleeper} echo begun")).await;
@@ -134,14 +139,14 @@ async fn a_sandbox_that_is_killed_is_replaced(kind: ExecutorKind, settings: Sett
             assert!(!SystemClock.remaining(deadline).is_zero(), "it outlives its sandbox");
             pause().await;
         }
-        let mut said = ask(&session, "$ wc -l < note").await;
-        if said.contains("the sandbox was lost") {
+        let mut answer = ask(&session, "$ wc -l < note").await;
+        if answer.contains("the sandbox was lost") {
             // It came before the host knew.
-            said = ask(&session, "$ wc -l < note").await;
+            answer = ask(&session, "$ wc -l < note").await;
         }
-        assert!(said.ends_with(&format!("{}\n", round + 1)), "{said}");
+        assert!(answer.ends_with(&format!("{}\n", round + 1)), "{answer}");
     }
-    // Nobody else noticed.
+    // No other session was affected.
     assert_eq!(ask(&other, "$ cat /tmp/note").await, "it says: other\n");
     runtime.shutdown(soon()).await.unwrap();
     assert_eq!(bearing(&mark), []);
@@ -153,10 +158,10 @@ async fn memory_that_runs_out_is_reported_and_the_next_call_works(kind: Executor
     let session = runtime.open(spec()).await.unwrap();
     ask(&session, "$ echo kept > note").await;
     for _ in 0..2 {
-        let said = ask(&session, "$ python3 -c 'print(len(bytearray(400_000_000)))'").await;
-        assert!(said.contains("memory") && !said.contains("400000000"), "{said}");
-        let said = ask(&session, "$ cat note").await;
-        assert!(said.ends_with("kept\n"), "{said}");
+        let answer = ask(&session, "$ python3 -c 'print(len(bytearray(400_000_000)))'").await;
+        assert!(answer.contains("memory") && !answer.contains("400000000"), "{answer}");
+        let answer = ask(&session, "$ cat note").await;
+        assert!(answer.ends_with("kept\n"), "{answer}");
     }
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -198,7 +203,7 @@ mod containers {
     }
 
     #[tokio::test]
-    async fn one_that_is_killed_is_replaced() {
+    async fn a_killed_container_is_replaced() {
         let Some(image) = test_image() else { return };
         a_sandbox_that_is_killed_is_replaced(ExecutorKind::Docker, of(&image)).await;
     }
@@ -209,9 +214,9 @@ mod containers {
         memory_that_runs_out_is_reported_and_the_next_call_works(ExecutorKind::Docker, of(&image)).await;
     }
 
-    /// By its label, and then it is gone.
+    /// Finds it by its label, and waits until it is removed.
     #[tokio::test]
-    async fn one_says_whose_it_is_and_goes_with_its_session() {
+    async fn a_container_names_its_session_and_is_removed_with_it() {
         let Some(image) = test_image() else { return };
         let fixture = Fixture::new(ExecutorKind::Docker);
         let runtime = start(&fixture, of(&image)).await;

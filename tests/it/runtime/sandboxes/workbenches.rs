@@ -1,4 +1,4 @@
-//! Sandboxes of a tenant that belong to no session: they are under the tenant's policy, and leave nothing behind.
+//! Sandboxes of a tenant without a session: the tenant's policy applies, and nothing is left.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ fn workspaces(fixture: &Fixture, name: &str) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_workbench_is_under_its_tenants_policy_and_leaves_nothing_behind() {
+async fn a_workbench_follows_its_tenants_policy_and_leaves_nothing() {
     let settings = Settings { network: Some(NetworkPolicy::Full), ..Settings::default() };
     let fixture = Fixture::with(ExecutorKind::Jail, settings);
     fixture.write_skill("greeting", "Greets people.", "echo hello");

@@ -1,4 +1,4 @@
-//! Forks of sessions: whole or not at all, with a workspace of their own, and the original as it was.
+//! Forks of sessions: complete or absent, with their own workspace, and without a change to the original.
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ use conjure_journal::{Journal as _, NewEvent, SessionKey, SqliteJournal, SqliteO
 use futures_util::{FutureExt as _, StreamExt as _};
 
 use crate::runtime::fixture::{Fixture, answer, ask, say, soon, spec, tenant};
-use crate::runtime::open_failpoints::{Halt, Point, left, on_disk, until_nothing_is_left};
-use crate::runtime::remote_cleanup::deletion::{KEY, options, service, worked};
+use crate::runtime::open_failpoints::{OpenHalt, OpenStage, leftovers, on_disk, until_nothing_is_left};
+use crate::runtime::remote_cleanup::deletion::{KEY, options, service, session_with_files};
 
-async fn fork(runtime: &Runtime, session: &Session, at: ForkPoint) -> Result<Session, RuntimeError> {
-    runtime.fork(&tenant("acme"), session.id(), at).await
+async fn fork(runtime: &Runtime, session: &Session, point: ForkPoint) -> Result<Session, RuntimeError> {
+    runtime.fork(&tenant("acme"), session.id(), point).await
 }
 
 fn reason(error: RuntimeError) -> ForkError {
@@ -30,19 +30,19 @@ fn reason(error: RuntimeError) -> ForkError {
 /// Has a fork run a command, behind a message with which the model reads the notes to it.
 async fn run(forked: &Session, command: &str) -> String {
     ask(forked, "go on").await;
-    let said = ask(forked, command).await;
-    assert!(said.contains("This ran in a new sandbox"), "{said}");
-    said.split_once("]\n").unwrap().1.to_owned()
+    let answer = ask(forked, command).await;
+    assert!(answer.contains("This ran in a new sandbox"), "{answer}");
+    answer.split_once("]\n").unwrap().1.to_owned()
 }
 
-/// What the users said, as recorded.
-async fn said(runtime: &Runtime, id: SessionId) -> Vec<String> {
-    let told = runtime.events(&tenant("acme"), id, 0).await.unwrap();
-    let said = told.into_iter().filter_map(|event| match event.kind {
+/// The recorded user messages.
+async fn user_messages(runtime: &Runtime, id: SessionId) -> Vec<String> {
+    let events = runtime.events(&tenant("acme"), id, 0).await.unwrap();
+    let messages = events.into_iter().filter_map(|event| match event.kind {
         SessionEventKind::UserMessage { content, .. } => Some(conjure::Message::user(content).text()),
         _ => None,
     });
-    said.collect()
+    messages.collect()
 }
 
 async fn events(runtime: &Runtime, id: SessionId) -> u64 {
@@ -50,7 +50,7 @@ async fn events(runtime: &Runtime, id: SessionId) -> u64 {
 }
 
 #[tokio::test]
-async fn a_fork_goes_on_from_before_a_message_with_the_files_of_now() {
+async fn a_fork_continues_before_a_message_with_the_current_files() {
     for kind in [ExecutorKind::Jail, ExecutorKind::Local] {
         let fixture = Fixture::new(kind);
         let runtime = fixture.start().await;
@@ -62,20 +62,20 @@ async fn a_fork_goes_on_from_before_a_message_with_the_files_of_now() {
         let undone = fork(&runtime, &original, ForkPoint::BeforeLastMessage).await.unwrap();
         assert_ne!(undone.id(), original.id());
         // The message is undone, its files are not.
-        assert_eq!(said(&runtime, undone.id()).await.len(), 1);
+        assert_eq!(user_messages(&runtime, undone.id()).await.len(), 1);
         let seen =
             run(&undone, "$ cat note; cat folder/link; ls -l sparse | cut -d' ' -f5; echo three > note")
                 .await;
         assert_eq!(seen, "two\ntwo\n209715200\n");
         assert_eq!(ask(&original, "$ cat note").await, "it says: two\n", "its files are its own");
         assert!(events(&runtime, original.id()).await > before);
-        let told = runtime.events(&tenant("acme"), undone.id(), 0).await.unwrap();
-        let forked = told.iter().find_map(|event| match &event.kind {
+        let recorded = runtime.events(&tenant("acme"), undone.id(), 0).await.unwrap();
+        let forked = recorded.iter().find_map(|event| match &event.kind {
             SessionEventKind::SessionForked { from_session_id, events } => Some((*from_session_id, *events)),
             _ => None,
         });
         assert!(matches!(forked, Some((from, _)) if from == original.id()), "{forked:?}");
-        // It can be deleted, and the original goes on.
+        // It can be deleted, and the original continues.
         runtime.delete(&tenant("acme"), undone.id()).await.unwrap();
         assert_eq!(ask(&original, "$ cat note").await, "it says: two\n");
         runtime.shutdown(soon()).await.unwrap();
@@ -103,8 +103,8 @@ async fn a_passivated_session_is_forked_without_being_started() {
     // Both are there after a restart.
     let runtime = fixture.start().await;
     for id in [id, forked.id()] {
-        let again = runtime.session(&tenant("acme"), id).await.unwrap();
-        assert!(ask(&again, "$ cat note").await.ends_with("]\nkept\n"));
+        let revived = runtime.session(&tenant("acme"), id).await.unwrap();
+        assert!(ask(&revived, "$ cat note").await.ends_with("]\nkept\n"));
     }
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -117,9 +117,9 @@ async fn the_model_is_told_where_the_copy_of_its_workspace_is() {
     let original = runtime.open(spec()).await.unwrap();
     let path = ask(&original, "$ pwd").await;
     let forked = fork(&runtime, &original, ForkPoint::End).await.unwrap();
-    let heard = ask(&forked, "hello").await;
-    assert!(heard.starts_with("heard: [This conversation was copied"), "{heard}");
-    assert!(heard.contains(&forked.id().stored_name()) && heard.ends_with("hello"), "{heard}");
+    let answer = ask(&forked, "hello").await;
+    assert!(answer.starts_with("heard: [This conversation was copied"), "{answer}");
+    assert!(answer.contains(&forked.id().stored_name()) && answer.ends_with("hello"), "{answer}");
     assert!(path.contains(&original.id().stored_name()), "{path}");
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -138,21 +138,21 @@ async fn a_session_in_memory_is_forked_too() {
 }
 
 #[tokio::test]
-async fn while_a_turn_is_under_way_nothing_is_forked() {
+async fn forking_is_rejected_during_a_turn() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let silent = model_fn(|_| std::future::pending());
     let runtime = Runtime::spawn(fixture.options().model("silent", silent)).await.unwrap();
     let session = runtime.open(spec().model("silent")).await.unwrap();
     let turn = session.send("hello").await.unwrap();
-    for at in [ForkPoint::End, ForkPoint::BeforeLastMessage, ForkPoint::Before(1)] {
-        let refused = reason(fork(&runtime, &session, at).await.unwrap_err());
-        assert_eq!(refused, ForkError::TurnRunning, "{at:?}");
+    for point in [ForkPoint::End, ForkPoint::BeforeLastMessage, ForkPoint::Before(1)] {
+        let refused = reason(fork(&runtime, &session, point).await.unwrap_err());
+        assert_eq!(refused, ForkError::TurnRunning, "{point:?}");
     }
-    assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]));
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]));
     session.interrupt().await.unwrap();
     turn.end().await.unwrap();
     let forked = fork(&runtime, &session, ForkPoint::BeforeLastMessage).await.unwrap();
-    assert!(said(&runtime, forked.id()).await.is_empty());
+    assert!(user_messages(&runtime, forked.id()).await.is_empty());
     let within = reason(fork(&runtime, &session, ForkPoint::Before(2)).await.unwrap_err());
     assert!(matches!(within, ForkError::WithinTurn { at: 2, start: 1, .. }), "{within:?}");
     runtime.shutdown(soon()).await.unwrap();
@@ -160,7 +160,7 @@ async fn while_a_turn_is_under_way_nothing_is_forked() {
 
 /// A turn that waits for a person is under way.
 #[tokio::test]
-async fn a_question_is_answered_before_anything_is_forked() {
+async fn forking_is_rejected_during_an_approval_request() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let asking = approver_fn(|_| async { Authorization::Ask { reason: "may it?".to_owned() } });
     let runtime = Runtime::spawn(fixture.options().approver(asking)).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_question_is_answered_before_anything_is_forked() {
 }
 
 #[tokio::test]
-async fn a_session_of_another_tenant_is_not_there() {
+async fn a_session_of_another_tenant_is_not_found_for_forking() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -219,7 +219,7 @@ async fn a_fork_keeps_skills_and_artifacts_when_the_original_is_deleted() {
     runtime.shutdown(soon()).await.unwrap();
 
     let runtime = fixture.start().await;
-    assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]));
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]));
     let forked = runtime.session(&tenant("acme"), id).await.unwrap();
     let mut content = forked.artifacts().open("file://sales").await.unwrap();
     let mut bytes = Vec::new();
@@ -233,7 +233,7 @@ async fn a_fork_keeps_skills_and_artifacts_when_the_original_is_deleted() {
 }
 
 #[tokio::test]
-async fn what_the_original_has_used_is_not_charged_again() {
+async fn usage_of_the_original_is_not_charged_again() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let policy = TenantPolicy::new().budget(Budget::default().tokens(Period::Total, 1_000_000));
     let runtime = Runtime::spawn(fixture.options().tenant(tenant("acme"), policy)).await.unwrap();
@@ -245,7 +245,7 @@ async fn what_the_original_has_used_is_not_charged_again() {
     let forked = fork(&runtime, &session, ForkPoint::End).await.unwrap();
     assert_eq!(spent().await, before);
     let usage = forked.snapshot().await.unwrap().usage;
-    assert_eq!((usage.input_tokens, usage.output_tokens), (1, 1), "what its events say");
+    assert_eq!((usage.input_tokens, usage.output_tokens), (1, 1), "the usage in its events");
     ask(&forked, "hello").await;
     let after = spent().await;
     assert_eq!(after[0].used, before[0].used * 2);
@@ -258,7 +258,7 @@ async fn files_at_the_service_are_deleted_with_the_session_that_made_them() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = service().await;
     let runtime = Runtime::spawn(options(&fixture, &fake.base_url(), KEY)).await.unwrap();
-    let original = worked(&runtime, "acme").await;
+    let original = session_with_files(&runtime, "acme").await;
     assert_eq!(fake.files().len(), 2, "one that was uploaded, and one that was made");
     let forked = fork(&runtime, &original, ForkPoint::End).await.unwrap();
     assert_eq!(ask(&forked, "make another").await, "Made.");
@@ -298,15 +298,15 @@ async fn secrets_of_the_original_are_the_forks_as_far_as_they_are_known() {
     let RuntimeError::MissingSecrets { session: whose, missing } = error else { panic!("{error}") };
     let names = SecretNames { environment: ["API_TOKEN".to_owned()].into(), ..SecretNames::default() };
     assert_eq!((whose, missing), (session.id(), names));
-    assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]), "nothing is left of it");
-    let given = SessionSecrets::new().environment("API_TOKEN", "an0ther-secret");
-    let forked = runtime.fork_with(&tenant("acme"), session.id(), ForkPoint::End, given).await.unwrap();
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]), "nothing is left of it");
+    let secrets = SessionSecrets::new().environment("API_TOKEN", "an0ther-secret");
+    let forked = runtime.fork_with(&tenant("acme"), session.id(), ForkPoint::End, secrets).await.unwrap();
     assert_eq!(run(&forked, "$ echo ${#API_TOKEN}").await, "14\n");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_copy_that_does_not_fit_into_the_quota_is_not_begun() {
+async fn a_copy_above_the_quota_is_not_started() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let policy = TenantPolicy::new().disk_bytes(24 << 20);
     let runtime = Runtime::spawn(fixture.options().tenant(tenant("acme"), policy)).await.unwrap();
@@ -314,7 +314,7 @@ async fn a_copy_that_does_not_fit_into_the_quota_is_not_begun() {
     ask(&session, "$ head -c 14000000 /dev/zero | tr '\\0' x > large").await;
     let error = fork(&runtime, &session, ForkPoint::End).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Quota(exceeded) if exceeded.quota == Quota::DiskBytes), "{error}");
-    assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]));
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]));
     ask(&session, "$ rm large; echo small > note").await;
     let forked = fork(&runtime, &session, ForkPoint::End).await.unwrap();
     assert_eq!(run(&forked, "$ cat note").await, "small\n");
@@ -323,33 +323,33 @@ async fn a_copy_that_does_not_fit_into_the_quota_is_not_begun() {
 
 /// A host that opens the original and ends.
 async fn original(fixture: &Fixture) -> SessionId {
-    let open = Halt::at(Point::Preparation);
+    let open = OpenHalt::at(OpenStage::Preparation);
     open.release();
     let runtime = open.start(fixture).await;
-    let session = runtime.open(Halt::spec()).await.unwrap();
+    let session = runtime.open(OpenHalt::spec()).await.unwrap();
     ask(&session, "hello").await;
     runtime.shutdown(soon()).await.unwrap();
-    std::fs::write(note(fixture, session.id()), "kept").unwrap();
+    std::fs::write(cleanup_note(fixture, session.id()), "kept").unwrap();
     session.id()
 }
 
 /// A file in the workspace of a session.
-fn note(fixture: &Fixture, id: SessionId) -> PathBuf {
+fn cleanup_note(fixture: &Fixture, id: SessionId) -> PathBuf {
     fixture.data().join("tenants/acme/workspaces").join(id.stored_name()).join("workspace/note")
 }
 
 /// The workspace is copied, and nothing is recorded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_turn_that_begins_meanwhile_leaves_no_fork() {
+async fn a_turn_started_in_the_meantime_leaves_no_fork() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let id = original(&fixture).await;
-    let halt = Halt::at(Point::Preparation);
+    let halt = OpenHalt::at(OpenStage::Preparation);
     let runtime = halt.start(&fixture).await;
     let acme = tenant("acme");
     let mut forking = Box::pin(runtime.fork(&acme, id, ForkPoint::End));
     assert!(forking.as_mut().now_or_never().is_none());
     halt.reached(1).await;
-    assert_eq!(left(&fixture, &runtime).await, (1, [2, 1, 1]));
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [2, 1, 1]));
     // Another process begins a turn.
     let journal = SqliteJournal::open(&fixture.data().join("journal"), SqliteOptions::default()).unwrap();
     let key = SessionKey::new(acme.clone(), id);
@@ -370,17 +370,17 @@ async fn a_turn_that_begins_meanwhile_leaves_no_fork() {
     journal.close().await;
     halt.release();
     assert_eq!(reason(forking.await.unwrap_err()), ForkError::TurnRunning);
-    assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]), "nothing is left of it");
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]), "nothing is left of it");
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Whoever gives it up has no fork.
+/// A dropped fork leaves no session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_fork_that_is_given_up_leaves_nothing() {
-    for point in [Point::Preparation, Point::Start] {
+async fn a_dropped_fork_leaves_nothing() {
+    for point in [OpenStage::Preparation, OpenStage::Start] {
         let fixture = Fixture::new(ExecutorKind::Local);
         let id = original(&fixture).await;
-        let halt = Halt::at(point);
+        let halt = OpenHalt::at(point);
         let runtime = halt.start(&fixture).await;
         let acme = tenant("acme");
         let mut forking = Box::pin(runtime.fork(&acme, id, ForkPoint::End));
@@ -388,19 +388,19 @@ async fn a_fork_that_is_given_up_leaves_nothing() {
         halt.reached(1).await;
         drop(forking);
         halt.release();
-        crate::runtime::fixture::until(async || left(&fixture, &runtime).await == (1, [1, 1, 0])).await;
-        assert_eq!(std::fs::read_to_string(note(&fixture, id)).unwrap(), "kept");
-        let again = runtime.session(&acme, id).await.unwrap();
-        assert_eq!(ask(&again, "and now").await, "heard: and now");
+        crate::runtime::fixture::until(async || leftovers(&fixture, &runtime).await == (1, [1, 1, 0])).await;
+        assert_eq!(std::fs::read_to_string(cleanup_note(&fixture, id)).unwrap(), "kept");
+        let revived = runtime.session(&acme, id).await.unwrap();
+        assert_eq!(ask(&revived, "and now").await, "heard: and now");
         runtime.delete(&acme, id).await.unwrap();
-        drop(again);
+        drop(revived);
         until_nothing_is_left(&fixture, &runtime).await;
         runtime.shutdown(soon()).await.unwrap();
         assert_eq!(on_disk(&fixture), [0; 3]);
     }
 }
 
-/// A model that cannot be had any more: nothing of the fork is left.
+/// The model is not available any more: nothing of the fork is left.
 #[tokio::test]
 async fn a_fork_that_cannot_start_leaves_nothing() {
     let fixture = Fixture::new(ExecutorKind::Local);
@@ -412,6 +412,6 @@ async fn a_fork_that_cannot_start_leaves_nothing() {
     let runtime = fixture.start().await;
     let error = fork(&runtime, &session, ForkPoint::End).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::UnknownModel { name, .. } if name == "other"), "{error}");
-    assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]));
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]));
     runtime.shutdown(soon()).await.unwrap();
 }

@@ -1,4 +1,5 @@
-//! Hosts that are killed while they fork a session: the next start has no fork, or a whole one. The host is this program, run again.
+//! Hosts that are killed while they fork a session: the fork is complete or absent at the next start. The host is this program,
+//! run again.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -9,22 +10,22 @@ use conjure::config::ExecutorKind;
 use conjure::session::ForkPoint;
 use futures_util::FutureExt as _;
 
-use crate::again::Killed;
+use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
-use crate::runtime::open_failpoints::{Halt, Point, left, on_disk};
+use crate::runtime::open_failpoints::{OpenHalt, OpenStage, leftovers, on_disk};
 
-/// What tells the part which host it is, which session it forks, and how far it comes.
+/// The environment variable with the part's host, the session to fork, and the failpoint.
 const HOST: &str = "CONJURE_TEST_FORK_HOST";
 const SESSION: &str = "CONJURE_TEST_FORK_SESSION";
 const POINT: &str = "CONJURE_TEST_FORK_POINT";
 
-/// The part: a host that forks a session, halts half way, says so, and lives until it is killed.
+/// The part: a host that forks a session, halts half way, reports that, and runs until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn part_a_process_that_halts() {
-    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
     let [Ok(folder), Ok(session), Ok(point)] = [HOST, SESSION, POINT].map(std::env::var) else { return };
     let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Local);
-    let halt = Halt::at(if point == "start" { Point::Start } else { Point::Preparation });
+    let halt = OpenHalt::at(if point == "start" { OpenStage::Start } else { OpenStage::Preparation });
     let runtime = halt.start(&fixture).await;
     let saying = async {
         halt.reached(1).await;
@@ -38,28 +39,28 @@ async fn part_a_process_that_halts() {
 
 /// A host of its own that has come so far.
 #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
-fn halted(fixture: &Fixture, session: SessionId, point: Point) -> Killed {
+fn start_halted(fixture: &Fixture, session: SessionId, point: OpenStage) -> KillOnDrop {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::sessions::fork_killed::part_a_process_that_halts", "--exact", "--nocapture"]);
     command
         .env(HOST, fixture.folder())
         .env(SESSION, session.to_string())
-        .env(POINT, if point == Point::Start { "start" } else { "preparation" });
-    let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let said = BufReader::new(child.0.stdout.take().unwrap());
-    assert!(said.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");
+        .env(POINT, if point == OpenStage::Start { "start" } else { "preparation" });
+    let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let stdout = BufReader::new(child.0.stdout.take().unwrap());
+    assert!(stdout.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");
     child
 }
 
 /// Before the record, the copy of the workspace is removed; behind it, the fork is whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_one_leaves_that_dies_over_a_fork_is_none_or_a_whole_one() {
-    for (point, forks) in [(Point::Preparation, 0), (Point::Start, 1)] {
+async fn a_fork_killed_half_way_is_complete_or_absent() {
+    for (point, forks) in [(OpenStage::Preparation, 0), (OpenStage::Start, 1)] {
         let fixture = Fixture::new(ExecutorKind::Local);
-        let open = Halt::at(Point::Preparation);
+        let open = OpenHalt::at(OpenStage::Preparation);
         open.release();
         let runtime = open.start(&fixture).await;
-        let session = runtime.open(Halt::spec()).await.unwrap();
+        let session = runtime.open(OpenHalt::spec()).await.unwrap();
         ask(&session, "hello").await;
         runtime.shutdown(soon()).await.unwrap();
         let note = |id: SessionId| {
@@ -67,16 +68,16 @@ async fn what_one_leaves_that_dies_over_a_fork_is_none_or_a_whole_one() {
             folder.join("workspace/note")
         };
         std::fs::write(note(session.id()), "kept").unwrap();
-        let dying = halted(&fixture, session.id(), point);
+        let process = start_halted(&fixture, session.id(), point);
         assert_eq!(on_disk(&fixture), [2, 1, 1], "{point:?}");
 
-        drop(dying);
+        drop(process);
         let runtime = open.start(&fixture).await;
-        assert_eq!(left(&fixture, &runtime).await, (1 + forks, [1 + forks, 1, 0]), "{point:?}");
+        assert_eq!(leftovers(&fixture, &runtime).await, (1 + forks, [1 + forks, 1, 0]), "{point:?}");
         for id in runtime.session_ids(&tenant("acme")).await.unwrap() {
-            let again = runtime.session(&tenant("acme"), id).await.unwrap();
+            let revived = runtime.session(&tenant("acme"), id).await.unwrap();
             assert_eq!(std::fs::read_to_string(note(id)).unwrap(), "kept");
-            assert_eq!(ask(&again, "and now").await, "heard: and now");
+            assert_eq!(ask(&revived, "and now").await, "heard: and now");
         }
         runtime.shutdown(soon()).await.unwrap();
     }

@@ -1,5 +1,5 @@
 //! Hosts that are killed while they open or delete sessions: the next start removes what belongs to no session, and nothing
-//! of anybody who lives. The host is this program, run again.
+//! of living hosts. The host is this program, run again.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -10,76 +10,80 @@ use conjure::journal::SessionKey;
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 use futures_util::FutureExt as _;
 
-use crate::again::Killed;
+use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
-use crate::runtime::open_failpoints::{Halt, Point, left, on_disk, until_nothing_is_left};
+use crate::runtime::open_failpoints::{OpenHalt, OpenStage, leftovers, on_disk, until_nothing_is_left};
 
-/// What tells the part which host it is, and how far it comes.
+/// The environment variable with the part's host and its failpoint.
 const HOST: &str = "CONJURE_TEST_HOST";
 const POINT: &str = "CONJURE_TEST_POINT";
 
-/// The part: a host that opens a session, halts half way, says so, and lives until it is killed.
+/// The part: a host that opens a session, halts half way, reports that, and runs until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn part_a_process_that_halts() {
-    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
     let (Ok(folder), Ok(point)) = (std::env::var(HOST), std::env::var(POINT)) else { return };
     let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
-    let point = if point == "start" { Point::Start } else { Point::Preparation };
-    let halt = Halt::at(point);
+    let point = if point == "start" { OpenStage::Start } else { OpenStage::Preparation };
+    let halt = OpenHalt::at(point);
     let runtime = halt.start(&fixture).await;
     let saying = async {
         halt.reached(1).await;
         println!("\nREADY");
         std::future::pending::<()>().await;
     };
-    futures_util::future::join(runtime.open(Halt::spec()).map(drop), saying).await;
+    futures_util::future::join(runtime.open(OpenHalt::spec()).map(drop), saying).await;
 }
 
 /// A host of its own that has come so far.
 #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
-fn halted(fixture: &Fixture, point: Point) -> Killed {
+fn start_halted(fixture: &Fixture, point: OpenStage) -> KillOnDrop {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::sessions::killed::part_a_process_that_halts", "--exact", "--nocapture"]);
     command
         .env(HOST, fixture.folder())
-        .env(POINT, if point == Point::Start { "start" } else { "preparation" });
-    let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let said = BufReader::new(child.0.stdout.take().unwrap());
-    assert!(said.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");
+        .env(POINT, if point == OpenStage::Start { "start" } else { "preparation" });
+    let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let stdout = BufReader::new(child.0.stdout.take().unwrap());
+    assert!(stdout.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");
     child
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_one_leaves_that_dies_over_an_opening_is_removed_by_the_next_start() {
+async fn leftovers_of_an_open_killed_half_way_are_removed_at_the_next_start() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    for (point, left_over) in [(Point::Preparation, 0), (Point::Start, 1)] {
+    for (point, left_over) in [(OpenStage::Preparation, 0), (OpenStage::Start, 1)] {
         let fixture = Fixture::new(ExecutorKind::Jail);
         let folder = tempfile::tempdir().unwrap();
-        // What is there already stays, whatever it is.
+        // Existing sessions stay.
         let runtime = fixture.start().await;
-        let kept = runtime.open(spec()).await.unwrap();
-        ask(&kept, "$ echo kept > note").await;
-        let mine = runtime.open(spec().workspace(folder.path())).await.unwrap();
-        ask(&mine, "$ echo mine > note").await;
+        let retained = runtime.open(spec()).await.unwrap();
+        ask(&retained, "$ echo kept > note").await;
+        let with_own_workspace = runtime.open(spec().workspace(folder.path())).await.unwrap();
+        ask(&with_own_workspace, "$ echo mine > note").await;
         runtime.shutdown(soon()).await.unwrap();
         // The skill is another one by now.
         fixture.write_skill("greeting", "Greets people otherwise.", "echo good day");
-        let dying = halted(&fixture, point);
+        let process = start_halted(&fixture, point);
         assert_eq!(on_disk(&fixture), [2, 2, 1]);
 
-        // While it lives, nobody takes anything from it.
+        // While it runs, no other process removes its files.
         let runtime = fixture.start().await;
         assert_eq!(on_disk(&fixture), [2, 2, 1]);
         runtime.shutdown(soon()).await.unwrap();
-        drop(dying);
+        drop(process);
         let runtime = fixture.start().await;
         let rows = 2 + left_over;
-        assert_eq!(left(&fixture, &runtime).await, (rows, [1 + left_over, 1 + left_over, 0]), "{point:?}");
-        let again = runtime.session(&tenant("acme"), kept.id()).await.unwrap();
+        assert_eq!(
+            leftovers(&fixture, &runtime).await,
+            (rows, [1 + left_over, 1 + left_over, 0]),
+            "{point:?}"
+        );
+        let revived = runtime.session(&tenant("acme"), retained.id()).await.unwrap();
         assert!(
-            ask(&again, "$ cat note; sh /mnt/skills/greeting/scripts/run.sh").await.contains("kept\nhello")
+            ask(&revived, "$ cat note; sh /mnt/skills/greeting/scripts/run.sh").await.contains("kept\nhello")
         );
         assert_eq!(std::fs::read_to_string(folder.path().join("note")).unwrap(), "mine\n");
         for id in runtime.session_ids(&tenant("acme")).await.unwrap() {
@@ -92,13 +96,13 @@ async fn what_one_leaves_that_dies_over_an_opening_is_removed_by_the_next_start(
 
 /// As a crash leaves it that came behind the record: the rest is completed, also of skills.
 #[tokio::test]
-async fn a_deletion_that_broke_off_is_completed_by_the_next_start() {
+async fn an_interrupted_deletion_is_completed_at_the_next_start() {
     if !test_support::has_user_namespaces() {
         return;
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
-    let [gone, stays] =
+    let [deleted, stays] =
         [runtime.open(spec()).await.unwrap(), runtime.open(spec().skills(["greeting"])).await.unwrap()];
     fixture.write_skill("greeting", "Greets people otherwise.", "echo good day");
     let alone = runtime.open(spec()).await.unwrap();
@@ -106,7 +110,7 @@ async fn a_deletion_that_broke_off_is_completed_by_the_next_start() {
     assert_eq!(on_disk(&fixture), [3, 2, 0]);
     let journal = SqliteJournal::open(&fixture.data().join("journal"), SqliteOptions::default()).unwrap();
     let marks = fixture.data().join("tenants/acme/pending");
-    for session in [&gone, &alone] {
+    for session in [&deleted, &alone] {
         journal.delete_session(&SessionKey::new(tenant("acme"), session.id())).await.unwrap();
         std::fs::write(marks.join(session.id().stored_name()), "").unwrap();
     }
@@ -118,15 +122,15 @@ async fn a_deletion_that_broke_off_is_completed_by_the_next_start() {
     journal.close().await;
 
     let runtime = fixture.start().await;
-    assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]));
-    let again = runtime.session(&tenant("acme"), stays.id()).await.unwrap();
-    assert_eq!(ask(&again, "$ sh /mnt/skills/greeting/scripts/run.sh").await, "it says: hello\n");
+    assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]));
+    let revived = runtime.session(&tenant("acme"), stays.id()).await.unwrap();
+    assert_eq!(ask(&revived, "$ sh /mnt/skills/greeting/scripts/run.sh").await, "it says: hello\n");
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Without a mark, what seems to belong to nobody may belong to a journal that comes back.
+/// Without an intent record, unknown files may belong to a journal that is restored later.
 #[tokio::test]
-async fn what_was_not_begun_by_a_process_is_not_removed() {
+async fn unrelated_directories_are_not_removed() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -144,9 +148,9 @@ async fn what_was_not_begun_by_a_process_is_not_removed() {
     std::fs::remove_dir_all(&journal).unwrap();
     std::fs::rename(&aside, &journal).unwrap();
     let runtime = fixture.start().await;
-    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    let revived = runtime.session(&tenant("acme"), session.id()).await.unwrap();
     assert!(
-        ask(&again, "$ cat note; sh /mnt/skills/greeting/scripts/run.sh").await.ends_with("kept\nhello\n")
+        ask(&revived, "$ cat note; sh /mnt/skills/greeting/scripts/run.sh").await.ends_with("kept\nhello\n")
     );
     runtime.shutdown(soon()).await.unwrap();
 }

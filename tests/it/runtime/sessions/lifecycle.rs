@@ -1,4 +1,4 @@
-//! Whole sessions through the runtime, in real jails: opened, spoken to, found again after a restart, deleted.
+//! Complete sessions through the runtime, in real jails: opened, used, found after a restart, and deleted.
 
 use conjure::config::ExecutorKind;
 use conjure::tool::{CallConcurrency, CallTraits};
@@ -7,7 +7,7 @@ use conjure::{Runtime, RuntimeError, SessionId, SessionSpec, ToolDefinition, Too
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 
 #[tokio::test]
-async fn a_session_works_with_its_skills_and_is_found_again_after_a_restart() {
+async fn a_session_uses_its_skills_and_is_found_after_a_restart() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -21,16 +21,16 @@ async fn a_session_works_with_its_skills_and_is_found_again_after_a_restart() {
     runtime.shutdown(soon()).await.unwrap();
 
     let runtime = fixture.start().await;
-    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
-    assert_eq!(again.snapshot().await.unwrap().last_text, "it says: /workspace\n");
-    let said = ask(&again, "$ cat note").await;
-    assert!(said.starts_with("it says: ") && said.ends_with("kept\n"), "{said}");
-    drop(again);
+    let revived = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    assert_eq!(revived.snapshot().await.unwrap().last_text, "it says: /workspace\n");
+    let answer = ask(&revived, "$ cat note").await;
+    assert!(answer.starts_with("it says: ") && answer.ends_with("kept\n"), "{answer}");
+    drop(revived);
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_gone_with_its_workspace() {
+async fn a_deleted_session_is_removed_with_its_workspace() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -41,37 +41,37 @@ async fn what_is_deleted_is_gone_with_its_workspace() {
     let workspaces = fixture.data().join("tenants/acme/workspaces");
     assert!(workspaces.join(format!("{}/workspace/note", session.id().stored_name())).is_file());
     runtime.delete(&tenant("acme"), session.id()).await.unwrap();
-    let left: Vec<_> =
+    let remaining: Vec<_> =
         std::fs::read_dir(&workspaces).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, [other.id().stored_name().as_str()]);
-    let gone = runtime.session(&tenant("acme"), session.id()).await.unwrap_err();
-    assert!(matches!(gone, RuntimeError::NotFound { session: id } if id == session.id()), "{gone}");
+    assert_eq!(remaining, [other.id().stored_name().as_str()]);
+    let not_found = runtime.session(&tenant("acme"), session.id()).await.unwrap_err();
+    assert!(matches!(not_found, RuntimeError::NotFound { session: id } if id == session.id()), "{not_found}");
     let twice = runtime.delete(&tenant("acme"), session.id()).await.unwrap_err();
     assert!(matches!(twice, RuntimeError::NotFound { .. }), "{twice}");
-    // A deletion that broke off when the record was gone is completed, by nobody but the tenant.
-    let left = workspaces.join(session.id().stored_name());
-    std::fs::create_dir_all(left.join("workspace")).unwrap();
-    std::fs::write(left.join("workspace/note"), "mine").unwrap();
+    // An interrupted deletion whose events are already deleted is completed, and only by its tenant.
+    let workspace = workspaces.join(session.id().stored_name());
+    std::fs::create_dir_all(workspace.join("workspace")).unwrap();
+    std::fs::write(workspace.join("workspace/note"), "mine").unwrap();
     for (who, stays) in [("other", true), ("acme", false)] {
-        let gone = runtime.delete(&tenant(who), session.id()).await.unwrap_err();
-        assert!(matches!(gone, RuntimeError::NotFound { .. }), "{gone}");
-        assert_eq!(left.exists(), stays, "{who}");
+        let not_found = runtime.delete(&tenant(who), session.id()).await.unwrap_err();
+        assert!(matches!(not_found, RuntimeError::NotFound { .. }), "{not_found}");
+        assert_eq!(workspace.exists(), stays, "{who}");
     }
     assert!(!fixture.data().join("tenants/other").exists());
-    // A handle that somebody kept revives nothing.
+    // An old handle does not revive the session.
     assert!(session.send("are you there?").await.is_err());
     assert_eq!(ask(&other, "$ cat note").await, "it says: mine\n");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_id_of_another_tenant_is_as_unknown_as_one_of_nobody() {
+async fn an_id_of_another_tenant_is_reported_as_unknown() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
     ask(&session, "a secret of acme").await;
-    let nobody = SessionId::from_bits(7);
-    for (who, id) in [("other", session.id()), ("acme", nobody), ("other", nobody)] {
+    let unknown_id = SessionId::from_bits(7);
+    for (who, id) in [("other", session.id()), ("acme", unknown_id), ("other", unknown_id)] {
         let error = runtime.session(&tenant(who), id).await.unwrap_err();
         assert_eq!(error.to_string(), format!("there is no session {id}"));
         let error = runtime.delete(&tenant(who), id).await.unwrap_err();
@@ -82,7 +82,7 @@ async fn an_id_of_another_tenant_is_as_unknown_as_one_of_nobody() {
 }
 
 #[tokio::test]
-async fn a_skill_that_there_is_not_is_reported_with_those_that_there_are() {
+async fn an_unknown_skill_is_reported_with_the_available_ones() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     fixture.write_skill("sales-report", "Reports sales.", "true");
     let runtime = fixture.start().await;
@@ -101,20 +101,20 @@ async fn a_skill_that_there_is_not_is_reported_with_those_that_there_are() {
     );
     let error = runtime.open(SessionSpec::new(tenant("acme")).sandbox("cloud")).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no sandbox `cloud`");
-    // Nothing is left of what was not opened.
+    // A failed open leaves nothing.
     assert_eq!(kept_skills(&fixture), 0);
     let workspaces = fixture.data().join("tenants/acme/workspaces");
     assert_eq!(std::fs::read_dir(workspaces).map_or(0, Iterator::count), 0);
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// How many contents of skills the tenant keeps.
+/// The number of skill contents in the tenant's store.
 fn kept_skills(fixture: &Fixture) -> usize {
     std::fs::read_dir(fixture.data().join("tenants/acme/skills")).unwrap().count()
 }
 
 #[tokio::test]
-async fn a_skill_is_kept_as_long_as_a_session_has_it() {
+async fn a_skill_is_retained_while_a_session_uses_it() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -147,7 +147,7 @@ async fn a_tool_with_the_name_of_another_is_refused_at_the_start() {
         let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
         tool_fn(definition, traits, |_, _| async { ToolOutput::text("done") })
     };
-    for (options, said) in [
+    for (options, text) in [
         (fixture.options().tool(named("view")), "two tools have the name `view`: rename one of them"),
         (
             fixture.options().tool(named("mine")).tool(named("mine")),
@@ -156,6 +156,6 @@ async fn a_tool_with_the_name_of_another_is_refused_at_the_start() {
     ] {
         let error = Runtime::spawn(options).await.unwrap_err();
         assert!(matches!(error, RuntimeError::Tools(_)), "{error:?}");
-        assert_eq!(error.to_string(), said);
+        assert_eq!(error.to_string(), text);
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of sessions: who has them, and what their rows say.
+//! Lists of sessions: their processes, and the content of their rows.
 
 use conjure::artifact::Digest;
 use conjure::config::ExecutorKind;
@@ -19,7 +19,7 @@ async fn listed(runtime: &Runtime, id: SessionId) -> (Option<LeaseOwner>, Sessio
     }
 }
 
-/// A host that is dead runs no turn, however long its lease would last.
+/// A dead host runs no turn, however long its lease is valid.
 #[tokio::test]
 async fn a_session_of_a_dead_process_is_not_listed_as_running() {
     let fixture = Fixture::new(ExecutorKind::Jail);
@@ -33,7 +33,7 @@ async fn a_session_of_a_dead_process_is_not_listed_as_running() {
     let (held_by, contents) = listed(&other, session.id()).await;
     assert_eq!(held_by, Some(owner("killed")));
     assert!(matches!(contents.status, SessionStatus::Running(_)), "{:?}", contents.status);
-    // As it is left by a host that is killed: nobody holds its mark.
+    // As a killed host leaves it: its process lock is free.
     let mark = fixture.data().join("processes").join(Digest::of_bytes(b"killed").to_hex());
     std::fs::write(mark, "").unwrap();
     let (held_by, contents) = listed(&other, session.id()).await;
@@ -47,9 +47,9 @@ fn owner(name: &str) -> LeaseOwner {
     LeaseOwner::new(name).unwrap()
 }
 
-/// A list tells what the rows say, which each append has written: it reads no events.
+/// A list shows the rows that each append has written: it reads no events.
 #[tokio::test]
-async fn a_list_tells_what_the_rows_say() {
+async fn a_list_shows_the_stored_rows() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec().metadata("user", "7").title("A greeting")).await.unwrap();

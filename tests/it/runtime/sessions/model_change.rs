@@ -1,4 +1,4 @@
-//! Sessions that get another model between two turns: the same conversation, the same sandbox, and for good.
+//! Sessions that change their model between two turns: the conversation and the sandbox stay, and the change is permanent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::runtime::fixture::{Fixture, answer, ask, soon, spec, tenant};
 /// As the fixture's model, with a name before its words.
 fn named(name: &'static str) -> impl Model {
     model_fn(move |request: Request| async move {
-        let mut said = answer(&request);
-        if let [block] = &mut said.content[..]
+        let mut response = answer(&request);
+        if let [block] = &mut response.content[..]
             && let BlockKind::Text(text) = block.kind()
         {
             *block = Block::text(format!("{name} {text}"));
         }
-        Ok(said)
+        Ok(response)
     })
 }
 
@@ -35,8 +35,8 @@ fn options(fixture: &Fixture, names: &[&'static str]) -> RuntimeOptions {
 }
 
 async fn changes(runtime: &Runtime, session: &Session) -> Vec<(Option<String>, String)> {
-    let told = runtime.events(session.tenant(), session.id(), 0).await.unwrap();
-    let changed = told.into_iter().filter_map(|event| match event.kind {
+    let events = runtime.events(session.tenant(), session.id(), 0).await.unwrap();
+    let changed = events.into_iter().filter_map(|event| match event.kind {
         SessionEventKind::SessionModelChanged { from, to, .. } => Some((from, to)),
         _ => None,
     });
@@ -48,7 +48,7 @@ fn is_refused(changed: Result<(), SessionError>) -> bool {
 }
 
 #[tokio::test]
-async fn another_model_goes_on_in_the_same_sandbox() {
+async fn another_model_continues_in_the_same_sandbox() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = Runtime::spawn(options(&fixture, &["one", "two"])).await.unwrap();
     let session = runtime.open(spec().model("one")).await.unwrap();
@@ -79,8 +79,8 @@ async fn a_session_is_revived_with_the_model_that_it_has() {
     runtime.shutdown(soon()).await.unwrap();
 
     let runtime = Runtime::spawn(options(&fixture, &["two"])).await.unwrap();
-    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
-    assert_eq!(ask(&again, "still there").await, "two heard: still there");
+    let revived = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    assert_eq!(ask(&revived, "still there").await, "two heard: still there");
     runtime.shutdown(soon()).await.unwrap();
     let runtime = Runtime::spawn(options(&fixture, &["one"])).await.unwrap();
     let error = runtime.session(&tenant("acme"), session.id()).await.unwrap_err();
@@ -90,7 +90,7 @@ async fn a_session_is_revived_with_the_model_that_it_has() {
 
 /// Each script knows only its own answers, and what it expects of the request.
 #[tokio::test]
-async fn two_scripted_models_speak_in_one_session() {
+async fn two_scripted_models_answer_in_one_session() {
     let script =
         |text: &str| ScriptedModel::new(Script::from_text(text, ScriptFormat::Yaml, "here").unwrap());
     let first = script("version: 1\nturns:\n- content: I am the first.\n");
@@ -101,8 +101,8 @@ async fn two_scripted_models_speak_in_one_session() {
     let session = runtime.open(spec().model("first")).await.unwrap();
     assert_eq!(ask(&session, "who are you").await, "I am the first.");
     session.set_model("second").await.unwrap();
-    for words in ["I am the second.", "And the last."] {
-        assert_eq!(ask(&session, "and you").await, words);
+    for message in ["I am the second.", "And the last."] {
+        assert_eq!(ask(&session, "and you").await, message);
     }
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -133,7 +133,7 @@ async fn a_change_is_refused_while_a_turn_runs_and_where_the_model_cannot_be_had
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What a model's service has of the session is asked of that service, and deleted there.
+/// Remote files of the session are requested from their own service, and deleted there.
 #[tokio::test]
 async fn hosted_skills_stay_with_models_whose_services_run_them() {
     let fixture = Fixture::new(ExecutorKind::Local);
@@ -172,9 +172,9 @@ async fn hosted_skills_stay_with_models_whose_services_run_them() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// How hard the model works is recorded with the session, and its service is told with each call.
+/// The effort is recorded with the session, and sent to its service with each call.
 #[tokio::test]
-async fn a_session_tells_its_service_the_effort_and_the_speed() {
+async fn a_session_sends_effort_and_speed_to_its_service() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = FakeMessages::builder()
         .turns((0..3).map(|_| Reply::blocks(vec![Block::text("Done.")])))
@@ -188,10 +188,10 @@ async fn a_session_tells_its_service_the_effort_and_the_speed() {
     assert_eq!(ask(&session, "go").await, "Done.");
     runtime.shutdown(soon()).await.unwrap();
     let runtime = Runtime::spawn(options()).await.unwrap();
-    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
-    assert_eq!(ask(&again, "and now").await, "Done.");
-    again.set_model("m2").await.unwrap();
-    assert_eq!(ask(&again, "and with another").await, "Done.");
+    let revived = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    assert_eq!(ask(&revived, "and now").await, "Done.");
+    revived.set_model("m2").await.unwrap();
+    assert_eq!(ask(&revived, "and with another").await, "Done.");
     runtime.shutdown(soon()).await.unwrap();
     let mut requests = fake.requests();
     let of_other = requests.pop().unwrap();

@@ -1,4 +1,4 @@
-//! Openings that nobody waits for any more, or that are broken off: a session is there whole and known, or nothing of it is.
+//! Opens that are dropped or interrupted: a session exists completely, or nothing of it exists.
 
 use std::sync::Arc;
 
@@ -7,7 +7,9 @@ use conjure::{Clock as _, Runtime, RuntimeError, Session, SessionError, SystemCl
 use futures_util::FutureExt as _;
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
-use crate::runtime::open_failpoints::{Halt, Point, is_busy, left, on_disk, pause, until_nothing_is_left};
+use crate::runtime::open_failpoints::{
+    OpenHalt, OpenStage, is_busy, leftovers, on_disk, pause, until_nothing_is_left,
+};
 
 /// Gives an opening up after it was polled so often. Returns the session where it was open by then.
 async fn open_for(runtime: &Runtime, polls: usize) -> Option<Session> {
@@ -21,14 +23,14 @@ async fn open_for(runtime: &Runtime, polls: usize) -> Option<Session> {
     None
 }
 
-async fn given_up_anywhere() {
+async fn drop_at_every_await() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let mut polls = 0;
     // Twice as many each time, and one and a half: early steps are short, late ones are long.
     loop {
         if let Some(session) = open_for(&runtime, polls).await {
-            // It is known, and is of use. Others may still be on their way out.
+            // It is known, and is of use. Others may still be under way.
             assert!(runtime.session_ids(&tenant("acme")).await.unwrap().contains(&session.id()));
             assert_eq!(ask(&session, "hello").await, "heard: hello");
             runtime.delete(&tenant("acme"), session.id()).await.unwrap();
@@ -42,26 +44,26 @@ async fn given_up_anywhere() {
 }
 
 #[tokio::test]
-async fn one_that_is_given_up_anywhere_leaves_nothing() {
-    given_up_anywhere().await;
+async fn an_open_dropped_at_any_await_leaves_nothing() {
+    drop_at_every_await().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn one_that_is_given_up_anywhere_leaves_nothing_on_many_threads() {
-    given_up_anywhere().await;
+async fn an_open_dropped_at_any_await_leaves_nothing_on_many_threads() {
+    drop_at_every_await().await;
 }
 
-/// Until it is given up, the session is there as far as it came; then nothing is.
+/// Until it is dropped, the session is partially present; then nothing is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn one_that_is_given_up_half_way_leaves_nothing() {
-    for (point, there) in [(Point::Preparation, (0, [1, 1, 1])), (Point::Start, (1, [1, 1, 1]))] {
+async fn an_open_dropped_half_way_leaves_nothing() {
+    for (point, there) in [(OpenStage::Preparation, (0, [1, 1, 1])), (OpenStage::Start, (1, [1, 1, 1]))] {
         let fixture = Fixture::new(ExecutorKind::Jail);
-        let halt = Halt::at(point);
+        let halt = OpenHalt::at(point);
         let runtime = halt.start(&fixture).await;
-        let mut opening = Box::pin(runtime.open(Halt::spec()));
+        let mut opening = Box::pin(runtime.open(OpenHalt::spec()));
         assert!(opening.as_mut().now_or_never().is_none());
         halt.reached(1).await;
-        assert_eq!((left(&fixture, &runtime).await, is_busy(&fixture)), (there, true), "{point:?}");
+        assert_eq!((leftovers(&fixture, &runtime).await, is_busy(&fixture)), (there, true), "{point:?}");
         drop(opening);
         halt.release();
         until_nothing_is_left(&fixture, &runtime).await;
@@ -69,14 +71,14 @@ async fn one_that_is_given_up_half_way_leaves_nothing() {
     }
 }
 
-/// What a deadline breaks off, the next start completes: a session that was recorded stays, as somebody may have it.
+/// The next start completes an open that a deadline interrupted: a recorded session stays, as a caller may have its id.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn one_that_is_broken_off_by_the_end_is_completed_by_the_next_start() {
-    for (point, there) in [(Point::Preparation, (0, [0, 0, 0])), (Point::Start, (1, [1, 1, 0]))] {
+async fn an_open_interrupted_by_shutdown_is_completed_at_the_next_start() {
+    for (point, there) in [(OpenStage::Preparation, (0, [0, 0, 0])), (OpenStage::Start, (1, [1, 1, 0]))] {
         let fixture = Fixture::new(ExecutorKind::Jail);
-        let halt = Halt::at(point);
+        let halt = OpenHalt::at(point);
         let runtime = halt.start(&fixture).await;
-        let mut opening = Box::pin(runtime.open(Halt::spec()));
+        let mut opening = Box::pin(runtime.open(OpenHalt::spec()));
         assert!(opening.as_mut().now_or_never().is_none());
         halt.reached(1).await;
         let passed = SystemClock.deadline(std::time::Duration::ZERO);
@@ -88,7 +90,7 @@ async fn one_that_is_broken_off_by_the_end_is_completed_by_the_next_start() {
         drop(runtime);
 
         let runtime = halt.start(&fixture).await;
-        assert_eq!(left(&fixture, &runtime).await, there, "{point:?}");
+        assert_eq!(leftovers(&fixture, &runtime).await, there, "{point:?}");
         if let [id] = *runtime.session_ids(&tenant("acme")).await.unwrap() {
             let session = runtime.session(&tenant("acme"), id).await.unwrap();
             assert_eq!(ask(&session, "hello").await, "heard: hello");
@@ -98,12 +100,12 @@ async fn one_that_is_broken_off_by_the_end_is_completed_by_the_next_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_end_waits_for_what_is_being_opened_and_opens_nothing_more() {
-    for point in [Point::Preparation, Point::Start] {
+async fn shutdown_waits_for_running_opens_and_starts_no_more() {
+    for point in [OpenStage::Preparation, OpenStage::Start] {
         let fixture = Fixture::new(ExecutorKind::Jail);
-        let halt = Halt::at(point);
+        let halt = OpenHalt::at(point);
         let runtime = halt.start(&fixture).await;
-        let mut opening = Box::pin(runtime.open(Halt::spec()));
+        let mut opening = Box::pin(runtime.open(OpenHalt::spec()));
         assert!(opening.as_mut().now_or_never().is_none());
         halt.reached(1).await;
         let mut ending = Box::pin(runtime.shutdown(soon()));
@@ -121,16 +123,16 @@ async fn an_end_waits_for_what_is_being_opened_and_opens_nothing_more() {
         let id = opened.unwrap().id();
         drop(runtime);
         let runtime = halt.start(&fixture).await;
-        assert_eq!(left(&fixture, &runtime).await, (1, [1, 1, 0]), "{point:?}");
+        assert_eq!(leftovers(&fixture, &runtime).await, (1, [1, 1, 0]), "{point:?}");
         let session = runtime.session(&tenant("acme"), id).await.unwrap();
         assert_eq!(ask(&session, "hello").await, "heard: hello");
         runtime.shutdown(soon()).await.unwrap();
     }
 }
 
-/// A deletion, and a session that is looked for, go on without who began them.
+/// A deletion, and a session that is looked for, continue without who began them.
 #[tokio::test]
-async fn a_deletion_that_nobody_waits_for_is_completed() {
+async fn a_dropped_deletion_is_completed() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     for polls in 1..12 {
@@ -149,7 +151,7 @@ async fn a_deletion_that_nobody_waits_for_is_completed() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// All that blocks has one thread: whoever waits for another must not have it.
+/// All blocking work has one thread: a task that waits for another one must not occupy it.
 #[test]
 fn sessions_are_opened_and_deleted_at_once_where_one_thread_may_block() {
     let one = tokio::runtime::Builder::new_multi_thread()

@@ -1,4 +1,4 @@
-//! What a session is after a restart of its host: where it was, with what it had.
+//! Sessions after a restart of their host: they resume where they were.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::runtime::fixture::{Fixture, ask, follow, say, soon, spec, tenant, unt
 use crate::runtime::open_failpoints::pause;
 
 #[tokio::test]
-async fn an_approval_waits_over_a_restart() {
+async fn a_pending_approval_survives_a_restart() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let asking = || {
         let approver = approver_fn(|call: ToolCall| async move {
@@ -31,19 +31,19 @@ async fn an_approval_waits_over_a_restart() {
         listener.next().await.unwrap();
     }
     runtime.shutdown(soon()).await.unwrap();
-    // The turn is not over: nobody interrupts what waits for a person.
+    // The turn has not ended: a pending approval is not interrupted.
     drop(turn);
 
     let runtime = conjure::Runtime::spawn(asking()).await.unwrap();
     let listed = runtime.sessions(&tenant("acme"), None, 10).await.unwrap();
     let SessionBody::Ok(contents) = &listed.sessions[0].body else { panic!("{listed:?}") };
     assert!(matches!(contents.status, SessionStatus::AwaitingApproval(_)), "{contents:?}");
-    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
-    let approvals = again.snapshot().await.unwrap().approvals;
+    let revived = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    let approvals = revived.snapshot().await.unwrap().approvals;
     assert_eq!((approvals.len(), approvals[0].reason.as_str()), (1, "may it run `bash_tool`?"));
-    again.decide(approvals[0].call.id.clone(), Decision::Allow).await.unwrap();
-    // What follows is told to whoever listens: the queued turn comes after it.
-    turn = again.send("and now?").await.unwrap();
+    revived.decide(approvals[0].call.id.clone(), Decision::Allow).await.unwrap();
+    // Later events reach subscribers: the queued turn comes after it.
+    turn = revived.send("and now?").await.unwrap();
     assert_eq!(follow(&mut turn).await.1, "heard: and now?");
     let note =
         fixture.data().join(format!("tenants/acme/workspaces/{}/workspace/note", session.id().stored_name()));
@@ -70,28 +70,28 @@ async fn a_skill_stays_as_it_was_when_the_session_was_opened() {
 
     let runtime = fixture.start().await;
     for (id, says) in [(session.id(), "hello\n"), (other.id(), "good day\n")] {
-        let again = runtime.session(&tenant("acme"), id).await.unwrap();
-        let said = ask(&again, run).await;
-        assert!(said.ends_with(says), "{said}");
+        let revived = runtime.session(&tenant("acme"), id).await.unwrap();
+        let answer = ask(&revived, run).await;
+        assert!(answer.ends_with(says), "{answer}");
     }
     let error = runtime.open(spec().skills(["greeting"])).await.unwrap_err();
     assert_eq!(error.to_string(), "the catalog `default` has no skill `greeting`");
     runtime.shutdown(soon()).await.unwrap();
 
-    // What the session keeps is not there any more, or not what it was.
+    // A pinned skill of the session is missing or changed.
     let changed = pinned(&fixture, session.id()).await;
     let script = changed.join("scripts/run.sh");
     std::fs::remove_file(&script).unwrap();
     std::fs::write(&script, "echo bad day\n").unwrap();
-    let gone = pinned(&fixture, other.id()).await;
-    std::fs::remove_dir_all(&gone).unwrap();
+    let deleted = pinned(&fixture, other.id()).await;
+    std::fs::remove_dir_all(&deleted).unwrap();
     let runtime = fixture.start().await;
     for (id, path, what) in
-        [(session.id(), &changed, "was changed"), (other.id(), &gone, "is not there any more")]
+        [(session.id(), &changed, "was changed"), (other.id(), &deleted, "is not there any more")]
     {
         let error = runtime.session(&tenant("acme"), id).await.unwrap_err();
-        let RuntimeError::SkillLost { name, path: told, .. } = &error else { panic!("{error}") };
-        assert_eq!((name.as_str(), told), ("greeting", path));
+        let RuntimeError::SkillLost { name, path: reported, .. } = &error else { panic!("{error}") };
+        assert_eq!((name.as_str(), reported), ("greeting", path));
         assert!(error.to_string().contains(what), "{error}");
         assert!(error.hint().unwrap().contains("open a new session"), "{error}");
     }
@@ -99,7 +99,7 @@ async fn a_skill_stays_as_it_was_when_the_session_was_opened() {
 }
 
 #[tokio::test]
-async fn a_kept_skill_that_is_damaged_is_put_in_order_by_the_next_session_with_it() {
+async fn a_damaged_pinned_skill_is_repaired_by_the_next_session() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -107,24 +107,24 @@ async fn a_kept_skill_that_is_damaged_is_put_in_order_by_the_next_session_with_i
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
-    let kept = pinned(&fixture, session.id()).await;
+    let pinned_dir = pinned(&fixture, session.id()).await;
     let (run, acme) = ("$ sh /mnt/skills/greeting/scripts/run.sh", tenant("acme"));
     let change = || {
-        std::fs::remove_file(kept.join("scripts/run.sh")).unwrap();
-        std::fs::write(kept.join("scripts/run.sh"), "echo bad day\n").unwrap();
+        std::fs::remove_file(pinned_dir.join("scripts/run.sh")).unwrap();
+        std::fs::write(pinned_dir.join("scripts/run.sh"), "echo bad day\n").unwrap();
     };
-    let remove = || std::fs::remove_dir_all(&kept).unwrap();
+    let remove = || std::fs::remove_dir_all(&pinned_dir).unwrap();
     for damage in [&change as &dyn Fn(), &remove] {
         damage();
-        // What cannot be removed is in nobody's way.
+        // An undeletable directory blocks nothing.
         std::fs::write(fixture.data().join("tenants/acme/skills/draft-file"), "no folder").unwrap();
         let runtime = fixture.start().await;
         let error = runtime.session(&acme, session.id()).await.unwrap_err();
         assert!(error.hint().unwrap().contains("open a new session"), "{error}");
         let other = runtime.open(spec()).await.unwrap();
         assert_eq!(ask(&other, run).await, "it says: hello\n");
-        let again = runtime.session(&acme, session.id()).await.unwrap();
-        assert!(ask(&again, run).await.ends_with("hello\n"));
+        let revived = runtime.session(&acme, session.id()).await.unwrap();
+        assert!(ask(&revived, run).await.ends_with("hello\n"));
         runtime.shutdown(soon()).await.unwrap();
         let entries = std::fs::read_dir(fixture.data().join("tenants/acme/skills")).unwrap();
         // The skill, and what cannot be removed.
@@ -132,7 +132,7 @@ async fn a_kept_skill_that_is_damaged_is_put_in_order_by_the_next_session_with_i
     }
 }
 
-/// Where the session's skill is kept.
+/// The directory of the session's pinned skill.
 async fn pinned(fixture: &Fixture, id: SessionId) -> PathBuf {
     let runtime = fixture.start().await;
     let profile = runtime.profile(&tenant("acme"), id).await.unwrap();
@@ -142,7 +142,7 @@ async fn pinned(fixture: &Fixture, id: SessionId) -> PathBuf {
 }
 
 #[tokio::test]
-async fn what_is_secret_is_recorded_nowhere_and_given_again() {
+async fn secrets_are_never_recorded_and_are_provided_again() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let spec = spec()
@@ -162,8 +162,8 @@ async fn what_is_secret_is_recorded_nowhere_and_given_again() {
     let listed = runtime.sessions(&acme, None, 10).await.unwrap();
     assert!(!format!("{listed:?}").contains("pa55word"));
     runtime.shutdown(soon()).await.unwrap();
-    // But for what the user said: what is said is kept as said.
-    assert!(!holds(&fixture.data(), b"t0ken-of-the-crm"));
+    // The user's message is the exception: it is recorded verbatim.
+    assert!(!contains_bytes(&fixture.data(), b"t0ken-of-the-crm"));
 
     let runtime = fixture.start().await;
     let error = runtime.session(&acme, id).await.unwrap_err();
@@ -176,35 +176,35 @@ async fn what_is_secret_is_recorded_nowhere_and_given_again() {
     let part = SessionSecrets::new().environment("CRM_TOKEN", "an0ther-token");
     let error = runtime.session_with(&acme, id, part.clone()).await.unwrap_err();
     assert!(error.to_string().contains("the secret `password`, which is not recorded"), "{error}");
-    // What was given before need not be given again.
-    let again = runtime
+    // Earlier values need not be provided again.
+    let revived = runtime
         .session_with(&acme, id, SessionSecrets::new().secret("password", "pa55word-of-ada"))
         .await
         .unwrap();
-    let said = ask(&again, "$ echo $REGION $CRM_TOKEN").await;
-    assert!(said.ends_with("north [REDACTED:CRM_TOKEN]\n"), "{said}");
+    let answer = ask(&revived, "$ echo $REGION $CRM_TOKEN").await;
+    assert!(answer.ends_with("north [REDACTED:CRM_TOKEN]\n"), "{answer}");
     runtime.shutdown(soon()).await.unwrap();
 
     let runtime = fixture.start().await;
     let without = runtime.session_with(&acme, id, SessionSecrets::new().allow_missing()).await.unwrap();
-    let said = ask(&without, "$ echo $REGION:$CRM_TOKEN:").await;
-    assert!(said.ends_with("north::\n"), "{said}");
+    let answer = ask(&without, "$ echo $REGION:$CRM_TOKEN:").await;
+    assert!(answer.ends_with("north::\n"), "{answer}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Whoever listened before a secret was given does not hear it, nor does the model in what its tools say.
+/// Existing subscribers do not see a new secret, nor does the model in tool output.
 #[tokio::test]
-async fn a_secret_that_is_given_later_is_redacted_at_once() {
+async fn a_secret_provided_later_is_redacted_at_once() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
     let mut listener = session.subscribe(0).await.unwrap();
-    let given = SessionSecrets::new()
+    let secrets = SessionSecrets::new()
         .environment("LATE_TOKEN", "t0ken-given-later")
         .secret("late", "pa55word-of-eve");
-    runtime.session_with(&tenant("acme"), session.id(), given).await.unwrap();
-    let said = ask(&session, "$ echo pa55word-of-eve t0ken-given-later").await;
-    assert_eq!(said, "it says: [REDACTED:late] [REDACTED:LATE_TOKEN]\n");
+    runtime.session_with(&tenant("acme"), session.id(), secrets).await.unwrap();
+    let answer = ask(&session, "$ echo pa55word-of-eve t0ken-given-later").await;
+    assert_eq!(answer, "it says: [REDACTED:late] [REDACTED:LATE_TOKEN]\n");
     let end = session.snapshot().await.unwrap().events;
     while listener.next_seq() < end {
         let update = format!("{:?}", listener.next().await.unwrap());
@@ -213,9 +213,9 @@ async fn a_secret_that_is_given_later_is_redacted_at_once() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Also where somebody holds the session, so that it is only started again.
+/// Also for a session with a live handle, which is only restarted.
 #[tokio::test]
-async fn what_a_held_session_lacks_is_reported_by_its_type() {
+async fn missing_parts_of_a_live_session_are_reported_by_type() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let work = fixture.folder().join("work");
     std::fs::create_dir(&work).unwrap();
@@ -232,20 +232,20 @@ async fn what_a_held_session_lacks_is_reported_by_its_type() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Whether a file in a folder holds these bytes.
-fn holds(folder: &Path, bytes: &[u8]) -> bool {
+/// True if a file in the directory contains these bytes.
+fn contains_bytes(folder: &Path, bytes: &[u8]) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         let kind = std::fs::symlink_metadata(&path).unwrap();
         if kind.is_dir() {
-            return holds(&path, bytes);
+            return contains_bytes(&path, bytes);
         }
         kind.is_file() && std::fs::read(&path).unwrap().windows(bytes.len()).any(|window| window == bytes)
     })
 }
 
 #[tokio::test]
-async fn the_lease_of_a_process_that_was_killed_is_not_waited_for() {
+async fn the_lease_of_a_killed_process_is_taken_over_at_once() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -255,7 +255,7 @@ async fn the_lease_of_a_process_that_was_killed_is_not_waited_for() {
     let (key, owner) = (SessionKey::new(tenant("acme"), session.id()), LeaseOwner::new("killed").unwrap());
     journal.acquire_lease(&key, &owner, Duration::from_secs(3600)).await.unwrap();
     let runtime = fixture.start().await;
-    // Nothing is known of it: it may live.
+    // Its process is unknown and may be alive.
     let error = runtime.session(&key.tenant, key.session).await.unwrap_err();
     assert!(error.to_string().contains("leased by `killed`"), "{error}");
     let hosts = fixture.data().join("processes");
@@ -271,8 +271,8 @@ async fn the_lease_of_a_process_that_was_killed_is_not_waited_for() {
         assert!(!SystemClock.remaining(deadline).is_zero(), "somebody has the mark");
         pause().await;
     }
-    let again = runtime.session(&key.tenant, key.session).await.unwrap();
-    assert_eq!(ask(&again, "hello").await, "heard: hello");
+    let revived = runtime.session(&key.tenant, key.session).await.unwrap();
+    assert_eq!(ask(&revived, "hello").await, "heard: hello");
     runtime.shutdown(soon()).await.unwrap();
     drop(runtime);
     // The next start clears up after it, and ends in order itself.
@@ -284,7 +284,7 @@ async fn the_lease_of_a_process_that_was_killed_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_folder_of_the_embedders_is_worked_in_and_must_be_there_again() {
+async fn an_embedders_directory_is_used_and_required_at_revival() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -309,8 +309,8 @@ async fn a_folder_of_the_embedders_is_worked_in_and_must_be_there_again() {
     let error = runtime.session(&acme, id).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Workspace { path, .. } if *path == work), "{error}");
     std::fs::rename(folder.path().join("elsewhere"), &work).unwrap();
-    let again = runtime.session(&acme, id).await.unwrap();
-    assert!(ask(&again, "$ cat report.txt").await.ends_with("report\n"));
+    let revived = runtime.session(&acme, id).await.unwrap();
+    assert!(ask(&revived, "$ cat report.txt").await.ends_with("report\n"));
     // It is the host's, and stays.
     runtime.delete(&acme, id).await.unwrap();
     assert!(work.join("report.txt").is_file());
@@ -333,16 +333,16 @@ async fn sessions_are_listed_page_by_page_without_being_started() {
     let first = runtime.sessions(&acme, None, 2).await.unwrap();
     let second = runtime.sessions(&acme, first.next, 2).await.unwrap();
     assert_eq!((first.sessions.len(), second.sessions.len(), second.next), (2, 1, None));
-    for (place, summary) in first.sessions.iter().chain(&second.sessions).enumerate() {
+    for (index, summary) in first.sessions.iter().chain(&second.sessions).enumerate() {
         let SessionBody::Ok(contents) = &summary.body else { panic!("{summary:?}") };
-        assert_eq!((summary.id, &summary.lease_owner), (ids[place], &None));
+        assert_eq!((summary.id, &summary.lease_owner), (ids[index], &None));
         assert_eq!((contents.status, contents.turns), (SessionStatus::Idle, 1));
         assert!(matches!(contents.last_stop, Some(TurnStop::Answered(_))));
-        assert_eq!(contents.last_text, format!("heard: this is {}", 2 - place));
-        assert_eq!(contents.metadata["number"], (2 - place).to_string());
+        assert_eq!(contents.last_text, format!("heard: this is {}", 2 - index));
+        assert_eq!(contents.metadata["number"], (2 - index).to_string());
         assert!(summary.opened <= summary.updated && summary.events > 3);
-        let told = runtime.events(&acme, summary.id, 0).await.unwrap();
-        let kinds: Vec<String> = told
+        let events = runtime.events(&acme, summary.id, 0).await.unwrap();
+        let kinds: Vec<String> = events
             .iter()
             .map(|event| serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned())
             .collect();
@@ -353,7 +353,7 @@ async fn sessions_are_listed_page_by_page_without_being_started() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Ids are random, so this takes a journal that somebody else wrote.
+/// Ids are random, so this needs a journal from another source.
 #[tokio::test]
 async fn one_id_of_two_tenants_is_two_sessions() {
     let fixture = Fixture::new(ExecutorKind::Jail);
@@ -362,8 +362,8 @@ async fn one_id_of_two_tenants_is_two_sessions() {
     ask(&session, "$ echo acme > note").await;
     runtime.shutdown(soon()).await.unwrap();
     let journal = SqliteJournal::open(&fixture.data().join("journal"), SqliteOptions::default()).unwrap();
-    let [mine, twin] = ["acme", "twin"].map(|name| SessionKey::new(tenant(name), session.id()));
-    let first = journal.read(&mine, 0, conjure_journal::PageLimit::default()).await.unwrap();
+    let [acme_key, twin] = ["acme", "twin"].map(|name| SessionKey::new(tenant(name), session.id()));
+    let first = journal.read(&acme_key, 0, conjure_journal::PageLimit::default()).await.unwrap();
     journal.create(&twin).await.unwrap();
     let opened = &first.events[0];
     let opened = conjure_journal::NewEvent::new(opened.kind.clone(), opened.version, opened.body.clone());
@@ -371,23 +371,23 @@ async fn one_id_of_two_tenants_is_two_sessions() {
     journal.close().await;
 
     let runtime = fixture.start().await;
-    // What acme keeps of a skill is acme's.
+    // acme's pinned skills belong to acme.
     let error = runtime.session(&twin.tenant, twin.session).await.unwrap_err();
     assert!(matches!(error, RuntimeError::SkillLost { .. }), "{error}");
     let keep = runtime.open(conjure::SessionSpec::new(tenant("twin"))).await.unwrap();
     let other = runtime.session(&twin.tenant, twin.session).await.unwrap();
-    let mine = runtime.session(&mine.tenant, mine.session).await.unwrap();
+    let acme_key = runtime.session(&acme_key.tenant, acme_key.session).await.unwrap();
     assert_eq!(ask(&other, "$ ls; echo twin > note").await, "it says: [exit code 0, no output]");
-    assert!(ask(&mine, "$ cat note").await.ends_with("acme\n"));
+    assert!(ask(&acme_key, "$ cat note").await.ends_with("acme\n"));
     assert_eq!(ask(&other, "$ cat note").await, "it says: twin\n");
     runtime.delete(&twin.tenant, twin.session).await.unwrap();
-    assert_eq!(ask(&mine, "$ cat note").await, "it says: acme\n");
+    assert_eq!(ask(&acme_key, "$ cat note").await, "it says: acme\n");
     assert!(say(&keep, "still here").await.1.ends_with("still here"));
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn without_a_data_folder_everything_goes_with_the_process() {
+async fn without_a_data_directory_everything_ends_with_the_process() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let options = fixture.options().ephemeral();
     let runtime = conjure::Runtime::spawn(options.clone()).await.unwrap();

@@ -1,4 +1,5 @@
-//! Sessions that a killed host left in the midst of their work go on in the next one, without being asked. The host is this program, run
+//! Sessions that a killed host left in the middle of a turn resume automatically in the next host. The host is this program,
+//! run
 //! again.
 
 use std::collections::BTreeSet;
@@ -17,10 +18,10 @@ use conjure::{
 };
 use futures_util::{StreamExt as _, stream};
 
-use crate::again::Killed;
+use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, answer, ask, soon, tenant, until};
 
-/// What tells the part which host it is, and how many sessions it opens for each tenant.
+/// The environment variable with the part's host and the number of sessions per tenant.
 const HOST: &str = "CONJURE_TEST_HOST";
 const SESSIONS: &str = "CONJURE_TEST_SESSIONS";
 
@@ -29,7 +30,7 @@ const TENANTS: [&str; 4] = ["acme", "globex", "initech", "umbrella"];
 /// How many are opened at the same time.
 const AT_ONCE: usize = 32;
 
-/// A model that answers, and calls that are asked for.
+/// A model that responds, and calls that need approval.
 fn options(fixture: &Fixture) -> RuntimeOptions {
     let approver = approver_fn(|call: ToolCall| async move {
         Authorization::Ask { reason: format!("may it run `{}`?", call.name) }
@@ -37,10 +38,10 @@ fn options(fixture: &Fixture) -> RuntimeOptions {
     fixture.options().approver(approver)
 }
 
-/// The part: a host with sessions of all sorts, none of whose turns comes to its end. It says so, and lives until it is killed.
+/// The part: a host with all kinds of sessions, whose turns never end. It reports that, and runs until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn part_a_host_with_turns_under_way() {
-    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+async fn part_a_host_with_running_turns() {
+    #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
     let (Ok(folder), Ok(count)) = (std::env::var(HOST), std::env::var(SESSIONS)) else { return };
     let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
     let silent = model_fn(|request: conjure::Request| async move {
@@ -85,13 +86,13 @@ async fn open(runtime: &Runtime, name: &str, number: usize) -> conjure::Session 
 
 /// A host that has come so far, and the ids of the four sessions of their own kind.
 #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
-fn host(fixture: &Fixture, sessions: usize) -> (Killed, [SessionId; 4]) {
+fn host(fixture: &Fixture, sessions: usize) -> (KillOnDrop, [SessionId; 4]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["runtime::sessions::resume::part_a_host_with_turns_under_way", "--exact", "--nocapture"]);
+    command.args(["runtime::sessions::resume::part_a_host_with_running_turns", "--exact", "--nocapture"]);
     command.env(HOST, fixture.folder()).env(SESSIONS, sessions.to_string());
-    let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let mut said = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let ready = said.find_map(|line| Some(line.strip_prefix("READY ")?.to_owned()));
+    let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut stdout = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let ready = stdout.find_map(|line| Some(line.strip_prefix("READY ")?.to_owned()));
     let ready = ready.expect("the host did not come so far");
     let ids: Vec<SessionId> = ready.split(' ').map(|id| id.parse().unwrap()).collect();
     (child, ids.try_into().unwrap())
@@ -115,16 +116,16 @@ async fn listed(runtime: &Runtime, name: &str, statuses: &[RowStatus]) -> Vec<(S
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_sessions_of_a_killed_host_go_on_without_being_asked() {
+async fn a_thousand_sessions_of_a_killed_host_resume_automatically() {
     const EACH: usize = 249;
     let fixture = Fixture::new(ExecutorKind::Jail);
     let (host, [idle, waiting, queued, secretive]) = host(&fixture, EACH);
     drop(host);
     let runtime = Runtime::spawn(options(&fixture).resume_unfinished()).await.unwrap();
     for name in TENANTS {
-        // One cannot go on without its secret.
-        let left = usize::from(name == "acme");
-        until(async || listed(&runtime, name, &[RowStatus::Running]).await.len() == left).await;
+        // One cannot continue without its secret.
+        let running_count = usize::from(name == "acme");
+        until(async || listed(&runtime, name, &[RowStatus::Running]).await.len() == running_count).await;
         let ended = listed(&runtime, name, &[RowStatus::Idle]).await;
         let numbers: BTreeSet<usize> =
             ended.iter().map(|(_, contents)| contents.metadata["number"].parse().unwrap()).collect();
@@ -140,7 +141,7 @@ async fn a_thousand_sessions_of_a_killed_host_go_on_without_being_asked() {
     assert_eq!((contents(idle).turns, contents(idle).last_text.as_str()), (1, "heard: hello"));
     assert_eq!((contents(queued).turns, contents(queued).last_text.as_str()), (2, "heard: second"));
     assert!(matches!(contents(secretive).status, SessionStatus::Interrupted(_)));
-    // Nobody has started what waits for a person, nor what had come to its end.
+    // Sessions that wait for approval, or have ended their turn, were not started.
     assert!(matches!(contents(waiting).status, SessionStatus::AwaitingApproval(_)));
     let tree = runtime.tree().to_string();
     for id in [idle, waiting] {
@@ -150,7 +151,7 @@ async fn a_thousand_sessions_of_a_killed_host_go_on_without_being_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_says_what_goes_on_and_what_does_not() {
+async fn a_report_lists_resumed_and_other_sessions() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let (host, [_, _, queued, secretive]) = host(&fixture, 3);
     // A tenant may have two live sessions, so the others wait for their room.
@@ -173,11 +174,11 @@ async fn a_report_says_what_goes_on_and_what_does_not() {
     let [(key, RuntimeError::MissingSecrets { .. })] = &report.failed[..] else { panic!("{report:?}") };
     assert_eq!(key.session, secretive);
     for name in TENANTS {
-        let left = usize::from(name == "acme");
-        until(async || listed(&runtime, name, &[RowStatus::Running]).await.len() == left).await;
+        let waiting = usize::from(name == "acme");
+        until(async || listed(&runtime, name, &[RowStatus::Running]).await.len() == waiting).await;
     }
-    // What has come to its end is not found again.
-    let again = runtime.resume_unfinished(SystemClock.deadline(Duration::ZERO)).await.unwrap();
-    assert_eq!((again.resumed.len(), again.held.len(), again.failed.len()), (0, 0, 1), "{again:?}");
+    // Finished turns are not resumed.
+    let second = runtime.resume_unfinished(SystemClock.deadline(Duration::ZERO)).await.unwrap();
+    assert_eq!((second.resumed.len(), second.held.len(), second.failed.len()), (0, 0, 1), "{second:?}");
     runtime.shutdown(soon()).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Many sessions in one process: those that are put away cost rows, are found in pages, and are revived by their ids.
+//! Many sessions in one process: passivated ones are only rows, are listed in pages, and are revived by their ids.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const SESSIONS: usize = 1_000;
 const TENANTS: usize = 4;
 const AT_ONCE: usize = 64;
 
-fn whose(number: usize) -> TenantId {
+fn tenant_of(number: usize) -> TenantId {
     tenant(&format!("tenant-{}", number % TENANTS))
 }
 
@@ -47,19 +47,22 @@ async fn listed(runtime: &Runtime, tenant: &TenantId) -> BTreeSet<SessionId> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_that_are_passivated_are_rows_and_nothing_else() {
+async fn passivated_sessions_are_only_rows() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let options = fixture.options().sessions(|sessions| sessions.idle_after = Duration::from_millis(100));
     let runtime = Runtime::spawn(options).await.unwrap();
-    let opening = stream::iter(0..SESSIONS).map(|number| {
-        let runtime = runtime.clone();
-        async move { (whose(number), runtime.open(SessionSpec::new(whose(number))).await.unwrap().id()) }
-    });
+    let opening =
+        stream::iter(0..SESSIONS).map(|number| {
+            let runtime = runtime.clone();
+            async move {
+                (tenant_of(number), runtime.open(SessionSpec::new(tenant_of(number))).await.unwrap().id())
+            }
+        });
     let opened: Vec<(TenantId, SessionId)> = opening.buffer_unordered(AT_ONCE).collect().await;
     until_all_are_passivated(&runtime).await;
     // The tree has tenants at most, and nothing below them; then not even those.
-    let shown = runtime.tree().to_string();
-    assert!(!shown.contains("sesn_"), "{shown}");
+    let tree_text = runtime.tree().to_string();
+    assert!(!tree_text.contains("sesn_"), "{tree_text}");
     let deadline = soon();
     while runtime.health().tenants > 0 {
         assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", runtime.health());
@@ -67,16 +70,16 @@ async fn sessions_that_are_passivated_are_rows_and_nothing_else() {
     }
 
     for number in 0..TENANTS {
-        let expected = opened.iter().filter(|(tenant, _)| *tenant == whose(number)).map(|(_, id)| *id);
-        assert_eq!(listed(&runtime, &whose(number)).await, expected.collect());
+        let expected = opened.iter().filter(|(tenant, _)| *tenant == tenant_of(number)).map(|(_, id)| *id);
+        assert_eq!(listed(&runtime, &tenant_of(number)).await, expected.collect());
     }
-    // Nothing was revived for it.
+    // No session was revived for it.
     assert_eq!(runtime.health().known_sessions, 0);
 
     for (tenant, id) in opened.iter().step_by(SESSIONS / 25) {
         let session = runtime.session(tenant, *id).await.unwrap();
         assert_eq!(ask(&session, &format!("is it {id}?")).await, format!("heard: is it {id}?"));
-        let foreign = if *tenant == whose(0) { whose(1) } else { whose(0) };
+        let foreign = if *tenant == tenant_of(0) { tenant_of(1) } else { tenant_of(0) };
         assert!(runtime.session(&foreign, *id).await.is_err());
     }
     until_all_are_passivated(&runtime).await;

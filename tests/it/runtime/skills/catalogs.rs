@@ -1,4 +1,4 @@
-//! Catalogs of skills through the runtime: of the host, of tenants, changed while sessions work.
+//! Catalogs of skills through the runtime: of the host and of tenants, changed while sessions run.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -25,7 +25,7 @@ async fn register(runtime: &Runtime, whose: &str, folder: &Path) {
 }
 
 #[tokio::test]
-async fn a_tenant_has_its_own_skills_and_nobody_elses() {
+async fn a_tenant_has_only_its_own_skills() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -35,7 +35,7 @@ async fn a_tenant_has_its_own_skills_and_nobody_elses() {
     write(&one, "invoices", "canary-of-one");
     write(&two, "invoices", "canary-of-two");
     write(&two, "payroll", "canary-of-two");
-    // Whoever writes in the one folder would like to have what is in the other.
+    // The writer of one directory tries to read the other.
     symlink(two.join("payroll"), one.join("payroll")).unwrap();
     register(&runtime, "one", &one).await;
     register(&runtime, "two", &two).await;
@@ -43,9 +43,9 @@ async fn a_tenant_has_its_own_skills_and_nobody_elses() {
     let spec = |whose| SessionSpec::new(tenant(whose)).catalog("office");
     for (whose, other) in [("one", "two"), ("two", "one")] {
         let session = runtime.open(spec(whose).skills(["invoices"])).await.unwrap();
-        let seen = ask(&session, "$ cat /mnt/skills/*/secret.txt; ls /mnt/skills").await;
-        assert!(seen.contains(&format!("canary-of-{whose}")) && seen.contains("invoices"), "{seen}");
-        assert!(!seen.contains(&format!("canary-of-{other}")), "{seen}");
+        let output = ask(&session, "$ cat /mnt/skills/*/secret.txt; ls /mnt/skills").await;
+        assert!(output.contains(&format!("canary-of-{whose}")) && output.contains("invoices"), "{output}");
+        assert!(!output.contains(&format!("canary-of-{other}")), "{output}");
     }
     let linked = runtime.open(spec("one").skills(["payroll"])).await.unwrap_err();
     assert!(matches!(linked, RuntimeError::UnknownSkills { .. }), "{linked}");
@@ -58,9 +58,9 @@ async fn a_tenant_has_its_own_skills_and_nobody_elses() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// A session keeps what it was opened with; the next one has what is there now.
+/// A session keeps its skills from the open; the next session gets the current ones.
 #[tokio::test]
-async fn skills_are_edited_and_removed_while_sessions_work() {
+async fn skills_are_edited_and_removed_while_sessions_run() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -81,8 +81,8 @@ async fn skills_are_edited_and_removed_while_sessions_work() {
 
     std::fs::remove_dir_all(&folder).unwrap();
     runtime.registry().unregister(key, soon()).await.unwrap();
-    let gone = runtime.open(spec()).await.unwrap_err();
-    assert!(matches!(gone, RuntimeError::UnknownCatalog { .. }), "{gone}");
+    let not_found = runtime.open(spec()).await.unwrap_err();
+    assert!(matches!(not_found, RuntimeError::UnknownCatalog { .. }), "{not_found}");
     assert_eq!(ask(&before, read).await, "it says: the first");
     assert_eq!(ask(&after, read).await, "it says: the second");
     runtime.shutdown(soon()).await.unwrap();

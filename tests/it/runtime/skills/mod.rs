@@ -1,4 +1,4 @@
-//! Skills: their catalogs, their registry, and what they ask for before they are loaded.
+//! Skills: their catalogs, their registry, and their requirements.
 
 mod catalogs;
 mod preflight;

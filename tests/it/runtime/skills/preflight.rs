@@ -1,4 +1,4 @@
-//! A skill that asks for something is loaded where nothing of it is missing, and refused with all that is (ADR-002).
+//! A skill with requirements is loaded when they are met, and otherwise rejected with everything missing (ADR-002).
 
 use conjure::config::ExecutorKind;
 use conjure::model::{BlockKind, parse_response};
@@ -26,7 +26,7 @@ preconditions:
 "#;
 
 /// The same, as far as it is there.
-fn modest() -> String {
+fn satisfiable_manifest() -> String {
     let is_there = |line: &&str| !line.contains("no-such-command") && !line.contains("none.md");
     MANIFEST.lines().filter(is_there).map(|line| format!("{line}\n")).collect()
 }
@@ -72,32 +72,32 @@ async fn active(session: &Session) -> usize {
 }
 
 #[tokio::test]
-async fn a_skill_is_refused_with_everything_that_is_missing() {
+async fn a_rejected_skill_reports_everything_missing() {
     let fixture = fixture(MANIFEST);
     let runtime = start(&fixture).await;
     let session = runtime.open(spec().model("loading")).await.unwrap();
-    let (_, said) = say(&session, "go").await;
+    let (_, text) = say(&session, "go").await;
     for missing in ["`day`", "`no-such-command`", "templates/none.md", "`HOUSE`", "cannot run here", "hint: "]
     {
-        assert!(said.contains(missing), "{missing}: {said}");
+        assert!(text.contains(missing), "{missing}: {text}");
     }
-    assert!(!said.contains("`sh`") && !said.contains("scripts/run.sh"), "{said}");
+    assert!(!text.contains("`sh`") && !text.contains("scripts/run.sh"), "{text}");
     assert_eq!(active(&session).await, 0);
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn it_is_loaded_where_nothing_is_missing_and_refused_where_one_input_is() {
-    let fixture = fixture(&modest());
+async fn a_skill_is_loaded_when_complete_and_rejected_without_an_input() {
+    let fixture = fixture(&satisfiable_manifest());
     let runtime = start(&fixture).await;
-    let given = || spec().model("loading").environment("HOUSE", "red");
-    let session = runtime.open(given().input("day", "2026")).await.unwrap();
-    let (_, said) = say(&session, "go").await;
-    assert!(said.contains(r#""name":"greeting""#), "{said}");
+    let new_spec = || spec().model("loading").environment("HOUSE", "red");
+    let session = runtime.open(new_spec().input("day", "2026")).await.unwrap();
+    let (_, text) = say(&session, "go").await;
+    assert!(text.contains(r#""name":"greeting""#), "{text}");
     assert_eq!(active(&session).await, 1);
-    let session = runtime.open(given()).await.unwrap();
-    let (_, said) = say(&session, "go").await;
-    assert!(said.contains("`day`") && !said.contains("HOUSE"), "{said}");
+    let session = runtime.open(new_spec()).await.unwrap();
+    let (_, text) = say(&session, "go").await;
+    assert!(text.contains("`day`") && !text.contains("HOUSE"), "{text}");
     assert_eq!(active(&session).await, 0);
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -130,13 +130,13 @@ async fn a_script_has_the_defaults_of_its_own_skill() {
     });
     let runtime = Runtime::spawn(fixture.options().model("running", running)).await.unwrap();
     let session = runtime.open(spec().model("running")).await.unwrap();
-    let (_, said) = say(&session, "other").await;
-    assert!(said.contains("CONJURE_INPUT_TOPIC=session\\n") && said.contains("INPUT_DAY=today\\n"), "{said}");
+    let (_, text) = say(&session, "other").await;
+    assert!(text.contains("CONJURE_INPUT_TOPIC=session\\n") && text.contains("INPUT_DAY=today\\n"), "{text}");
     // No default of another skill is what a skill requires.
-    let (_, said) = say(&session, "greeting").await;
-    assert!(said.contains("`day`") && !said.contains("`topic`"), "{said}");
+    let (_, text) = say(&session, "greeting").await;
+    assert!(text.contains("`day`") && !text.contains("`topic`"), "{text}");
     let session = runtime.open(spec().model("running").input("day", "1")).await.unwrap();
-    let (_, said) = say(&session, "greeting").await;
-    assert!(said.contains("CONJURE_INPUT_TOPIC=5\\n") && said.contains("INPUT_DAY=1\\n"), "{said}");
+    let (_, text) = say(&session, "greeting").await;
+    assert!(text.contains("CONJURE_INPUT_TOPIC=5\\n") && text.contains("INPUT_DAY=1\\n"), "{text}");
     runtime.shutdown(soon()).await.unwrap();
 }

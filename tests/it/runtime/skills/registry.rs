@@ -1,5 +1,6 @@
-//! The registry of skills, killed again and again under sessions that talk and are opened: they go on, and its catalogs keep their
-//! last good versions.
+//! The registry of skills is killed repeatedly while sessions run and open: they continue, and its catalogs keep their last
+//! good
+//! versions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +36,7 @@ fn described(runtime: &Runtime, name: &str) -> String {
     runtime.registry().get(&default(), name).unwrap().description().to_owned()
 }
 
-async fn talk(session: &Session, is_over: &AtomicBool) -> u32 {
+async fn send_messages(session: &Session, is_over: &AtomicBool) -> u32 {
     let mut turns = 0;
     while !is_over.load(Ordering::Acquire) {
         assert_eq!(ask(session, &format!("number {turns}")).await, format!("heard: number {turns}"));
@@ -45,7 +46,7 @@ async fn talk(session: &Session, is_over: &AtomicBool) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_go_on_while_the_registry_is_killed_under_load() {
+async fn sessions_continue_while_the_registry_is_killed_under_load() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -59,7 +60,7 @@ async fn sessions_go_on_while_the_registry_is_killed_under_load() {
         }
     }
     let is_over = AtomicBool::new(false);
-    let talking = join_all(sessions.iter().map(|session| talk(session, &is_over)));
+    let conversations = join_all(sessions.iter().map(|session| send_messages(session, &is_over)));
     let killing = async {
         for round in 0..KILLS {
             fixture.write_skill("greeting", &format!("round {round}"), "echo hello");
@@ -79,7 +80,7 @@ async fn sessions_go_on_while_the_registry_is_killed_under_load() {
         }
         is_over.store(true, Ordering::Release);
     };
-    let (turns, ()) = tokio::join!(talking, killing);
+    let (turns, ()) = tokio::join!(conversations, killing);
     assert!(turns.iter().all(|turns| *turns > 0), "{turns:?}");
     let restarts = runtime.tree().find(&["registry"]).unwrap().actor.restarts;
     assert!(restarts > 1, "{restarts}");

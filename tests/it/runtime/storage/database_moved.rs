@@ -1,5 +1,5 @@
-//! A journal whose files are taken away under sessions that talk: what cannot be found by a restart is not acknowledged, the
-//! error names the file, and the same runtime goes on when it is put back.
+//! A journal whose files are removed while sessions run: events that a restart would lose are not acknowledged, the
+//! error names the file, and the same runtime continues when the file is back.
 
 use std::fs;
 use std::path::Path;
@@ -18,14 +18,14 @@ use crate::runtime::fixture::{Fixture, ask, follow, soon, spec, tenant};
 const SESSIONS: usize = 4;
 
 /// Talks from before it begins until it is over, and once more then; what was acknowledged.
-async fn talk(session: &Session, begins: &Barrier, is_over: &AtomicBool) -> Vec<String> {
+async fn send_messages(session: &Session, begins: &Barrier, is_over: &AtomicBool) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for number in 0_u32.. {
         let is_last = is_over.load(Ordering::Acquire);
-        let words = format!("words number {number}");
-        match session.send(words.clone()).await {
+        let text = format!("words number {number}");
+        match session.send(text.clone()).await {
             Ok(turn) => {
-                acknowledged.push(words);
+                acknowledged.push(text);
                 turn.end().await.unwrap();
                 if number == 0 {
                     begins.wait().await;
@@ -45,25 +45,25 @@ async fn talk(session: &Session, begins: &Barrier, is_over: &AtomicBool) -> Vec<
 
 /// Both ways in say which file it is, and what helps.
 async fn is_refused(runtime: &Runtime, quiet: &Session, database: &Path, found: &str) {
-    let said =
+    let message =
         format!("{found} at `{}`, where the journal was opened; put the file back", database.display());
     let error = runtime.open(spec()).await.unwrap_err();
     let RuntimeError::Journal(journal) = &error else { panic!("{error}") };
     assert_eq!(journal.kind(), JournalErrorKind::DatabaseMoved);
-    assert!(error.to_string().contains(&said), "{error}");
-    // What the session was trying again in that moment may still tell of what it found.
+    assert!(error.to_string().contains(&message), "{error}");
+    // A retry at that moment may still return the earlier error.
     let deadline = soon();
     loop {
         let error = quiet.send("anybody?").await.unwrap_err();
         assert!(matches!(error, SessionError::Journal { .. }), "{error:?}");
-        if error.to_string().contains(&said) {
+        if error.to_string().contains(&message) {
             break;
         }
-        assert!(!SystemClock.remaining(deadline).is_zero(), "it does not say `{said}`: {error}");
+        assert!(!SystemClock.remaining(deadline).is_zero(), "it does not say `{message}`: {error}");
     }
 }
 
-async fn goes_on(runtime: &Runtime, quiet: &Session) {
+async fn assert_continues(runtime: &Runtime, quiet: &Session) {
     // As above.
     let deadline = soon();
     let mut turn = loop {
@@ -80,7 +80,7 @@ async fn goes_on(runtime: &Runtime, quiet: &Session) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_whose_files_are_taken_away_under_load_acknowledges_nothing_that_is_lost() {
+async fn a_journal_whose_files_are_removed_under_load_loses_no_acknowledged_event() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let folder = fixture.data().join("journal").canonicalize().unwrap();
@@ -93,7 +93,7 @@ async fn a_journal_whose_files_are_taken_away_under_load_acknowledges_nothing_th
         }
     }
     let (begins, is_over) = (Barrier::new(sessions.len() + 1), AtomicBool::new(false));
-    let talking = join_all(sessions.iter().map(|session| talk(session, &begins, &is_over)));
+    let conversations = join_all(sessions.iter().map(|session| send_messages(session, &begins, &is_over)));
     let taking = async {
         begins.wait().await;
         for _ in 0..2 {
@@ -102,21 +102,21 @@ async fn a_journal_whose_files_are_taken_away_under_load_acknowledges_nothing_th
             is_refused(&runtime, &quiet, &database, "there is nothing").await;
             assert!(!folder.exists(), "nothing is made where it may come back");
             fs::rename(&away, &folder).unwrap();
-            goes_on(&runtime, &quiet).await;
+            assert_continues(&runtime, &quiet).await;
             // The file, and another in its place.
             fs::rename(&database, folder.join("kept")).unwrap();
             is_refused(&runtime, &quiet, &database, "there is nothing").await;
             fs::copy(folder.join("kept"), &database).unwrap();
             is_refused(&runtime, &quiet, &database, "there is another file").await;
             fs::rename(folder.join("kept"), &database).unwrap();
-            goes_on(&runtime, &quiet).await;
+            assert_continues(&runtime, &quiet).await;
             // The log, whose content those who have it open put into the database.
             fs::remove_file(folder.join("journal.sqlite-wal")).unwrap();
-            goes_on(&runtime, &quiet).await;
+            assert_continues(&runtime, &quiet).await;
         }
         is_over.store(true, Ordering::Release);
     };
-    let (acknowledged, ()) = tokio::join!(talking, taking);
+    let (acknowledged, ()) = tokio::join!(conversations, taking);
     let sessions = sessions.into_iter().map(|session| (session.tenant().clone(), session.id()));
     let sessions: Vec<_> = sessions.collect();
     runtime.shutdown(soon()).await.unwrap();
@@ -124,15 +124,15 @@ async fn a_journal_whose_files_are_taken_away_under_load_acknowledges_nothing_th
 
     let runtime = fixture.start().await;
     for ((tenant, id), acknowledged) in sessions.into_iter().zip(acknowledged) {
-        let told = runtime.events(&tenant, id, 0).await.unwrap();
-        let told: Vec<String> = told.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+        let events = runtime.events(&tenant, id, 0).await.unwrap();
+        let events: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
         assert!(acknowledged.len() >= 2, "{acknowledged:?}");
-        for words in acknowledged {
-            let count = told
+        for text in acknowledged {
+            let count = events
                 .iter()
-                .filter(|event| event.contains("\"user.message\"") && event.contains(&format!("\"{words}\"")))
+                .filter(|event| event.contains("\"user.message\"") && event.contains(&format!("\"{text}\"")))
                 .count();
-            assert_eq!(count, 1, "{words}: {told:#?}");
+            assert_eq!(count, 1, "{text}: {events:#?}");
         }
         let session = runtime.session(&tenant, id).await.unwrap();
         assert!(ask(&session, "and after?").await.ends_with("and after?"));

@@ -1,5 +1,5 @@
-//! A data folder on a disk that is full for a while, or may not be written: what fails says so by its type, nothing that was
-//! acknowledged is lost, and when the disk is mended the same runtime goes on. The part runs in a mount namespace of its own.
+//! A data directory on a disk that is temporarily full or read-only: failures have their type, no acknowledged event
+//! is lost, and the same runtime continues afterwards. The part runs in its own mount namespace.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,9 +13,9 @@ use conjure::sandbox::SandboxErrorKind;
 use conjure::{Clock as _, Runtime, RuntimeError, SessionError, SystemClock};
 
 use crate::runtime::fixture::{Fixture, ask, ask_again, soon, spec, tenant};
-use crate::runtime::open_failpoints::{left, pause};
+use crate::runtime::open_failpoints::{leftovers, pause};
 
-/// What tells the part which folder is its own.
+/// The environment variable with the part's directory.
 const FOLDER: &str = "CONJURE_TEST_DISK";
 
 #[expect(clippy::disallowed_methods, reason = "the test mounts")]
@@ -23,8 +23,8 @@ fn run(program: &str, args: &[&str], path: &Path) {
     assert!(Command::new(program).args(args).arg(path).status().unwrap().success(), "{program} {args:?}");
 }
 
-/// Whether an opening failed for want of room, or leave to write.
-fn is_of_the_disk(error: &RuntimeError) -> bool {
+/// True if an open failed because of a full or read-only disk.
+fn is_disk_error(error: &RuntimeError) -> bool {
     match error {
         RuntimeError::Data { .. } => true,
         RuntimeError::SkillPin { source, .. } => source.kind() == SandboxErrorKind::NoSpace,
@@ -40,7 +40,7 @@ fn is_of_the_disk(error: &RuntimeError) -> bool {
 /// The part.
 #[tokio::test]
 async fn part_a_runtime_on_a_small_disk() {
-    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
     fixture.write_skill("greeting", "Greets people.", "echo hello");
@@ -65,7 +65,7 @@ async fn part_a_runtime_on_a_small_disk() {
         pause().await;
     }
     let error = runtime.open(spec()).await.unwrap_err();
-    assert!(is_of_the_disk(&error), "{error:?}");
+    assert!(is_disk_error(&error), "{error:?}");
     let (mut acknowledged, long) = (0, "y".repeat(200_000));
     let refused = loop {
         match session.send(format!("{acknowledged} {long}")).await {
@@ -79,25 +79,25 @@ async fn part_a_runtime_on_a_small_disk() {
         assert!(acknowledged < 100, "there is room for all of it");
     };
     assert!(refused.to_string().contains("there is no space for `"), "{refused}");
-    // What is recorded can be read.
+    // Recorded events are readable.
     assert_eq!(runtime.session_ids(&acme).await.unwrap(), [session.id()]);
     fs::remove_file(&filler).unwrap();
-    goes_on(&fixture, &runtime, &session, acknowledged).await;
+    assert_continues(&fixture, &runtime, &session, acknowledged).await;
 
     // Not to be written by its path; what is open already stays open.
     run("mount", &["--bind", folder_of(&data)], &data);
     run("mount", &["-o", "remount,bind,ro"], &data);
     let error = runtime.open(spec()).await.unwrap_err();
-    assert!(is_of_the_disk(&error), "{error:?}");
+    assert!(is_disk_error(&error), "{error:?}");
     assert!(error.to_string().contains("Read-only file system"), "{error}");
     run("umount", &["--lazy"], &data);
-    goes_on(&fixture, &runtime, &session, acknowledged).await;
+    assert_continues(&fixture, &runtime, &session, acknowledged).await;
     runtime.shutdown(soon()).await.unwrap();
     drop(runtime);
 
     let runtime = fixture.start().await;
-    let again = runtime.session(&acme, session.id()).await.unwrap();
-    goes_on(&fixture, &runtime, &again, acknowledged).await;
+    let revived = runtime.session(&acme, session.id()).await.unwrap();
+    assert_continues(&fixture, &runtime, &revived, acknowledged).await;
     runtime.shutdown(soon()).await.unwrap();
     drop(runtime);
     run("umount", &["--lazy"], &data);
@@ -109,22 +109,27 @@ fn folder_of(path: &Path) -> &str {
 }
 
 /// There is room again: the session and new ones work, all that was acknowledged is there, and nothing else is.
-async fn goes_on(fixture: &Fixture, runtime: &Runtime, session: &conjure::Session, acknowledged: usize) {
-    let said = ask_again(session, "$ cat note").await;
-    assert!(said.ends_with("kept\n"), "{said}");
-    let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
-    let told: Vec<String> = told.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+async fn assert_continues(
+    fixture: &Fixture,
+    runtime: &Runtime,
+    session: &conjure::Session,
+    acknowledged: usize,
+) {
+    let answer = ask_again(session, "$ cat note").await;
+    assert!(answer.ends_with("kept\n"), "{answer}");
+    let events = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
+    let events: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
     for number in 0..acknowledged {
-        assert!(told.iter().any(|text| text.contains(&format!("\"{number} yyy"))), "{number}");
+        assert!(events.iter().any(|text| text.contains(&format!("\"{number} yyy"))), "{number}");
     }
     let other = runtime.open(spec()).await.unwrap();
     assert_eq!(ask(&other, "hello").await, "heard: hello");
     runtime.delete(&tenant("acme"), other.id()).await.unwrap();
-    assert_eq!(left(fixture, runtime).await, (1, [1, 1, 0]));
+    assert_eq!(leftovers(fixture, runtime).await, (1, [1, 1, 0]));
 }
 
 #[test]
-fn a_runtime_goes_on_when_its_disk_is_mended() {
+fn a_runtime_continues_when_its_disk_has_space_again() {
     if !rustix::process::geteuid().is_root() {
         test_support::skip("only root may mount a small disk", "run the tests as root");
         return;
@@ -136,6 +141,10 @@ fn a_runtime_goes_on_when_its_disk_is_mended() {
     command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
     command.args(["runtime::storage::disk_quotas::part_a_runtime_on_a_small_disk", "--exact", "--nocapture"]);
     let output = command.env(FOLDER, folder.path()).stderr(Stdio::piped()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.lines().any(|line| line == "WELL"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        stdout.lines().any(|line| line == "WELL"),
+        "{stdout}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

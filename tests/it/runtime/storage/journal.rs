@@ -1,4 +1,4 @@
-//! A runtime whose journal cannot be used: each time it is said which file it is, and what helps.
+//! A runtime with an unusable journal: the error names the file and has a hint.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -20,7 +20,7 @@ async fn refused(options: RuntimeOptions) -> (JournalErrorKind, String) {
 }
 
 /// A host with a session, at rest.
-async fn rested() -> (Fixture, conjure::SessionId) {
+async fn idle_session() -> (Fixture, conjure::SessionId) {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -30,8 +30,8 @@ async fn rested() -> (Fixture, conjure::SessionId) {
 }
 
 #[tokio::test]
-async fn a_journal_that_another_process_holds_is_reported_by_its_file() {
-    let (fixture, id) = rested().await;
+async fn a_journal_locked_by_another_process_is_reported_with_its_file() {
+    let (fixture, id) = idle_session().await;
     let database = fixture.data().join("journal/journal.sqlite");
     let impatient = || {
         let patience = Duration::from_millis(1);
@@ -47,26 +47,26 @@ async fn a_journal_that_another_process_holds_is_reported_by_its_file() {
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut holder = std::process::Command::new("python3");
     holder.args(["-c", program]).arg(&database).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut holder = Killed(holder.spawn().unwrap());
+    let mut holder = KillOnDrop(holder.spawn().unwrap());
     let mut line = String::new();
     BufReader::new(holder.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "held\n");
-    let said = format!("`{}` is locked by another process; end it, or try again", database.display());
+    let message = format!("`{}` is locked by another process; end it, or try again", database.display());
 
     let error = runtime.open(spec()).await.unwrap_err();
     let RuntimeError::Journal(journal) = &error else { panic!("{error}") };
     assert_eq!((journal.kind(), error.is_retryable()), (JournalErrorKind::Locked, true));
-    assert!(error.to_string().contains(&said), "{error}");
+    assert!(error.to_string().contains(&message), "{error}");
     let error = session.send("anybody?").await.unwrap_err();
-    assert!(error.to_string().contains(&said), "{error}");
-    // What is recorded can be read.
+    assert!(error.to_string().contains(&message), "{error}");
+    // Recorded events are readable.
     let listed = runtime.sessions(&tenant("acme"), None, 10).await.unwrap();
     assert!(matches!(listed.sessions[0].body, SessionBody::Ok(_)), "{listed:?}");
 
     drop(holder.0.stdin.take());
     holder.0.wait().unwrap();
     assert_eq!(ask_again(&session, "and now?").await, "heard: and now?");
-    // Our own other writes have it for a moment, too, and nobody is patient here.
+    // Our own other writes lock it briefly, too, and this connection does not wait.
     until(async || match runtime.open(spec()).await {
         Ok(_) => true,
         Err(RuntimeError::Journal(journal)) if journal.kind() == JournalErrorKind::Locked => false,
@@ -76,10 +76,10 @@ async fn a_journal_that_another_process_holds_is_reported_by_its_file() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// A process that goes with the test.
-struct Killed(std::process::Child);
+/// A process that is killed with the test.
+struct KillOnDrop(std::process::Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -87,69 +87,72 @@ impl Drop for Killed {
 }
 
 #[tokio::test]
-async fn a_journal_that_was_cut_or_is_none_is_reported_by_its_file() {
-    let (fixture, id) = rested().await;
+async fn a_truncated_or_invalid_journal_is_reported_with_its_file() {
+    let (fixture, id) = idle_session().await;
     let database = fixture.data().join("journal/journal.sqlite");
-    let whole = std::fs::read(&database).unwrap();
+    let complete = std::fs::read(&database).unwrap();
     let path = database.display().to_string();
     for (content, kind) in [
-        (whole[..whole.len() / 2].to_vec(), JournalErrorKind::Corrupt),
+        (complete[..complete.len() / 2].to_vec(), JournalErrorKind::Corrupt),
         (b"These are notes and no database. ".repeat(100), JournalErrorKind::Corrupt),
     ] {
         std::fs::write(&database, content).unwrap();
-        let (found, said) = refused(fixture.options()).await;
-        assert_eq!(found, kind, "{said}");
-        assert!(said.contains(&path), "{said}");
+        let (found, text) = refused(fixture.options()).await;
+        assert_eq!(found, kind, "{text}");
+        assert!(text.contains(&path), "{text}");
         for log in ["-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{path}{log}"));
         }
     }
-    // Nothing was made worse by trying.
-    std::fs::write(&database, &whole).unwrap();
+    // The attempt changed nothing.
+    std::fs::write(&database, &complete).unwrap();
     let runtime = fixture.start().await;
-    let again = runtime.session(&tenant("acme"), id).await.unwrap();
-    assert_eq!(again.snapshot().await.unwrap().last_text, "heard: hello");
+    let revived = runtime.session(&tenant("acme"), id).await.unwrap();
+    assert_eq!(revived.snapshot().await.unwrap().last_text, "heard: hello");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_journal_of_a_later_version_is_refused_as_such() {
-    let (fixture, _) = rested().await;
+async fn a_journal_of_a_later_version_is_rejected() {
+    let (fixture, _) = idle_session().await;
     let database = fixture.data().join("journal/journal.sqlite");
     // The field that SQLite keeps for a program's own version, big-endian.
     let mut bytes = std::fs::read(&database).unwrap();
     bytes[60..64].copy_from_slice(&4242_u32.to_be_bytes());
     std::fs::write(&database, bytes).unwrap();
-    let (kind, said) = refused(fixture.options()).await;
-    assert_eq!(kind, JournalErrorKind::Newer, "{said}");
-    assert!(said.contains(&database.display().to_string()) && said.contains("use a newer version"), "{said}");
+    let (kind, message) = refused(fixture.options()).await;
+    assert_eq!(kind, JournalErrorKind::Newer, "{message}");
+    assert!(
+        message.contains(&database.display().to_string()) && message.contains("use a newer version"),
+        "{message}"
+    );
 }
 
 /// For root, who may run the tests, every folder can be written but those of the system.
 #[tokio::test]
-async fn a_journal_that_cannot_be_written_is_reported_by_its_place() {
+async fn a_read_only_journal_is_reported_with_its_path() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let config = fixture.config();
     let settings = conjure::Settings { data: Some("/proc/self/data".into()), ..conjure::Settings::default() };
     let error = Runtime::spawn(config.with(settings).unwrap()).await.unwrap_err();
     let RuntimeError::Data { path, .. } = &error else { panic!("{error}") };
     assert_eq!(path, std::path::Path::new("/proc/self/data"));
-    // A folder in which nobody makes a file.
+    // A directory in which no file can be created.
     std::fs::create_dir_all(fixture.data()).unwrap();
     let journal = fixture.data().join("journal");
     std::os::unix::fs::symlink("/sys/kernel", &journal).unwrap();
-    let (kind, said) = refused(fixture.options()).await;
-    assert_eq!(kind, JournalErrorKind::ReadOnly, "{said}");
-    assert!(said.contains("`/sys/kernel/lock` cannot be written; use a writable directory"), "{said}");
+    let (kind, text) = refused(fixture.options()).await;
+    assert_eq!(kind, JournalErrorKind::ReadOnly, "{text}");
+    assert!(text.contains("`/sys/kernel/lock` cannot be written; use a writable directory"), "{text}");
     std::fs::remove_file(&journal).unwrap();
     // A file, where its folder should be.
     std::fs::write(fixture.data().join("journal"), "").unwrap();
-    let (_, said) = refused(fixture.options()).await;
-    assert!(said.contains(&fixture.data().join("journal").display().to_string()), "{said}");
+    let (_, text) = refused(fixture.options()).await;
+    assert!(text.contains(&fixture.data().join("journal").display().to_string()), "{text}");
 }
 
 #[tokio::test]
-async fn a_full_disk_is_reported_and_what_was_acknowledged_stays() {
+async fn a_full_disk_is_reported_and_acknowledged_events_stay() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let small = SqliteOptions { max_bytes: Some(400 << 10), ..SqliteOptions::default() };
     // It says little, so that what finds no room is what its user says.
@@ -170,10 +173,10 @@ async fn a_full_disk_is_reported_and_what_was_acknowledged_stays() {
         }
         assert!(acknowledged < 100, "there is room for all of it");
     };
-    let said = error.to_string();
+    let message = error.to_string();
     assert!(
-        said.contains("there is no space for `") && said.contains("journal.sqlite`; free some"),
-        "{said}"
+        message.contains("there is no space for `") && message.contains("journal.sqlite`; free some"),
+        "{message}"
     );
     assert!(acknowledged > 3, "{acknowledged}");
     let error = runtime.open(spec().base_prompt("y".repeat(60_000))).await.unwrap_err();
@@ -182,16 +185,16 @@ async fn a_full_disk_is_reported_and_what_was_acknowledged_stays() {
     let _ = runtime.shutdown(soon()).await;
     drop((session, runtime));
 
-    // With more room it goes on, and everything is there.
+    // With more room it continues, and everything is there.
     let runtime = Runtime::spawn(fixture.options().model("terse", model())).await.unwrap();
     let listed = runtime.sessions(&tenant("acme"), None, 10).await.unwrap();
     assert_eq!(listed.sessions.len(), 1, "nothing is left of a session that was not opened: {listed:?}");
-    let again = runtime.session(&tenant("acme"), listed.sessions[0].id).await.unwrap();
-    let told = runtime.events(&tenant("acme"), again.id(), 0).await.unwrap();
-    let texts: Vec<String> = told.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+    let revived = runtime.session(&tenant("acme"), listed.sessions[0].id).await.unwrap();
+    let recorded = runtime.events(&tenant("acme"), revived.id(), 0).await.unwrap();
+    let texts: Vec<String> = recorded.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
     for number in 0..acknowledged {
         assert!(texts.iter().any(|text| text.contains(&format!("\"{number} xxx"))), "{number}");
     }
-    assert!(ask(&again, "more?").await.ends_with("more?"));
+    assert!(ask(&revived, "more?").await.ends_with("more?"));
     runtime.shutdown(soon()).await.unwrap();
 }

@@ -1,15 +1,15 @@
-//! What a runtime clears up in the background: after hosts that died while it runs, what broke off, and what is kept long enough.
+//! Background maintenance of a runtime: leftovers of killed hosts, interrupted operations, and expired sessions.
 
 use std::time::Duration;
 
 use conjure::config::ExecutorKind;
 use conjure::{Clock as _, Runtime, RuntimeError, SystemClock};
 
-use crate::runtime::fixture::{Fixture, ask, later, soon, spec, tenant};
+use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant, until_clock_advances};
 use crate::runtime::open_failpoints::on_disk;
 
 #[tokio::test]
-async fn what_a_process_leaves_that_dies_later_is_removed_without_a_start() {
+async fn leftovers_of_a_process_that_dies_later_are_removed_without_a_start() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -18,11 +18,11 @@ async fn what_a_process_leaves_that_dies_later_is_removed_without_a_start() {
     // As one leaves it that was killed: a mark, and a place of a process that is no more.
     let mark = fixture.data().join("processes").join(conjure::artifact::Digest::of_bytes(b"killed").to_hex());
     std::fs::write(&mark, "").unwrap();
-    let place = fixture.data().join("tenants/acme/sandboxes/4194304999-0");
-    std::fs::create_dir_all(place.join("output")).unwrap();
-    std::fs::write(place.join("lock"), "").unwrap();
+    let path = fixture.data().join("tenants/acme/sandboxes/4194304999-0");
+    std::fs::create_dir_all(path.join("output")).unwrap();
+    std::fs::write(path.join("lock"), "").unwrap();
     assert_eq!(runtime.maintenance().run("dead-hosts", soon()).await, Ok(1));
-    assert!(!place.exists() && !mark.exists());
+    assert!(!path.exists() && !mark.exists());
     // It is known, and not swept for again; who lives is not touched.
     assert_eq!(runtime.maintenance().run("dead-hosts", soon()).await, Ok(0));
     assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
@@ -30,7 +30,7 @@ async fn what_a_process_leaves_that_dies_later_is_removed_without_a_start() {
 }
 
 #[tokio::test]
-async fn what_broke_off_is_completed_without_a_start() {
+async fn interrupted_operations_are_completed_without_a_start() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -54,7 +54,7 @@ async fn what_broke_off_is_completed_without_a_start() {
 
 /// Another process deletes a session, and could not end that: what it noted is not for who keeps nothing to judge.
 #[tokio::test]
-async fn who_keeps_nothing_completes_nothing_of_those_who_do() {
+async fn a_runtime_in_memory_completes_nothing_of_persistent_ones() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let keeping = fixture.start().await;
     let session = keeping.open(spec()).await.unwrap();
@@ -72,35 +72,39 @@ async fn who_keeps_nothing_completes_nothing_of_those_who_do() {
     keeping.shutdown(soon()).await.unwrap();
 }
 
-async fn put_away(runtime: &Runtime) {
+async fn passivate(runtime: &Runtime) {
     let deadline = soon();
     while runtime.health().known_sessions > 1 {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "it is not put away");
+        assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting for the passivation");
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn a_session_that_rested_for_longer_than_it_is_kept_goes_with_all_that_is_its() {
+async fn a_session_idle_beyond_the_retention_is_deleted_with_its_files() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = Runtime::spawn(fixture.options().retention(Duration::ZERO)).await.unwrap();
-    let [old, held] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
-    for session in [&old, &held] {
+    let [old, in_use] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    for session in [&old, &in_use] {
         ask(session, "$ echo mine > note").await;
     }
     let id = old.id();
     old.close().await.unwrap();
     drop(old);
-    put_away(&runtime).await;
-    let janitor = runtime.maintenance();
-    assert_eq!(janitor.run("retention", soon()).await, Ok(0), "whether the clock is right is not known yet");
-    later().await;
-    assert_eq!(janitor.run("retention", soon()).await, Ok(1));
-    assert_eq!(janitor.run("retention", soon()).await, Ok(0), "somebody has the other one");
-    let gone = runtime.session(&tenant("acme"), id).await.unwrap_err();
-    assert!(matches!(gone, RuntimeError::NotFound { .. }), "{gone}");
-    assert_eq!(on_disk(&fixture)[0], 1, "its workspace is gone, and the other's is there");
-    assert!(ask(&held, "$ cat note").await.ends_with("mine\n"));
+    passivate(&runtime).await;
+    let maintenance = runtime.maintenance();
+    assert_eq!(
+        maintenance.run("retention", soon()).await,
+        Ok(0),
+        "whether the clock is right is not known yet"
+    );
+    until_clock_advances().await;
+    assert_eq!(maintenance.run("retention", soon()).await, Ok(1));
+    assert_eq!(maintenance.run("retention", soon()).await, Ok(0), "somebody has the other one");
+    let not_found = runtime.session(&tenant("acme"), id).await.unwrap_err();
+    assert!(matches!(not_found, RuntimeError::NotFound { .. }), "{not_found}");
+    assert_eq!(on_disk(&fixture)[0], 1, "its workspace was removed, and the other one exists");
+    assert!(ask(&in_use, "$ cat note").await.ends_with("mine\n"));
     runtime.shutdown(soon()).await.unwrap();
 }
 

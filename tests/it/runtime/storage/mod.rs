@@ -1,4 +1,4 @@
-//! The data folder and its journal: full, moved, shared, damaged, and cleared up.
+//! The data directory and its journal: full, moved, shared, damaged, and maintained.
 
 mod database_moved;
 mod disk_quotas;

@@ -1,4 +1,4 @@
-//! Several runtimes over one data folder, hosts that keep nothing, and folders that go with their hosts.
+//! Several runtimes over one data directory, runtimes in memory, and temporary directories.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use conjure::{
 };
 
 use crate::runtime::fixture::{Fixture, ask, follow, model, soon, spec, tenant};
-use crate::runtime::open_failpoints::{left, on_disk, pause, until_nothing_is_left};
+use crate::runtime::open_failpoints::{leftovers, on_disk, pause, until_nothing_is_left};
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -24,33 +24,33 @@ async fn two_runtimes_in_one_process_share_a_data_folder() {
     let openings =
         (0..6).map(|number| if number % 2 == 0 { first.open(spec()) } else { second.open(spec()) });
     let opened = futures_util::future::try_join_all(openings).await.unwrap();
-    assert_eq!(left(&fixture, &first).await, (6, [6, 1, 0]));
+    assert_eq!(leftovers(&fixture, &first).await, (6, [6, 1, 0]));
     ask(&opened[0], "$ echo mine > note").await;
     // One has it; the other neither uses it nor deletes it.
-    let taken = second.session(&acme, opened[0].id()).await.unwrap_err();
-    assert!(taken.to_string().contains("leased by"), "{taken}");
-    let taken = second.delete(&acme, opened[0].id()).await.unwrap_err();
-    assert!(matches!(taken, RuntimeError::Session(SessionError::TakenOver { .. })), "{taken}");
-    // Nothing of it is under way then.
+    let in_use = second.session(&acme, opened[0].id()).await.unwrap_err();
+    assert!(in_use.to_string().contains("leased by"), "{in_use}");
+    let in_use = second.delete(&acme, opened[0].id()).await.unwrap_err();
+    assert!(matches!(in_use, RuntimeError::Session(SessionError::TakenOver { .. })), "{in_use}");
+    // Its deletion has not started then.
     assert_eq!(on_disk(&fixture)[2], 0);
     assert_eq!(ask(&opened[0], "$ cat note").await, "it says: mine\n");
     opened[0].close().await.unwrap();
     let deadline = soon();
-    let again = loop {
+    let revived = loop {
         match second.session(&acme, opened[0].id()).await {
             Ok(session) => break session,
             Err(error) => assert!(!SystemClock.remaining(deadline).is_zero(), "{error}"),
         }
         pause().await;
     };
-    assert!(ask(&again, "$ cat note").await.ends_with("mine\n"));
+    assert!(ask(&revived, "$ cat note").await.ends_with("mine\n"));
     let deletions = opened.iter().enumerate().map(|(number, session)| {
-        let its = if number % 2 == 0 && number > 0 { &first } else { &second };
-        its.delete(&acme, session.id())
+        let runtime = if number % 2 == 0 && number > 0 { &first } else { &second };
+        runtime.delete(&acme, session.id())
     });
     futures_util::future::try_join_all(deletions).await.unwrap();
     // The skill may be left to the next start, where both removed the last ones at once.
-    assert_eq!((left(&fixture, &first).await.0, on_disk(&fixture)[0]), (0, 0));
+    assert_eq!((leftovers(&fixture, &first).await.0, on_disk(&fixture)[0]), (0, 0));
     first.shutdown(soon()).await.unwrap();
     second.shutdown(soon()).await.unwrap();
     drop((first, second));
@@ -61,25 +61,25 @@ async fn two_runtimes_in_one_process_share_a_data_folder() {
 
 /// It counts neither its skills among those that are recorded, nor those among its own.
 #[tokio::test]
-async fn who_keeps_nothing_takes_no_skill_from_who_does() {
+async fn a_runtime_in_memory_removes_no_skill_of_persistent_ones() {
     if !test_support::has_user_namespaces() {
         return;
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let keeping = fixture.start().await;
-    let kept = keeping.open(spec()).await.unwrap();
+    let persistent = keeping.open(spec()).await.unwrap();
     let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
     let passing = ephemeral.open(spec()).await.unwrap();
     let run = "$ sh /mnt/skills/greeting/scripts/run.sh";
     assert_eq!(ask(&passing, run).await, "it says: hello\n");
     ephemeral.delete(&tenant("acme"), passing.id()).await.unwrap();
-    assert_eq!(ask(&kept, run).await, "it says: hello\n");
+    assert_eq!(ask(&persistent, run).await, "it says: hello\n");
     keeping.shutdown(soon()).await.unwrap();
     let last = ephemeral.open(spec()).await.unwrap();
-    keeping.delete(&tenant("acme"), kept.id()).await.unwrap_err();
+    keeping.delete(&tenant("acme"), persistent.id()).await.unwrap_err();
     drop(keeping);
     let keeping = fixture.start().await;
-    keeping.delete(&tenant("acme"), kept.id()).await.unwrap();
+    keeping.delete(&tenant("acme"), persistent.id()).await.unwrap();
     assert_eq!(ask(&last, run).await, "it says: hello\n");
     ephemeral.shutdown(soon()).await.unwrap();
     keeping.shutdown(soon()).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_data_directory_of_an_earlier_version_opens_and_its_sessions_resume() 
     // An operation that a process of that version had begun.
     let interrupted = conjure::SessionId::random().unwrap().stored_name();
     std::fs::write(fixture.data().join("tenants/acme/under-way").join(&interrupted), "").unwrap();
-    // That process lives.
+    // That process is alive.
     let lives = std::fs::File::create(fixture.data().join("hosts/former")).unwrap();
     lives.try_lock().unwrap();
     let error = Runtime::spawn(fixture.options()).await.unwrap_err();
@@ -126,8 +126,8 @@ async fn a_data_directory_of_an_earlier_version_opens_and_its_sessions_resume() 
     drop(lives);
 
     let runtime = fixture.start().await;
-    let again = runtime.session(&tenant("acme"), id).await.unwrap();
-    assert!(ask(&again, "$ cat note").await.ends_with("mine\n"));
+    let revived = runtime.session(&tenant("acme"), id).await.unwrap();
+    assert!(ask(&revived, "$ cat note").await.ends_with("mine\n"));
     assert!(!fixture.data().join("tenants/acme/pending").join(interrupted).exists());
     for (former, current) in FORMER_NAMES {
         assert!(!fixture.data().join(former).is_dir(), "{former}");
@@ -136,9 +136,9 @@ async fn a_data_directory_of_an_earlier_version_opens_and_its_sessions_resume() 
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What a host that keeps nothing left when it was killed is swept like that of any other.
+/// Leftovers of a killed host in memory are swept like those of any other.
 #[tokio::test]
-async fn a_process_that_keeps_nothing_is_announced_as_well() {
+async fn a_process_in_memory_is_registered_too() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let marks = || {
         let mut names = names(&fixture.data().join("processes"));
@@ -155,17 +155,17 @@ async fn a_process_that_keeps_nothing_is_announced_as_well() {
         "",
     )
     .unwrap();
-    let place = fixture.data().join("tenants/acme/workspaces/4194304999-0");
-    std::fs::create_dir_all(place.join("workspace")).unwrap();
-    std::fs::write(place.join("lock"), "").unwrap();
+    let path = fixture.data().join("tenants/acme/workspaces/4194304999-0");
+    std::fs::create_dir_all(path.join("workspace")).unwrap();
+    std::fs::write(path.join("lock"), "").unwrap();
     let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
-    assert!(!place.exists());
+    assert!(!path.exists());
     ephemeral.shutdown(soon()).await.unwrap();
 }
 
-/// Nobody named a data folder: what is kept of it is there when the runtime is not.
+/// Without a configured data directory, retained workspaces outlive the runtime.
 #[tokio::test]
-async fn a_workspace_that_is_kept_outlives_a_temporary_data_folder() {
+async fn a_retained_workspace_outlives_a_temporary_data_directory() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -174,22 +174,22 @@ async fn a_workspace_that_is_kept_outlives_a_temporary_data_folder() {
     let config =
         Config::from_layers(settings, &ProcessEnv::from_pairs([("PATH", "/usr/bin:/bin")]), None).unwrap();
     let runtime = Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await.unwrap();
-    let [kept, other] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
-    for session in [&kept, &other] {
+    let [deleted, other] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    for session in [&deleted, &other] {
         ask(session, "$ echo kept > note").await;
     }
     let acme = tenant("acme");
     let lost = runtime.workspace(&acme, other.id()).await.unwrap().unwrap();
-    let path = runtime.workspace(&acme, kept.id()).await.unwrap().unwrap();
-    kept.close().await.unwrap();
+    let path = runtime.workspace(&acme, deleted.id()).await.unwrap().unwrap();
+    deleted.close().await.unwrap();
     let deadline = soon();
     while runtime.health().live_sessions > 1 {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "it is not put away");
+        assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting for the passivation");
         pause().await;
     }
-    assert_eq!(runtime.keep_workspace(&acme, kept.id()).await.unwrap().as_ref(), Some(&path));
+    assert_eq!(runtime.keep_workspace(&acme, deleted.id()).await.unwrap().as_ref(), Some(&path));
     runtime.shutdown(soon()).await.unwrap();
-    drop((kept, other, runtime));
+    drop((deleted, other, runtime));
     assert_eq!(std::fs::read_to_string(path.join("note")).unwrap(), "kept\n");
     assert!(!lost.exists());
     let home = path.ancestors().nth(5).unwrap();
@@ -197,9 +197,9 @@ async fn a_workspace_that_is_kept_outlives_a_temporary_data_folder() {
     std::fs::remove_dir_all(home).unwrap();
 }
 
-/// It was mended, or put back, and the runtime goes on; nothing is made in its place meanwhile.
+/// It was mended, or put back, and the runtime continues; nothing is made in its place in the meantime.
 #[tokio::test]
-async fn a_data_folder_that_is_moved_away_is_reported_and_may_come_back() {
+async fn a_moved_data_directory_is_reported_and_may_be_restored() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -230,24 +230,24 @@ async fn a_data_folder_that_is_moved_away_is_reported_and_may_come_back() {
     assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
     let other = runtime.open(spec()).await.unwrap();
     assert_eq!(ask(&other, "hello").await, "heard: hello");
-    // A tenant's folder that is gone for good is made anew for its next session.
+    // A permanently removed tenant directory is recreated for the next session.
     runtime.delete(&tenant("acme"), other.id()).await.unwrap();
     runtime.shutdown(soon()).await.unwrap();
     drop(runtime);
     let runtime = fixture.start().await;
-    let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
-    assert!(told.iter().any(|event| serde_json::to_string(event).unwrap().contains("heard: hello")));
+    let events = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
+    assert!(events.iter().any(|event| serde_json::to_string(event).unwrap().contains("heard: hello")));
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What a session keeps is what the catalog found, or the opening says what became of it.
+/// A session pins the version that the catalog found, or the open fails with the reason.
 #[tokio::test]
-async fn a_skill_that_was_edited_since_it_was_found_is_looked_at_again() {
+async fn a_skill_edited_since_its_discovery_is_read_again() {
     if !test_support::has_user_namespaces() {
         return;
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
-    // Nobody notices an edit in time.
+    // The watcher does not notice the edit in time.
     let late = std::time::Duration::from_secs(3600);
     let mut registry = conjure::runtime::RegistryOptions::default();
     (registry.debounce, registry.rescan_interval) = (late, late);
@@ -262,8 +262,8 @@ async fn a_skill_that_was_edited_since_it_was_found_is_looked_at_again() {
         let error = runtime.open(spec().skills(["greeting"])).await.unwrap_err();
         let RuntimeError::SkillChanged { name, path, .. } = &error else { panic!("{error}") };
         assert_eq!((name.as_str(), path), ("greeting", &fixture.skill("greeting").canonicalize().unwrap()));
-        let said = error.to_string();
-        assert!(said.contains(reason) && !said.contains("draft-"), "{said}");
+        let message = error.to_string();
+        assert!(message.contains(reason) && !message.contains("draft-"), "{message}");
         assert_eq!(error.hint().unwrap(), "mend it, or open the session without it");
     }
     until_nothing_is_left(&fixture, &runtime).await;

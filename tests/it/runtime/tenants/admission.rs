@@ -1,4 +1,4 @@
-//! What tenants share of a host: sandboxes and calls of models pass gates.
+//! Capacity that tenants share: admission of sandbox starts and of model calls.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::runtime::fixture::{Fixture, ask, follow, soon, tenant, until};
 
 /// Where a call has time enough to wait for many others.
-fn patient() -> Fixture {
+fn patient_fixture() -> Fixture {
     let settings = Settings { tool_timeout: Some(Duration::from_secs(300)), ..Settings::default() };
     Fixture::with(ExecutorKind::Jail, settings)
 }
@@ -24,50 +24,50 @@ fn patient() -> Fixture {
 /// Far more sandboxes are asked for at once than there may be: they wait for each other, and each is had.
 #[tokio::test]
 async fn twenty_four_sandboxes_asked_for_at_once_are_started_four_at_a_time() {
-    let fixture = patient();
+    let fixture = patient_fixture();
     let gate = AdmissionGate::new("the sandboxes", 4, Share::default());
     let runtime = Runtime::spawn(fixture.options().sandbox_gate(gate.clone())).await.unwrap();
-    let most = AtomicU32::new(0);
+    let max = AtomicU32::new(0);
     let all = (0..24).map(|number| {
-        let (runtime, gate, most) = (runtime.clone(), gate.clone(), &most);
+        let (runtime, gate, max) = (runtime.clone(), gate.clone(), &max);
         async move {
             let spec = SessionSpec::new(tenant(&format!("t{}", number % 7))).without_skills();
             let session = runtime.open(spec).await.unwrap();
-            let said = ask(&session, &format!("$ echo number {number}")).await;
-            assert_eq!(said, format!("it says: number {number}\n"));
-            most.fetch_max(gate.load().admitted, Ordering::Relaxed);
+            let answer = ask(&session, &format!("$ echo number {number}")).await;
+            assert_eq!(answer, format!("it says: number {number}\n"));
+            max.fetch_max(gate.load().admitted, Ordering::Relaxed);
             // Its sandbox goes with it.
             session.close().await.unwrap();
         }
     });
     join_all(all).await;
-    assert_eq!(most.into_inner(), 4, "all that there may be, and no more");
+    assert_eq!(max.into_inner(), 4, "all that there may be, and no more");
     runtime.shutdown(soon()).await.unwrap();
     assert_eq!((gate.load().admitted, gate.load().waiting), (0, 0));
 }
 
-/// Where none may wait, the model is told that there was none, and the turn goes on.
+/// Without a queue, the model is told that no sandbox is available, and the turn continues.
 #[tokio::test]
-async fn a_sandbox_that_is_not_to_be_had_is_reported_to_the_model() {
+async fn an_unavailable_sandbox_is_reported_to_the_model() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let gate = AdmissionGate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
     let runtime = Runtime::spawn(fixture.options().sandbox_gate(gate)).await.unwrap();
     let open = || runtime.open(SessionSpec::new(tenant("acme")).without_skills());
     let (first, second) = (open().await.unwrap(), open().await.unwrap());
     assert_eq!(ask(&first, "$ echo here").await, "it says: here\n");
-    let told = ask(&second, "$ echo here").await;
+    let answer = ask(&second, "$ echo here").await;
     assert!(
-        told.contains("the sandboxes of the tenant `acme` are 1, and 0 more wait: try again in"),
-        "{told}"
+        answer.contains("the sandboxes of the tenant `acme` are 1, and 0 more wait: try again in"),
+        "{answer}"
     );
     first.close().await.unwrap();
     until(async || ask(&second, "$ echo here").await.ends_with("it says: here\n")).await;
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// One tenant has ten calls on their way when another comes: that one is next.
+/// One tenant has ten calls queued when another tenant calls: the other tenant is next.
 #[tokio::test]
-async fn a_flood_of_model_calls_waits_behind_itself() {
+async fn a_flood_of_model_calls_delays_only_its_tenant() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let (door, order) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
     let model = {
@@ -100,17 +100,17 @@ async fn a_flood_of_model_calls_waits_behind_itself() {
 }
 
 /// Has `each` sandboxes of both tenants made, all asked for before the first is begun: whose the first `of` were.
-async fn first_begun(runtime: &Runtime, sandboxes: &AdmissionGate, each: usize, of: usize) -> [usize; 2] {
+async fn first_started(runtime: &Runtime, sandboxes: &AdmissionGate, each: usize, of: usize) -> [usize; 2] {
     sandboxes.set_capacity(0);
     // When the sandbox's own first process began, in hundredths of a second.
-    let began = "$ sed 's/.*) //' /proc/1/stat | cut -d' ' -f20";
+    let start_time_command = "$ sed 's/.*) //' /proc/1/stat | cut -d' ' -f20";
     let all = (0..2 * each).map(async |number| {
         let whose = number % 2;
         let spec = SessionSpec::new(tenant(["heavy", "light"][whose])).without_skills();
         let session = runtime.open(spec).await.unwrap();
-        let said = ask(&session, began).await;
+        let answer = ask(&session, start_time_command).await;
         session.close().await.unwrap();
-        (said.trim_start_matches("it says: ").trim().parse::<u64>().expect(&said), whose)
+        (answer.trim_start_matches("it says: ").trim().parse::<u64>().expect(&answer), whose)
     });
     let opening = async {
         until(async || sandboxes.load().waiting >= 2 * each).await;
@@ -129,7 +129,7 @@ async fn starts_of_sandboxes_are_shared_by_the_weights_of_tenants() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let fixture = patient();
+    let fixture = patient_fixture();
     let sandboxes = AdmissionGate::new("the sandboxes", 0, Share::default());
     let (heavy, light) = (tenant("heavy"), tenant("light"));
     let options = fixture
@@ -138,7 +138,7 @@ async fn starts_of_sandboxes_are_shared_by_the_weights_of_tenants() {
         .tenant(heavy.clone(), TenantPolicy::new().weight(9))
         .pool(PoolSettings { starts_at_once: Some(1), ..PoolSettings::default() });
     let runtime = Runtime::spawn(options).await.unwrap();
-    let first = async || first_begun(&runtime, &sandboxes, 24, 20).await;
+    let first = async || first_started(&runtime, &sandboxes, 24, 20).await;
     let [of_heavy, of_light] = first().await;
     assert!(of_light <= 5, "{of_heavy} and {of_light} of the first");
     runtime.set_tenant(&light, TenantPolicy::new().weight(9)).unwrap();
@@ -151,9 +151,9 @@ async fn starts_of_sandboxes_are_shared_by_the_weights_of_tenants() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// The host's own calls are told by type what the model is told in words.
+/// The embedder gets as a typed error what the model gets as text.
 #[tokio::test]
-async fn a_sandbox_that_is_not_to_be_had_says_when_it_may_be() {
+async fn an_unavailable_sandbox_reports_a_retry_time() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let gate = AdmissionGate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
     let options =
@@ -170,7 +170,7 @@ async fn a_sandbox_that_is_not_to_be_had_says_when_it_may_be() {
     assert_eq!(refused.kind(), SandboxErrorKind::Overloaded, "{refused}");
     let after = refused.retry_after().unwrap();
     assert!(refused.is_retryable() && refused.to_string().ends_with(&format!("{} ms", after.as_millis())));
-    // What the facade makes of it keeps the advice.
+    // The facade's error keeps the retry time.
     assert_eq!(conjure::Error::from(refused).retry_after(), Some(after));
     let refused = list(&never).await;
     assert_eq!((refused.kind(), refused.retry_after()), (SandboxErrorKind::Overloaded, None), "{refused}");

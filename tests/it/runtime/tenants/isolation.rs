@@ -1,7 +1,6 @@
-//! Two tenants whose sessions are interleaved, each with secrets everywhere (A12): in its skills, its artifacts, what its URLs led
-//! to, its environment, its prompts, its answers, its files, and among what must not leave. They take their sandboxes from one pool.
-//! Nothing of the one is ever seen by the other: not by its model, nor by its listeners, nor by its commands, nor in its folders; and
-//! no session is found by who has it not.
+//! Two tenants with interleaved sessions and secrets everywhere (A12): in skills, artifacts, URL contents, the environment,
+//! prompts,
+//! answers and files. Both take their sandboxes from one pool.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,26 +17,26 @@ use conjure::{
 };
 
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
-use crate::runtime::network::fetch::{Web, lax, read};
+use crate::runtime::network::fetch::{NumberedServer, permissive_settings, read};
 use crate::runtime::sandboxes::pools::{pool_settings, until};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
-/// What nobody but this tenant may see; each place has its own.
-fn canary(whose: &str, place: &str) -> String {
-    format!("canary-{whose}-{place}")
+/// The secrets of this tenant; each location has its own.
+fn canary(whose: &str, location: &str) -> String {
+    format!("canary-{whose}-{location}")
 }
 
-/// The tenants of which there is something in a text.
+/// The tenants whose canaries are in a text.
 fn seen_in(text: &str) -> BTreeSet<&'static str> {
     TENANTS.into_iter().filter(|whose| text.contains(&format!("canary-{whose}-"))).collect()
 }
 
 /// All that models were sent, by turns.
-type Sent = Arc<Mutex<Vec<String>>>;
+type SentRequests = Arc<Mutex<Vec<String>>>;
 
 /// Runs what it is told to, and repeats what came of it, with a canary of whoever it was told to work for.
-fn answer(request: &Request, sent: &Sent) -> Response {
+fn answer(request: &Request, sent: &SentRequests) -> Response {
     sent.lock()
         .unwrap()
         .push(format!("{:?} {:?} {:?}", request.instructions, request.tools, request.messages));
@@ -95,7 +94,7 @@ fn spec(whose: &str, url: &str) -> SessionSpec {
         .artifact("page", RegistrationSource::url(url))
 }
 
-/// What a command finds wherever it may look: its own files and variables, and those of everything that it can see.
+/// A command that prints everything it can read: its files and variables, and those of all visible processes.
 const LOOK: &str = "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; mount; \
     grep -rhs canary- /workspace /mnt /artifacts /tmp /var /run /home /root /etc /dev/shm 2>/dev/null; \
     sh /mnt/skills/ledger/scripts/run.sh; ls -a / /mnt/skills /workspace /tmp; true";
@@ -115,7 +114,7 @@ async fn recorded_events(session: &Session) -> String {
     }
 }
 
-/// What is in all files of a folder.
+/// The contents of all files in a directory.
 fn contents(folder: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -133,7 +132,7 @@ fn contents(folder: &Path) -> String {
 }
 
 async fn nothing_crosses(fixture: Fixture) {
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let model = {
         let sent = Arc::clone(&sent);
         model_fn(move |request: Request| {
@@ -142,7 +141,7 @@ async fn nothing_crosses(fixture: Fixture) {
         })
     };
     // One address leads each tenant to something else, which is kept for that tenant alone.
-    let web = Web::saying(|number| canary(TENANTS[(number as usize - 1) % 2], "page")).await;
+    let web = NumberedServer::responding(|number| canary(TENANTS[(number as usize - 1) % 2], "page")).await;
     let options = RuntimeOptions::from(fixture.config()).model("echo", model);
     let options = options.fetch(web.fetch(&fixture)).pool(pool_settings(fixture.kind, 2));
     let runtime = Runtime::spawn(options.clone()).await.unwrap();
@@ -157,38 +156,39 @@ async fn nothing_crosses(fixture: Fixture) {
             sessions.push((whose, round, session));
         }
     }
-    assert_eq!(web.asked(), 2, "each once");
+    assert_eq!(web.request_count(), 2, "each once");
     // Some have what was ready before anybody came.
     until(&runtime, |pool| pool.ready == 2).await;
     // Each leaves something behind, then looks around; all at once, twice.
     for _ in 0..2 {
         let turns = sessions.iter().map(|(whose, round, session)| async move {
-            let place = format!("file-{round}");
-            let leave = format!("echo {} | tee -a note /tmp/note > /dev/null; {LOOK}", canary(whose, &place));
-            let said = ask(session, &leave).await;
-            for own in ["environment", "script", "artifact", &place] {
-                assert!(said.contains(&canary(whose, own)), "{whose} misses its {own}: {said}");
+            let location = format!("file-{round}");
+            let leave =
+                format!("echo {} | tee -a note /tmp/note > /dev/null; {LOOK}", canary(whose, &location));
+            let reply = ask(session, &leave).await;
+            for own in ["environment", "script", "artifact", &location] {
+                assert!(reply.contains(&canary(whose, own)), "{whose} misses its {own}: {reply}");
             }
-            assert!(!said.contains(&canary(whose, "secret")), "{said}");
-            assert_eq!(seen_in(&said), BTreeSet::from([*whose]), "{said}");
+            assert!(!reply.contains(&canary(whose, "secret")), "{reply}");
+            assert_eq!(seen_in(&reply), BTreeSet::from([*whose]), "{reply}");
         });
         futures_util::future::join_all(turns).await;
     }
 
     assert!(runtime.pools()[0].hits >= 2, "{:?}", runtime.pools());
 
-    // What models were sent is of one tenant each, and what listeners hear is of theirs.
+    // Each model request contains data of one tenant, and subscribers get events of their own tenant.
     for request in sent.lock().unwrap().iter() {
         assert_eq!(seen_in(request).len(), 1, "{request}");
         assert!(!request.contains("-secret"), "{request}");
     }
     assert!(sent.lock().unwrap().len() >= 16);
     for (whose, round, session) in &sessions {
-        let heard = recorded_events(session).await;
-        assert_eq!(seen_in(&heard), BTreeSet::from([*whose]), "{heard}");
-        assert!(!heard.contains(&canary(whose, "secret")), "{heard}");
+        let events = recorded_events(session).await;
+        assert_eq!(seen_in(&events), BTreeSet::from([*whose]), "{events}");
+        assert!(!events.contains(&canary(whose, "secret")), "{events}");
         // Nor do two sessions of a tenant see each other's files.
-        assert!(!heard.contains(&canary(whose, &format!("file-{}", 1 - round))), "{heard}");
+        assert!(!events.contains(&canary(whose, &format!("file-{}", 1 - round))), "{events}");
     }
 
     // No id of the one is any of the other's, here or after a restart, whatever is asked for.
@@ -206,9 +206,9 @@ async fn nothing_crosses(fixture: Fixture) {
 
     // On the disk each has a folder, with nothing of the other's in it, caches among it; no secret is anywhere.
     for whose in TENANTS {
-        let kept = contents(&fixture.data().join("tenants").join(whose));
-        assert_eq!(seen_in(&kept), BTreeSet::from([whose]));
-        assert!(kept.contains(&canary(whose, "page")), "what was fetched");
+        let stored = contents(&fixture.data().join("tenants").join(whose));
+        assert_eq!(seen_in(&stored), BTreeSet::from([whose]));
+        assert!(stored.contains(&canary(whose, "page")), "fetched content");
     }
     let all = contents(&fixture.data());
     assert!(all.contains(&canary("acme", "prompt")) && !all.contains("-secret"));
@@ -225,26 +225,28 @@ async fn nothing_crosses(fixture: Fixture) {
     }
     // A tenant that comes later finds nothing.
     let newcomer = runtime.open(SessionSpec::new(tenant("initech")).without_skills()).await.unwrap();
-    let said = ask(&newcomer, &LOOK.replace("sh /mnt", "ls /mnt")).await;
-    assert_eq!(seen_in(&said), BTreeSet::new(), "{said}");
+    let reply = ask(&newcomer, &LOOK.replace("sh /mnt", "ls /mnt")).await;
+    assert_eq!(seen_in(&reply), BTreeSet::new(), "{reply}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn nothing_of_a_tenant_is_seen_by_another_in_jails() {
+async fn tenants_are_isolated_in_jails() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    nothing_crosses(Fixture::with(ExecutorKind::Jail, lax())).await;
+    nothing_crosses(Fixture::with(ExecutorKind::Jail, permissive_settings())).await;
 }
 
 #[cfg(engines)]
 #[test]
-fn nothing_of_a_tenant_is_seen_by_another_in_containers() {
+fn tenants_are_isolated_in_containers() {
     let Some(image) = crate::image::test_image() else { return };
     let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let settings =
-        conjure::Settings { artifacts: lax().artifacts, ..crate::runtime::fixture::of_containers(&image) };
+    let settings = conjure::Settings {
+        artifacts: permissive_settings().artifacts,
+        ..crate::runtime::fixture::of_containers(&image)
+    };
     threads.block_on(nothing_crosses(Fixture::with(ExecutorKind::Docker, settings)));
 }

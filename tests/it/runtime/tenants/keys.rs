@@ -1,5 +1,6 @@
-//! Many sessions on one key that the service limits (A16): all are answered, none is refused twice, and those of another key do not wait
-//! for them. That they come back one behind the other is shown where the time can be told (`crates/anthropic`).
+//! Many sessions on one rate-limited key (A16): all are answered, none is rejected twice, and sessions of another key do not
+//! wait. The
+//! tests of `crates/anthropic` show the order of the retries.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const SESSIONS: usize = 16;
 /// How many requests of a key the service takes in a window.
 const TAKEN: u32 = 8;
 
-fn says(text: &str) -> Reply {
+fn text_reply(text: &str) -> Reply {
     Reply::blocks(vec![Block::text(text)])
 }
 
@@ -36,10 +37,10 @@ async fn open(runtime: &Runtime, model: &str, count: usize) -> Vec<Session> {
 }
 
 #[tokio::test]
-async fn many_sessions_on_one_limited_key_are_all_answered_and_none_is_refused_twice() {
+async fn many_sessions_on_one_limited_key_are_answered_with_at_most_one_rejection_each() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let limit = RateLimit { requests: TAKEN, window: Duration::from_secs(1) };
-    let turns = (0..SESSIONS).map(|_| says("Hi."));
+    let turns = (0..SESSIONS).map(|_| text_reply("Hi."));
     let fake = FakeMessages::builder().rate_limit(limit).turns(turns).start().await.unwrap();
     let client = client(&fixture.config(), &fake, "sk-of-all");
     // Two models of one key: the limit is the key's.
@@ -50,9 +51,9 @@ async fn many_sessions_on_one_limited_key_are_all_answered_and_none_is_refused_t
     let mut sessions = open(&runtime, "one", SESSIONS / 2).await;
     sessions.extend(open(&runtime, "two", SESSIONS / 2).await);
     let ended = join_all(sessions.iter().map(|session| say(session, "Hello"))).await;
-    for (stop, said) in ended {
+    for (stop, text) in ended {
         assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
-        assert_eq!(said, "Hi.");
+        assert_eq!(text, "Hi.");
     }
     // Those that were refused heed the wait, and come back once.
     let received = usize::try_from(fake.received()).unwrap();
@@ -64,12 +65,12 @@ async fn many_sessions_on_one_limited_key_are_all_answered_and_none_is_refused_t
 }
 
 #[tokio::test]
-async fn sessions_of_another_key_do_not_wait_for_one_that_is_limited() {
+async fn sessions_of_another_key_do_not_wait_for_a_limited_one() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let refusal = Reply::error(Refusal::new(ApiErrorKind::RateLimit, "wait"));
     let refusing = std::iter::repeat_n(refusal.with_header("retry-after", "600"), SESSIONS);
     let limited = FakeMessages::builder().faults(refusing).start().await.unwrap();
-    let free = FakeMessages::builder().turns((0..SESSIONS).map(|_| says("Hi."))).start().await.unwrap();
+    let free = FakeMessages::builder().turns((0..SESSIONS).map(|_| text_reply("Hi."))).start().await.unwrap();
     let settings = fixture.config();
     let of = |fake: &FakeMessages, key: &str| {
         client(&settings, fake, key).messages(ModelOptions::new("m")).unwrap()
@@ -83,7 +84,7 @@ async fn sessions_of_another_key_do_not_wait_for_one_that_is_limited() {
         let sessions = open(&runtime, "free", SESSIONS).await;
         join_all(sessions.iter().map(|session| say(session, "Hello"))).await
     });
-    assert!(ended.iter().all(|(stop, said)| matches!(stop, TurnStop::Answered(_)) && said == "Hi."));
+    assert!(ended.iter().all(|(stop, text)| matches!(stop, TurnStop::Answered(_)) && text == "Hi."));
     // It heeds its own deadline, not the service's ten minutes, and asked no second time.
     assert!(matches!(waited.0, TurnStop::Limit(Limit::WallClock) | TurnStop::ModelFailed(_)), "{}", waited.0);
     assert_eq!(limited.received(), 1);

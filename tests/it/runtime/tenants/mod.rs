@@ -1,4 +1,4 @@
-//! Tenants: what they share, and what nothing of theirs crosses.
+//! Tenants: shared capacity, and isolation.
 
 mod admission;
 mod isolation;

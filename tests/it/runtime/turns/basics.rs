@@ -1,5 +1,5 @@
-//! Turns through the runtime, in real jails and containers: what fails beside others, who reads slowly or goes away, what
-//! waits and what steers, how long it may take (A14, A17, A18, A20).
+//! Turns through the runtime, in real jails and containers: failing parallel calls, slow and dropped readers, queued and
+//! steering messages, and time limits (A14, A17, A18, A20).
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use serde_json::json;
 
 use crate::processes::bearing;
 use crate::runtime::fixture::{Fixture, follow, soon, spec};
-use crate::runtime::programs::{Sent, bash};
+use crate::runtime::programs::{SentRequests, bash};
 
 /// A host of which one call takes too long, and all others far less than they may.
-fn impatient(kind: ExecutorKind, settings: Settings) -> Fixture {
+fn fixture_with_short_timeouts(kind: ExecutorKind, settings: Settings) -> Fixture {
     Fixture::with(kind, Settings { tool_timeout: Some(Duration::from_secs(10)), ..settings })
 }
 
-async fn start(fixture: &Fixture, sent: &Sent) -> Runtime {
+async fn start(fixture: &Fixture, sent: &SentRequests) -> Runtime {
     let definition = ToolDefinition {
         name: "fragile".to_owned(),
         description: "breaks".to_owned(),
@@ -41,15 +41,15 @@ async fn breaks() -> ToolOutput {
     panic!("the tool panics")
 }
 
-async fn one_fails_and_its_siblings_do_not(fixture: Fixture) {
-    let sent = Sent::default();
+async fn a_failing_call_does_not_affect_its_siblings(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
     let mark = format!("mark-of-{}", session.id());
     // Its sandbox is there: the time that this takes is not that of the calls.
     let executor = session.executor().await.unwrap();
-    let nothing = conjure::sandbox::Command::new(["true"]);
-    executor.run(nothing, conjure::sandbox::CallOptions::until(soon())).await.unwrap();
+    let noop_command = conjure::sandbox::Command::new(["true"]);
+    executor.run(noop_command, conjure::sandbox::CallOptions::until(soon())).await.unwrap();
     let calls = json!([[
         bash("echo first"),
         bash("echo second; exit 3"),
@@ -58,8 +58,8 @@ async fn one_fails_and_its_siblings_do_not(fixture: Fixture) {
         ["no_such_tool", {}],
         bash("sleep 0.1; echo last"),
     ]]);
-    let (stop, said) = follow(&mut session.send(calls.to_string()).await.unwrap()).await;
-    assert_eq!((stop, said.as_str()), (TurnStop::Answered(StopReason::EndTurn), "done"));
+    let (stop, answer) = follow(&mut session.send(calls.to_string()).await.unwrap()).await;
+    assert_eq!((stop, answer.as_str()), (TurnStop::Answered(StopReason::EndTurn), "done"));
     let request = sent.last();
     let results = request.messages.last().unwrap().content.iter().map(|block| match block.kind() {
         BlockKind::ToolResult { tool_use_id, text, is_error, .. } => {
@@ -77,9 +77,9 @@ async fn one_fails_and_its_siblings_do_not(fixture: Fixture) {
         ("last", false),
     ];
     assert_eq!(results.len(), expected.len(), "{results:?}");
-    for (place, ((id, text, is_error), (says, fails))) in results.iter().zip(expected).enumerate() {
-        assert_eq!((id, *is_error), (&format!("call_0_0_{place}"), fails), "{text}");
-        assert!(text.contains(says), "{place}: {text}");
+    for (index, ((id, text, is_error), (says, fails))) in results.iter().zip(expected).enumerate() {
+        assert_eq!((id, *is_error), (&format!("call_0_0_{index}"), fails), "{text}");
+        assert!(text.contains(says), "{index}: {text}");
     }
     assert!(results[2].1.contains("timed out"), "{}", results[2].1);
     assert_eq!(bearing(&mark), []);
@@ -87,8 +87,8 @@ async fn one_fails_and_its_siblings_do_not(fixture: Fixture) {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-async fn a_turn_ends_when_its_time_is_over(fixture: Fixture) {
-    let sent = Sent::default();
+async fn a_turn_ends_at_its_time_limit(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
     let mark = format!("mark-of-{}", session.id());
@@ -99,17 +99,17 @@ async fn a_turn_ends_when_its_time_is_over(fixture: Fixture) {
     let mut turn = session.send_with_limits(sleeping.to_string(), Some(limits)).await.unwrap();
     assert_eq!(follow(&mut turn).await.0, TurnStop::Limit(Limit::WallClock));
     assert_eq!(bearing(&mark), []);
-    let (_, said) = follow(&mut session.send("hello").await.unwrap()).await;
-    assert_eq!(said, "heard: hello");
+    let (_, text) = follow(&mut session.send("hello").await.unwrap()).await;
+    assert_eq!(text, "heard: hello");
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
 }
 
-async fn what_waits_and_what_steers_come_in_order(fixture: Fixture) {
-    let sent = Sent::default();
+async fn queued_and_steering_messages_arrive_in_order(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
-    // It goes on when the file is there.
+    // It continues when the file is there.
     let wait = "until test -e go; do sleep 0.01; done";
     let mut turn = session.send(json!([[bash(wait), bash("echo beside")]]).to_string()).await.unwrap();
     let mut listener = session.subscribe(turn.accepted().seq()).await.unwrap();
@@ -156,12 +156,12 @@ fn text_of(block: &conjure::Block) -> String {
     Message::user(vec![block.clone()]).text()
 }
 
-async fn who_reads_slowly_misses_nothing(fixture: Fixture) {
-    let sent = Sent::default();
+async fn a_slow_reader_misses_nothing(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
     let mut slow = session.subscribe(0).await.unwrap();
-    // A client that goes away ends nothing.
+    // A client that disconnects ends nothing.
     drop(session.send(json!([[bash("echo first >> note")]]).to_string()).await.unwrap());
     for number in 0..10 {
         let program = json!([[bash(&format!("echo {number} >> note"))]]);
@@ -172,8 +172,8 @@ async fn who_reads_slowly_misses_nothing(fixture: Fixture) {
     let until = |from: u64| all.iter().map(|event| event.seq).filter(|seq| *seq >= from).collect::<Vec<_>>();
     let (seqs, lagged) = read_until(&mut slow, last).await;
     assert_eq!(seqs, until(0));
-    assert!(lagged > 0, "the ring held everything: the test has lost its grip");
-    // It goes on from wherever it was.
+    assert!(lagged > 0, "the ring held everything, so the test proves nothing");
+    // It continues from wherever it was.
     let (seqs, _) = read_until(&mut session.subscribe(last / 2).await.unwrap(), last).await;
     assert_eq!(seqs, until(last / 2));
     let mut turn = session.send(json!([[bash("head -n 1 note")]]).to_string()).await.unwrap();
@@ -204,26 +204,30 @@ async fn read_until(listening: &mut conjure::session::Subscription, last: u64) -
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn one_call_fails_in_a_jail_and_its_siblings_do_not() {
-    one_fails_and_its_siblings_do_not(impatient(ExecutorKind::Jail, Settings::default())).await;
+async fn a_failing_call_in_a_jail_does_not_affect_parallel_calls() {
+    a_failing_call_does_not_affect_its_siblings(fixture_with_short_timeouts(
+        ExecutorKind::Jail,
+        Settings::default(),
+    ))
+    .await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_turn_in_a_jail_ends_when_its_time_is_over() {
-    a_turn_ends_when_its_time_is_over(Fixture::new(ExecutorKind::Jail)).await;
+async fn a_turn_in_a_jail_ends_at_its_time_limit() {
+    a_turn_ends_at_its_time_limit(Fixture::new(ExecutorKind::Jail)).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn what_waits_and_what_steers_come_in_order_with_a_jail() {
-    what_waits_and_what_steers_come_in_order(Fixture::new(ExecutorKind::Jail)).await;
+async fn queued_and_steering_messages_arrive_in_order_with_a_jail() {
+    queued_and_steering_messages_arrive_in_order(Fixture::new(ExecutorKind::Jail)).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn who_reads_slowly_misses_nothing_of_a_session_with_a_jail() {
-    who_reads_slowly_misses_nothing(Fixture::new(ExecutorKind::Jail)).await;
+async fn a_slow_reader_misses_nothing_with_a_jail() {
+    a_slow_reader_misses_nothing(Fixture::new(ExecutorKind::Jail)).await;
 }
 
 #[cfg(engines)]
@@ -233,26 +237,30 @@ mod containers {
     use crate::runtime::fixture::of_containers;
 
     #[tokio::test]
-    async fn one_call_fails_and_its_siblings_do_not() {
+    async fn a_failing_call_does_not_affect_parallel_calls() {
         let Some(image) = test_image() else { return };
-        one_fails_and_its_siblings_do_not(impatient(ExecutorKind::Docker, of_containers(&image))).await;
+        a_failing_call_does_not_affect_its_siblings(fixture_with_short_timeouts(
+            ExecutorKind::Docker,
+            of_containers(&image),
+        ))
+        .await;
     }
 
     #[tokio::test]
-    async fn a_turn_ends_when_its_time_is_over() {
+    async fn a_turn_ends_at_its_time_limit() {
         let Some(image) = test_image() else { return };
-        super::a_turn_ends_when_its_time_is_over(Fixture::in_containers(&image)).await;
+        super::a_turn_ends_at_its_time_limit(Fixture::in_containers(&image)).await;
     }
 
     #[tokio::test]
-    async fn what_waits_and_what_steers_come_in_order() {
+    async fn queued_and_steering_messages_arrive_in_order() {
         let Some(image) = test_image() else { return };
-        super::what_waits_and_what_steers_come_in_order(Fixture::in_containers(&image)).await;
+        super::queued_and_steering_messages_arrive_in_order(Fixture::in_containers(&image)).await;
     }
 
     #[tokio::test]
-    async fn who_reads_slowly_misses_nothing() {
+    async fn a_slow_reader_misses_nothing() {
         let Some(image) = test_image() else { return };
-        super::who_reads_slowly_misses_nothing(Fixture::in_containers(&image)).await;
+        super::a_slow_reader_misses_nothing(Fixture::in_containers(&image)).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Turns and calls that are broken off wherever they are, through the runtime, in real jails and containers: no session is
-//! stuck, each call has one result, the next request is valid, no effect is repeated, nothing runs on (A1, A2, A9, A13).
+//! Turns and calls that are cancelled at any await, through the runtime, in real jails and containers: no session is
+//! stuck, each call has one result, the next request is valid, no effect is repeated, no process stays (A1, A2, A9, A13).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ use serde_json::json;
 
 use crate::processes::bearing;
 use crate::runtime::fixture::{Fixture, follow, soon, spec, tenant};
-use crate::runtime::programs::{Sent, asking, bash, forbidden, review};
+use crate::runtime::programs::{SentRequests, asking, bash, forbidden, review};
 
 /// How a turn is broken off.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
+enum Interruption {
     /// The user ends it.
     Interrupt,
     /// The session's actor is killed, and its supervisor starts it again.
@@ -32,7 +32,7 @@ enum Way {
     Restart,
 }
 
-async fn start(fixture: &Fixture, sent: &Sent) -> Runtime {
+async fn start(fixture: &Fixture, sent: &SentRequests) -> Runtime {
     let approver = approver_fn(|call: ToolCall| async move { review(&call) });
     let options = RuntimeOptions::from(fixture.config()).model("program", sent.model()).approver(approver);
     Runtime::spawn(options).await.unwrap()
@@ -43,7 +43,7 @@ fn effects(fixture: &Fixture, session: &Session) -> PathBuf {
 }
 
 /// A turn of three model calls with tools of every kind, whose effects have this number.
-fn work(number: usize, mark: &str) -> String {
+fn command(number: usize, mark: &str) -> String {
     let first = [
         bash(&format!("echo a{number} >> effects; exec -a {mark} sleep 0.02")),
         json!(["view", {"path": ".", "description": "look around"}]),
@@ -53,7 +53,7 @@ fn work(number: usize, mark: &str) -> String {
     json!([first, second]).to_string()
 }
 
-/// Follows a turn for so many of its events; why it ended, where it did.
+/// Follows a turn for this many of its events; why it ended, where it did.
 async fn follow_for(turn: &mut TurnHandle, events: usize) -> Option<TurnStop> {
     for _ in 0..events {
         if let TurnEvent::Ended { stop, .. } = turn.next().await.unwrap().unwrap() {
@@ -63,31 +63,31 @@ async fn follow_for(turn: &mut TurnHandle, events: usize) -> Option<TurnStop> {
     None
 }
 
-async fn hears(session: &Session, number: usize) {
-    let words = format!("hello {number}");
-    let (stop, said) = follow(&mut session.send(words.as_str()).await.unwrap()).await;
+async fn assert_answers(session: &Session, number: usize) {
+    let message = format!("hello {number}");
+    let (stop, text) = follow(&mut session.send(message.as_str()).await.unwrap()).await;
     assert!(matches!(stop, TurnStop::Answered(_)), "{number}: {stop}");
-    assert_eq!(said, format!("heard: {words}"));
+    assert_eq!(text, format!("heard: {message}"));
 }
 
-/// Breaks a turn off after every so many events, until one is over before.
-async fn broken_off_everywhere(fixture: Fixture, way: Way, step: usize) {
-    let everywhere = break_off_everywhere(fixture, way, step);
+/// Breaks a turn off after every this many events, until one is over before.
+async fn run_all_interruptions(fixture: Fixture, way: Interruption, step: usize) {
+    let everywhere = interrupt_everywhere(fixture, way, step);
     tokio::time::timeout(SystemClock.remaining(soon()), everywhere).await.expect("a session is stuck");
 }
 
-async fn break_off_everywhere(fixture: Fixture, way: Way, step: usize) {
-    let sent = Sent::default();
+async fn interrupt_everywhere(fixture: Fixture, way: Interruption, step: usize) {
+    let sent = SentRequests::default();
     let mut runtime = start(&fixture, &sent).await;
     let mut session = runtime.open(spec()).await.unwrap();
     let mark = format!("mark-of-{}", session.id());
-    for place in (0..).step_by(step) {
-        let mut turn = session.send(work(place, &mark)).await.unwrap();
-        let ended = follow_for(&mut turn, place).await;
+    for index in (0..).step_by(step) {
+        let mut turn = session.send(command(index, &mark)).await.unwrap();
+        let ended = follow_for(&mut turn, index).await;
         match way {
-            Way::Interrupt => session.interrupt().await.unwrap(),
-            Way::Kill => session.kill(),
-            Way::Restart => {
+            Interruption::Interrupt => session.interrupt().await.unwrap(),
+            Interruption::Kill => session.kill(),
+            Interruption::Restart => {
                 runtime.shutdown(soon()).await.unwrap();
                 runtime = start(&fixture, &sent).await;
                 session = runtime.session(&tenant("acme"), session.id()).await.unwrap();
@@ -96,24 +96,26 @@ async fn break_off_everywhere(fixture: Fixture, way: Way, step: usize) {
         let is_over = ended.is_some();
         let stop = match ended {
             Some(stop) => stop,
-            None if way == Way::Restart => session.snapshot().await.unwrap().last_turn.unwrap().stop,
+            None if way == Interruption::Restart => session.snapshot().await.unwrap().last_turn.unwrap().stop,
             None => match end_of(&mut turn).await {
                 Ok(stop) => stop,
                 // It was killed too often for its supervisor: the next message finds it.
-                Err(SessionError::NotStarted { .. }) if way == Way::Kill => end_of_last(&session).await,
-                Err(error) => panic!("{way:?} at {place}: {error}"),
+                Err(SessionError::NotStarted { .. }) if way == Interruption::Kill => {
+                    end_of_last(&session).await
+                }
+                Err(error) => panic!("{way:?} at {index}: {error}"),
             },
         };
         let is_right = match stop {
-            TurnStop::Interrupted => way != Way::Kill && !is_over,
+            TurnStop::Interrupted => way != Interruption::Kill && !is_over,
             TurnStop::Answered(_) => true,
             _ => false,
         };
-        assert!(is_right, "{way:?} at {place}: {stop}");
-        assert_eq!(bearing(&mark), [], "{way:?} at {place}");
-        hears(&session, place).await;
+        assert!(is_right, "{way:?} at {index}: {stop}");
+        assert_eq!(bearing(&mark), [], "{way:?} at {index}");
+        assert_answers(&session, index).await;
         if is_over {
-            assert!(place > 20, "only {place} places to stop at: the test has lost its grip");
+            assert!(index > 20, "only {index} places to stop at: the test has lost its grip");
             break;
         }
     }
@@ -170,52 +172,52 @@ async fn check_record(runtime: &Runtime, session: &Session) {
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_turn_that_is_interrupted_anywhere_leaves_a_session_that_goes_on() {
-    broken_off_everywhere(Fixture::new(ExecutorKind::Jail), Way::Interrupt, 1).await;
+async fn a_turn_interrupted_at_any_await_leaves_a_usable_session() {
+    run_all_interruptions(Fixture::new(ExecutorKind::Jail), Interruption::Interrupt, 1).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_turn_whose_session_is_killed_anywhere_goes_on() {
-    broken_off_everywhere(Fixture::new(ExecutorKind::Jail), Way::Kill, 1).await;
+async fn a_turn_whose_session_is_killed_at_any_await_resumes() {
+    run_all_interruptions(Fixture::new(ExecutorKind::Jail), Interruption::Kill, 1).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_turn_whose_process_stops_anywhere_leaves_a_session_that_goes_on() {
-    broken_off_everywhere(Fixture::new(ExecutorKind::Jail), Way::Restart, 1).await;
+async fn a_turn_whose_process_stops_at_any_await_leaves_a_usable_session() {
+    run_all_interruptions(Fixture::new(ExecutorKind::Jail), Interruption::Restart, 1).await;
 }
 
-/// Polls a future so many times, each time that it says that it has news, and drops it.
-async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+/// Polls a future this many times, each time that it says that it has news, and drops it.
+async fn poll_at_most<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    let mut left = polls;
+    let mut remaining = polls;
     std::future::poll_fn(|cx| {
-        if left == 0 {
+        if remaining == 0 {
             return Poll::Ready(None);
         }
-        left -= 1;
+        remaining -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending if remaining == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     })
     .await
 }
 
-async fn whatever_a_handle_is_asked_may_be_dropped(fixture: Fixture) {
-    let sent = Sent::default();
+async fn requests_of_a_handle_may_be_dropped(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
-    hears(&session, 0).await;
+    assert_answers(&session, 0).await;
     let mut at_once = 0;
     for polls in 0.. {
-        // What was said is recorded or not, and has its turn if it is.
-        let is_sent = dropped_after(polls, session.send(format!("said {polls}"))).await;
+        // The message is recorded or not, and gets its turn if it is.
+        let is_sent = poll_at_most(polls, session.send(format!("said {polls}"))).await;
         let mut completed = is_sent.is_some();
-        completed &= dropped_after(polls, session.subscribe(0)).await.is_some();
-        completed &= dropped_after(polls, session.list_files()).await.is_some();
+        completed &= poll_at_most(polls, session.subscribe(0)).await.is_some();
+        completed &= poll_at_most(polls, session.list_files()).await.is_some();
         let mark = format!("mark-of-{}-at-{polls}-polls", session.id());
         let endless = bash(&format!("exec -a {mark} sleep 1000"));
         let mut turn = session.send(json!([[endless]]).to_string()).await.unwrap();
@@ -223,27 +225,27 @@ async fn whatever_a_handle_is_asked_may_be_dropped(fixture: Fixture) {
         let (mut listener, mut seen) = (session.subscribe(turn.accepted().seq()).await.unwrap(), 0);
         let is_called = |event: &SessionEvent| matches!(event.kind, SessionEventKind::AgentToolUse { .. });
         let is_told = AtomicBool::new(false);
-        let telling = async {
+        let requests = async {
             while !matches!(listener.next().await.unwrap(), Update::Recorded(event) if is_called(&event)) {}
             is_told.store(true, Ordering::Relaxed);
         };
         let following = async {
             while !is_told.load(Ordering::Relaxed) {
                 // The stream of a turn loses nothing with a future that is dropped.
-                match dropped_after(polls, turn.next()).await.flatten() {
+                match poll_at_most(polls, turn.next()).await.flatten() {
                     Some(Ok(TurnEvent::Update(Update::Recorded(event)))) if is_called(&event) => break,
                     event => seen += usize::from(event.is_some()),
                 }
                 tokio::task::yield_now().await;
             }
         };
-        tokio::join!(telling, following);
-        until_one_bears(&mark).await;
-        match dropped_after(polls, session.steer(format!("by the way {polls}"))).await {
+        tokio::join!(requests, following);
+        until_marked_process(&mark).await;
+        match poll_at_most(polls, session.steer(format!("by the way {polls}"))).await {
             None => completed = false,
             Some(steered) => drop(steered.unwrap()),
         }
-        completed &= dropped_after(polls, session.interrupt()).await.is_some();
+        completed &= poll_at_most(polls, session.interrupt()).await.is_some();
         session.interrupt().await.unwrap();
         let (stop, _) = follow(&mut turn).await;
         assert!(stop == TurnStop::Interrupted, "{polls}: {stop} after {seen} events");
@@ -256,7 +258,7 @@ async fn whatever_a_handle_is_asked_may_be_dropped(fixture: Fixture) {
             listener.next().await.unwrap();
         };
         completed &=
-            dropped_after(polls, session.decide(approval.call.id.clone(), Decision::Allow)).await.is_some();
+            poll_at_most(polls, session.decide(approval.call.id.clone(), Decision::Allow)).await.is_some();
         match session.decide(approval.call.id, Decision::Allow).await {
             // It was taken before.
             Ok(()) | Err(SessionError::Rejected(_)) => {}
@@ -266,8 +268,8 @@ async fn whatever_a_handle_is_asked_may_be_dropped(fixture: Fixture) {
         assert!(matches!(stop, TurnStop::Answered(_)), "{polls}: {stop}");
         // Put away, it is revived.
         session.close().await.unwrap();
-        completed &= dropped_after(polls, runtime.session(&tenant("acme"), session.id())).await.is_some();
-        hears(&session, polls).await;
+        completed &= poll_at_most(polls, runtime.session(&tenant("acme"), session.id())).await.is_some();
+        assert_answers(&session, polls).await;
         at_once = polls;
         if completed {
             break;
@@ -276,27 +278,27 @@ async fn whatever_a_handle_is_asked_may_be_dropped(fixture: Fixture) {
     assert!(at_once > 1, "everything is done at once: the test has lost its grip");
     sent.check();
     check_record(&runtime, &session).await;
-    let asked = std::fs::read_to_string(effects(&fixture, &session)).unwrap();
-    assert_eq!(asked.lines().count(), at_once + 1, "each was done once");
-    let said: Vec<String> = recorded_events(&runtime, &session).await;
+    let effects_log = std::fs::read_to_string(effects(&fixture, &session)).unwrap();
+    assert_eq!(effects_log.lines().count(), at_once + 1, "each was done once");
+    let events: Vec<String> = recorded_events(&runtime, &session).await;
     for polls in 0..=at_once {
-        assert!(said.iter().filter(|text| **text == format!("said {polls}")).count() <= 1, "{said:?}");
+        assert!(events.iter().filter(|text| **text == format!("said {polls}")).count() <= 1, "{events:?}");
     }
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What the user said.
+/// The user's messages.
 async fn recorded_events(runtime: &Runtime, session: &Session) -> Vec<String> {
     let events = runtime.events(session.tenant(), session.id(), 0).await.unwrap();
-    let said = events.into_iter().filter_map(|event| match event.kind {
+    let texts = events.into_iter().filter_map(|event| match event.kind {
         SessionEventKind::UserMessage { content, .. } => Some(conjure::Message::user(content).text()),
         _ => None,
     });
-    said.collect()
+    texts.collect()
 }
 
-async fn a_deletion_that_is_dropped_can_be_done_again(fixture: Fixture) {
-    let sent = Sent::default();
+async fn a_dropped_deletion_can_be_repeated(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let acme = tenant("acme");
     for polls in 0.. {
@@ -308,7 +310,7 @@ async fn a_deletion_that_is_dropped_can_be_done_again(fixture: Fixture) {
             tokio::task::yield_now().await;
         }
         drop(turn);
-        let deleted = dropped_after(polls, runtime.delete(&acme, session.id())).await;
+        let deleted = poll_at_most(polls, runtime.delete(&acme, session.id())).await;
         let completed = deleted.is_some();
         match runtime.delete(&acme, session.id()).await {
             Ok(_) if !completed => {}
@@ -316,70 +318,70 @@ async fn a_deletion_that_is_dropped_can_be_done_again(fixture: Fixture) {
             other => panic!("{polls}: {other:?}"),
         }
         assert_eq!(bearing(&mark), [], "{polls}");
-        let left = std::fs::read_dir(fixture.data().join("tenants/acme/workspaces")).unwrap().count();
-        assert_eq!((left, runtime.session_ids(&acme).await.unwrap()), (0, Vec::new()), "{polls}");
+        let workspaces = std::fs::read_dir(fixture.data().join("tenants/acme/workspaces")).unwrap().count();
+        assert_eq!((workspaces, runtime.session_ids(&acme).await.unwrap()), (0, Vec::new()), "{polls}");
         if completed {
-            assert!(polls > 1, "it is done at once: the test has lost its grip");
+            assert!(polls > 1, "it completed at once, so the test proves nothing");
             break;
         }
     }
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What is told is told whole, however often its futures are dropped.
-async fn whoever_listens_may_be_dropped(fixture: Fixture) {
-    let sent = Sent::default();
+/// All events are delivered, however often the futures are dropped.
+async fn subscriptions_may_be_dropped(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
     let mark = format!("mark-of-{}", session.id());
     for number in 0..4 {
-        let mut turn = session.send(work(number, &mark)).await.unwrap();
+        let mut turn = session.send(command(number, &mark)).await.unwrap();
         let from = turn.accepted().seq();
         let mut listener = session.subscribe(from).await.unwrap();
-        let (mut of_turn, mut heard, mut is_over) = (Vec::new(), Vec::new(), false);
+        let (mut of_turn, mut delivered, mut is_over) = (Vec::new(), Vec::new(), false);
         // Now and then there is time enough for an answer of the journal's.
         let mut polls = (1..8).cycle();
         loop {
             let polls = polls.next().unwrap();
-            // What is recorded is to be heard; else it would wait for what may never come.
+            // Recorded events are delivered; otherwise the test would wait for an event that may never come.
             let has_more = listener.next_seq() < session.snapshot().await.unwrap().events;
-            if has_more && let Some(Ok(Update::Recorded(event))) = dropped_after(polls, listener.next()).await
+            if has_more && let Some(Ok(Update::Recorded(event))) = poll_at_most(polls, listener.next()).await
             {
-                heard.push(event.id);
+                delivered.push(event.id);
             }
             if is_over && !has_more {
                 break;
             } else if is_over {
                 continue;
             }
-            match dropped_after(8 - polls, turn.next()).await.flatten() {
+            match poll_at_most(8 - polls, turn.next()).await.flatten() {
                 Some(Ok(TurnEvent::Update(Update::Recorded(event)))) => of_turn.push(event.id),
                 Some(Ok(TurnEvent::Ended { .. })) => is_over = true,
                 _ => {}
             }
         }
-        let told = runtime.events(session.tenant(), session.id(), from).await.unwrap();
-        // What it produced is told behind the turn's end.
+        let events = runtime.events(session.tenant(), session.id(), from).await.unwrap();
+        // Its outputs are reported after the turn's end.
         let is_of_turn =
             |event: &&SessionEvent| !matches!(event.kind, SessionEventKind::SessionFilesProduced { .. });
-        let told_of_turn: Vec<_> = told.iter().filter(is_of_turn).map(|event| event.id.clone()).collect();
-        let told: Vec<_> = told.into_iter().map(|event| event.id).collect();
-        assert!(told.len() > 8, "{told:?}");
-        assert_eq!((&heard, &of_turn), (&told, &told_of_turn), "{number}");
+        let told_of_turn: Vec<_> = events.iter().filter(is_of_turn).map(|event| event.id.clone()).collect();
+        let events: Vec<_> = events.into_iter().map(|event| event.id).collect();
+        assert!(events.len() > 8, "{events:?}");
+        assert_eq!((&delivered, &of_turn), (&events, &told_of_turn), "{number}");
     }
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
 }
 
-async fn until_one_bears(mark: &str) {
+async fn until_marked_process(mark: &str) {
     while bearing(mark).is_empty() {
         tokio::task::yield_now().await;
     }
 }
 
-/// Nothing of it runs on, and the next call is not held up.
+/// None of its processes continues, and the next call is not delayed.
 async fn a_call_that_is_dropped_leaves_nothing(fixture: Fixture) {
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
     let executor = session.executor().await.unwrap();
@@ -390,13 +392,13 @@ async fn a_call_that_is_dropped_leaves_nothing(fixture: Fixture) {
     };
     let working = format!("for i in 1 2 3; do echo $i; (exec -a {mark} sleep 0.02); done");
     for polls in 0.. {
-        let completed = dropped_after(polls, run(&working)).await;
+        let completed = poll_at_most(polls, run(&working)).await;
         // Also one that would run for ever.
         let background = format!("setsid bash -c 'exec -a {mark} sleep 1000' & wait");
         tokio::select! {
             biased;
             ended = run(&background) => panic!("{polls}: {ended:?}"),
-            () = until_one_bears(&mark) => {}
+            () = until_marked_process(&mark) => {}
         }
         let outcome = run("echo next").await.unwrap();
         assert_eq!(outcome.stdout.head, b"next\n", "{polls}");
@@ -406,36 +408,36 @@ async fn a_call_that_is_dropped_leaves_nothing(fixture: Fixture) {
             tokio::task::yield_now().await;
         }
         if completed.is_some() {
-            assert!(polls > 1, "it is done at once: the test has lost its grip");
+            assert!(polls > 1, "it completed at once, so the test proves nothing");
             break;
         }
     }
-    hears(&session, 0).await;
+    assert_answers(&session, 0).await;
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
-    whatever_a_handle_is_asked_may_be_dropped(Fixture::new(ExecutorKind::Jail)).await;
+async fn requests_of_a_handle_may_be_dropped_at_any_await() {
+    requests_of_a_handle_may_be_dropped(Fixture::new(ExecutorKind::Jail)).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
-    a_deletion_that_is_dropped_can_be_done_again(Fixture::new(ExecutorKind::Jail)).await;
+async fn a_deletion_dropped_at_any_await_can_be_repeated() {
+    a_dropped_deletion_can_be_repeated(Fixture::new(ExecutorKind::Jail)).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn whoever_listens_may_be_dropped_at_any_await() {
-    whoever_listens_may_be_dropped(Fixture::new(ExecutorKind::Jail)).await;
+async fn subscriptions_may_be_dropped_at_any_await() {
+    subscriptions_may_be_dropped(Fixture::new(ExecutorKind::Jail)).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_call_that_is_dropped_at_any_await_leaves_nothing() {
+async fn a_call_dropped_at_any_await_leaves_nothing() {
     a_call_that_is_dropped_leaves_nothing(Fixture::new(ExecutorKind::Jail)).await;
 }
 
@@ -445,43 +447,43 @@ mod containers {
     use crate::image::test_image;
 
     #[tokio::test]
-    async fn a_turn_that_is_interrupted_anywhere_leaves_a_session_that_goes_on() {
+    async fn a_turn_interrupted_at_any_await_leaves_a_usable_session() {
         let Some(image) = test_image() else { return };
-        broken_off_everywhere(Fixture::in_containers(&image), Way::Interrupt, 1).await;
+        run_all_interruptions(Fixture::in_containers(&image), Interruption::Interrupt, 1).await;
     }
 
     #[tokio::test]
-    async fn a_turn_whose_session_is_killed_anywhere_goes_on() {
+    async fn a_turn_whose_session_is_killed_at_any_await_resumes() {
         let Some(image) = test_image() else { return };
-        broken_off_everywhere(Fixture::in_containers(&image), Way::Kill, 7).await;
+        run_all_interruptions(Fixture::in_containers(&image), Interruption::Kill, 7).await;
     }
 
     #[tokio::test]
-    async fn a_turn_whose_process_stops_anywhere_leaves_a_session_that_goes_on() {
+    async fn a_turn_whose_process_stops_at_any_await_leaves_a_usable_session() {
         let Some(image) = test_image() else { return };
-        broken_off_everywhere(Fixture::in_containers(&image), Way::Restart, 7).await;
+        run_all_interruptions(Fixture::in_containers(&image), Interruption::Restart, 7).await;
     }
 
     #[tokio::test]
-    async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
+    async fn requests_of_a_handle_may_be_dropped_at_any_await() {
         let Some(image) = test_image() else { return };
-        whatever_a_handle_is_asked_may_be_dropped(Fixture::in_containers(&image)).await;
+        requests_of_a_handle_may_be_dropped(Fixture::in_containers(&image)).await;
     }
 
     #[tokio::test]
-    async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
+    async fn a_deletion_dropped_at_any_await_can_be_repeated() {
         let Some(image) = test_image() else { return };
-        a_deletion_that_is_dropped_can_be_done_again(Fixture::in_containers(&image)).await;
+        a_dropped_deletion_can_be_repeated(Fixture::in_containers(&image)).await;
     }
 
     #[tokio::test]
-    async fn whoever_listens_may_be_dropped_at_any_await() {
+    async fn subscriptions_may_be_dropped_at_any_await() {
         let Some(image) = test_image() else { return };
-        whoever_listens_may_be_dropped(Fixture::in_containers(&image)).await;
+        subscriptions_may_be_dropped(Fixture::in_containers(&image)).await;
     }
 
     #[tokio::test]
-    async fn a_call_that_is_dropped_at_any_await_leaves_nothing() {
+    async fn a_call_dropped_at_any_await_leaves_nothing() {
         let Some(image) = test_image() else { return };
         a_call_that_is_dropped_leaves_nothing(Fixture::in_containers(&image)).await;
     }

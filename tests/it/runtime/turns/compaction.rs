@@ -1,4 +1,4 @@
-//! Long sessions through the runtime: compacted, killed in the middle of it, revived, and paid for.
+//! Compaction of long sessions through the runtime: with a kill during it, revival, and billing.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -14,10 +14,10 @@ use conjure::{
     Usage, model_fn,
 };
 
-use crate::again::Killed;
+use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 
-/// What tells the part which host it is.
+/// The environment variable with the parameters of the part.
 const HOST: &str = "CONJURE_TEST_HOST_THAT_COMPACTS";
 
 const POLICY: CompactionPolicy = CompactionPolicy::with_threshold(3_000).with_kept_messages(2);
@@ -31,11 +31,11 @@ fn answer(request: &Request) -> Response {
     let blocks = request.messages.iter().flat_map(|message| &message.content);
     let input_tokens = blocks.map(|block| block.json().len() as u64).sum();
     let last = request.messages.last().unwrap().text();
-    let words = if is_summary(request) { "In short.".to_owned() } else { format!("heard: {last}") };
+    let text = if is_summary(request) { "In short.".to_owned() } else { format!("heard: {last}") };
     Response {
         id: None,
         model: Some("echo".to_owned()),
-        content: vec![Block::text(words)],
+        content: vec![Block::text(text)],
         stop_reason: StopReason::EndTurn,
         usage: Usage { input_tokens, output_tokens: 2, ..Usage::default() },
         request_id: None,
@@ -44,17 +44,17 @@ fn answer(request: &Request) -> Response {
     }
 }
 
-fn model(seen: &Arc<Mutex<Vec<Request>>>) -> impl Model + 'static {
-    let seen = Arc::clone(seen);
+fn model(requests: &Arc<Mutex<Vec<Request>>>) -> impl Model + 'static {
+    let requests = Arc::clone(requests);
     model_fn(move |request: Request| {
-        seen.lock().unwrap().push(request.clone());
+        requests.lock().unwrap().push(request.clone());
         async move { Ok(answer(&request)) }
     })
 }
 
-async fn start(fixture: &Fixture, seen: &Arc<Mutex<Vec<Request>>>) -> Runtime {
+async fn start(fixture: &Fixture, requests: &Arc<Mutex<Vec<Request>>>) -> Runtime {
     let options =
-        fixture.options().model("counting", model(seen)).default_model("counting").compaction(POLICY);
+        fixture.options().model("counting", model(requests)).default_model("counting").compaction(POLICY);
     Runtime::spawn(options).await.unwrap()
 }
 
@@ -62,7 +62,7 @@ fn long(number: usize) -> String {
     format!("{number} {}", "x".repeat(400))
 }
 
-/// What became of each compaction, as the session's events tell.
+/// The outcome of each compaction, from the session's events.
 async fn recorded_events(runtime: &Runtime, session: &Session) -> Vec<&'static str> {
     let events = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
     let what = |kind: &SessionEventKind| match kind {
@@ -75,10 +75,10 @@ async fn recorded_events(runtime: &Runtime, session: &Session) -> Vec<&'static s
 }
 
 #[tokio::test]
-async fn a_session_that_has_grown_long_is_compacted_and_its_record_stays() {
+async fn a_long_session_is_compacted_and_keeps_its_events() {
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let seen = Arc::default();
-    let runtime = start(&fixture, &seen).await;
+    let recorded = Arc::default();
+    let runtime = start(&fixture, &recorded).await;
     let session = runtime.open(spec()).await.unwrap();
     for number in 0..12 {
         assert_eq!(ask(&session, &long(number)).await, format!("heard: {}", long(number)));
@@ -86,7 +86,7 @@ async fn a_session_that_has_grown_long_is_compacted_and_its_record_stays() {
     let done = recorded_events(&runtime, &session).await;
     assert!(done.len() >= 4 && done.chunks(2).all(|pair| pair == ["begun", "compacted"]), "{done:?}");
     // The tenant has paid for the summaries, too.
-    let requests = seen.lock().unwrap().clone();
+    let requests = recorded.lock().unwrap().clone();
     let used: u64 = requests.iter().map(|request| answer(request).usage.total()).sum();
     assert_eq!(session.snapshot().await.unwrap().usage.total(), used);
     let spent = runtime.tenant(&tenant("acme")).await.unwrap().usage.spent;
@@ -102,24 +102,24 @@ async fn a_session_that_has_grown_long_is_compacted_and_its_record_stays() {
     runtime.shutdown(soon()).await.unwrap();
 
     // Another process knows the same history: a summary, and what came after it.
-    seen.lock().unwrap().clear();
-    let runtime = start(&fixture, &seen).await;
-    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
-    ask(&again, "and now?").await;
-    let request = seen.lock().unwrap().iter().rfind(|request| !is_summary(request)).unwrap().clone();
+    recorded.lock().unwrap().clear();
+    let runtime = start(&fixture, &recorded).await;
+    let revived = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    ask(&revived, "and now?").await;
+    let request = recorded.lock().unwrap().iter().rfind(|request| !is_summary(request)).unwrap().clone();
     assert!(request.messages[0].text().ends_with("In short."), "{}", request.messages[0].text());
     assert!(request.messages.len() < 12 && request.messages.last().unwrap().text() == "and now?");
     runtime.shutdown(soon()).await.unwrap();
 }
 
 #[tokio::test]
-async fn instructions_that_stood_in_a_result_are_delivered_anew_exactly_once() {
+async fn instructions_lost_in_compaction_are_delivered_again_once() {
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
-    let heard = Arc::clone(&seen);
+    let recorded: Arc<Mutex<Vec<Request>>> = Arc::default();
+    let received = Arc::clone(&recorded);
     // Its first words load the skill.
     let loads = model_fn(move |request: Request| {
-        heard.lock().unwrap().push(request.clone());
+        received.lock().unwrap().push(request.clone());
         async move {
             let mut answer = answer(&request);
             if request.messages.len() == 1 {
@@ -141,12 +141,12 @@ async fn instructions_that_stood_in_a_result_are_delivered_anew_exactly_once() {
     );
     assert_eq!(session.snapshot().await.unwrap().active_skills[0].name, "greeting");
     // Once in each request behind the load, wherever it stands.
-    let requests = seen.lock().unwrap().clone();
+    let requests = recorded.lock().unwrap().clone();
     let mut summarised = 0;
     for request in requests[1..].iter().filter(|request| !is_summary(request)) {
         let blocks = request.messages.iter().flat_map(|message| &message.content);
-        let said: String = blocks.map(|block| block.json()).collect();
-        assert_eq!(said.matches("Run `scripts/run.sh`.").count(), 1, "{said}");
+        let text: String = blocks.map(|block| block.json()).collect();
+        assert_eq!(text.matches("Run `scripts/run.sh`.").count(), 1, "{text}");
         assert!(!request.instructions.concat().contains("Run `scripts/run.sh`."));
         summarised += usize::from(request.messages[0].text().contains("In short."));
     }
@@ -157,7 +157,7 @@ async fn instructions_that_stood_in_a_result_are_delivered_anew_exactly_once() {
 /// The part: a host whose model never ends its first summary. It says so, and lives until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn part_a_process_that_compacts() {
-    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
     let Ok(folder) = std::env::var(HOST) else { return };
     let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
     let hangs = model_fn(|request: Request| async move {
@@ -177,24 +177,24 @@ async fn part_a_process_that_compacts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
-async fn a_session_that_is_killed_while_it_is_compacted_goes_on() {
+async fn a_session_killed_during_compaction_resumes() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::turns::compaction::part_a_process_that_compacts", "--exact", "--nocapture"]);
     command.env(HOST, fixture.folder());
-    let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let said = BufReader::new(child.0.stdout.take().unwrap());
-    assert!(said.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");
+    let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let stdout = BufReader::new(child.0.stdout.take().unwrap());
+    assert!(stdout.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");
     drop(child);
 
-    let seen = Arc::default();
-    let runtime = start(&fixture, &seen).await;
+    let recorded = Arc::default();
+    let runtime = start(&fixture, &recorded).await;
     let id = runtime.session_ids(&tenant("acme")).await.unwrap()[0];
     let session = runtime.session(&tenant("acme"), id).await.unwrap();
-    // What was under way goes on by itself, and then this.
+    // The interrupted turn resumes by itself, and then this one runs.
     assert_eq!(ask(&session, "still there?").await, "heard: still there?");
     assert_eq!(recorded_events(&runtime, &session).await, ["begun", "ended", "begun", "compacted"]);
-    let requests = seen.lock().unwrap().clone();
+    let requests = recorded.lock().unwrap().clone();
     assert!(is_summary(&requests[0]) && !is_summary(&requests[1]));
     assert!(requests[1].messages[0].text().ends_with("In short."));
     let events = runtime.events(&tenant("acme"), id, 0).await.unwrap();
@@ -206,7 +206,7 @@ async fn a_session_that_is_killed_while_it_is_compacted_goes_on() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// What the service compacts, it drops; and nobody would say again what stood in results.
+/// The service drops the compacted history, and with it instructions in results.
 #[tokio::test]
 async fn instructions_are_not_delivered_in_results_where_the_service_compacts() {
     let compaction = CompactionSettings { service_threshold: Some(100_000), ..CompactionSettings::default() };

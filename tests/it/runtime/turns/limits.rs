@@ -1,5 +1,5 @@
-//! What stops a turn that would not end, and storms in its sandbox, through the runtime, in real jails and containers: each is
-//! told as what it is, and the session goes on (A3, S5).
+//! Limits that stop a turn, and fork storms in its sandbox, through the runtime, in real jails and containers: each is
+//! reported with its cause, and the session continues (A3, S5).
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::runtime::fixture::{Fixture, follow, soon, spec};
-use crate::runtime::programs::{Sent, bash, forbidden, review};
+use crate::runtime::programs::{SentRequests, bash, forbidden, review};
 
 /// A model whose answers cost money.
-struct Dear<M>(M);
+struct PricedModel<M>(M);
 
-impl<M: Model> Model for Dear<M> {
+impl<M: Model> Model for PricedModel<M> {
     fn stream(&self, request: Request) -> ModelStream {
         let priced = |event| match event {
             Ok(ModelEvent::Finished(mut answer)) => {
@@ -33,9 +33,10 @@ impl<M: Model> Model for Dear<M> {
     }
 }
 
-async fn start(fixture: &Fixture, sent: &Sent) -> Runtime {
+async fn start(fixture: &Fixture, sent: &SentRequests) -> Runtime {
     let approver = approver_fn(|call: ToolCall| async move { review(&call) });
-    let options = RuntimeOptions::from(fixture.config()).model("dear", Dear(sent.model())).approver(approver);
+    let options =
+        RuntimeOptions::from(fixture.config()).model("dear", PricedModel(sent.model())).approver(approver);
     Runtime::spawn(options).await.unwrap()
 }
 
@@ -49,8 +50,8 @@ async fn stopped_by(
     follow(&mut session.send_with_limits(program.to_string(), Some(limits)).await.unwrap()).await.0
 }
 
-async fn every_breaker_stops_its_turn(fixture: Fixture) {
-    let sent = Sent::default();
+async fn every_turn_limit_stops_its_turn(fixture: Fixture) {
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
     let none = Limits::default;
@@ -64,13 +65,13 @@ async fn every_breaker_stops_its_turn(fixture: Fixture) {
         (Limit::DeniedCalls, Limits { denied_calls: 2, ..none() }, true, 0),
     ];
     let mut done = 0;
-    for (limit, limits, is_denied, most) in cases {
+    for (limit, limits, is_denied, max) in cases {
         let answers = (0..20).map(|number| vec![if is_denied { forbidden() } else { line(number) }]);
         assert_eq!(stopped_by(&session, limits, answers).await, TurnStop::Limit(limit));
-        let (_, said) = follow(&mut session.send("hello").await.unwrap()).await;
-        assert_eq!(said, "heard: hello", "after {limit}");
+        let (_, text) = follow(&mut session.send("hello").await.unwrap()).await;
+        assert_eq!(text, "heard: hello", "after {limit}");
         let count = effects(&fixture, &session);
-        assert!(count <= done + most && (most == 0 || count > done), "{limit}: {count} after {done}");
+        assert!(count <= done + max && (max == 0 || count > done), "{limit}: {count} after {done}");
         done = count;
     }
     let circle = (0..20).map(|_| vec![bash("echo circle >> effects")]);
@@ -80,11 +81,11 @@ async fn every_breaker_stops_its_turn(fixture: Fixture) {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Told `pause N`, it pauses so often, each time in the middle of a tool of its service's, before it goes on.
-struct Pausing<M>(M);
+/// On `pause N` it pauses N times, each time in the middle of a server tool, before it continues.
+struct PausingModel<M>(M);
 
-/// What is said up to a pause: no two are the same, and none is as anybody else would write it.
-fn said_before(pause: usize) -> [Block; 3] {
+/// The content before a pause: each is unique, in an unusual notation.
+fn blocks_before(pause: usize) -> [Block; 3] {
     let call = format!(
         r#"{{"type":"server_tool_use",  "id":"srvtoolu_{pause}","name":"code","input":{{"n": {pause}.50}}}}"#
     );
@@ -95,23 +96,23 @@ fn said_before(pause: usize) -> [Block; 3] {
         .map(|block| Block::from_json(block).unwrap())
 }
 
-/// All that was said up to so many pauses.
-fn said_up_to(pauses: usize) -> Vec<Block> {
-    (0..pauses).flat_map(said_before).collect()
+/// The content up to this many pauses.
+fn blocks_up_to(pauses: usize) -> Vec<Block> {
+    (0..pauses).flat_map(blocks_before).collect()
 }
 
-impl<M: Model> Model for Pausing<M> {
+impl<M: Model> Model for PausingModel<M> {
     fn stream(&self, request: Request) -> ModelStream {
         let (last, before) = request.messages.split_last().unwrap();
-        let (words, paused) = match last.role {
+        let (text, paused) = match last.role {
             Role::User => (last.text(), 0),
             Role::Assistant => (before.last().unwrap().text(), last.content.len() / 3),
         };
-        let wanted = words.strip_prefix("pause ").map_or(0, |count| count.parse().unwrap());
+        let wanted = text.strip_prefix("pause ").map_or(0, |count| count.parse().unwrap());
         let pausing = move |event| match event {
             Ok(ModelEvent::Finished(answer)) if paused < wanted => {
                 Ok(ModelEvent::Finished(Box::new(Response {
-                    content: said_before(paused).to_vec(),
+                    content: blocks_before(paused).to_vec(),
                     stop_reason: StopReason::PauseTurn,
                     container: Some(ContainerId::new(format!("container_{paused}"))),
                     ..*answer
@@ -126,57 +127,57 @@ impl<M: Model> Model for Pausing<M> {
 /// A paused answer goes back as it is and nothing with it, as often as the limits allow.
 #[cfg(not(engines))]
 #[tokio::test]
-async fn pauses_are_resumed_unchanged_as_often_as_they_may_be() {
+async fn pauses_are_resumed_unchanged_up_to_the_limit() {
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let start = async || {
-        let options = RuntimeOptions::from(fixture.config()).model("pausing", Pausing(sent.model()));
+        let options = RuntimeOptions::from(fixture.config()).model("pausing", PausingModel(sent.model()));
         Runtime::spawn(options).await.unwrap()
     };
     let runtime = start().await;
     let session = runtime.open(spec()).await.unwrap();
     let three = Limits { pauses: 3, ..Limits::default() };
     let mut before = 0;
-    for (limits, pauses, most) in [(None, 10, 10), (None, 40, 10), (Some(&three), 3, 3), (Some(&three), 4, 3)]
+    for (limits, pauses, max) in [(None, 10, 10), (None, 40, 10), (Some(&three), 3, 3), (Some(&three), 4, 3)]
     {
-        let words = format!("pause {pauses}");
-        let mut turn = session.send_with_limits(words.as_str(), limits.cloned()).await.unwrap();
-        let (stop, said) = follow(&mut turn).await;
+        let message = format!("pause {pauses}");
+        let mut turn = session.send_with_limits(message.as_str(), limits.cloned()).await.unwrap();
+        let (stop, text) = follow(&mut turn).await;
         // At once, and not only when the session rests.
         let last = session.snapshot().await.unwrap().last_turn.unwrap();
-        let is_too_much = pauses > most;
+        let is_too_much = pauses > max;
         if is_too_much {
             assert_eq!(stop, TurnStop::Limit(Limit::Pauses));
         } else {
             assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
-            assert_eq!(said, format!("heard: {words}"));
+            assert_eq!(text, format!("heard: {message}"));
         }
-        let attempts = most + usize::from(is_too_much);
-        assert_eq!((last.stop, last.pauses, last.limits.pauses), (stop, attempts as u32, most as u32));
-        assert_eq!(last.model_calls as usize, most + 1);
+        let attempts = max + usize::from(is_too_much);
+        assert_eq!((last.stop, last.pauses, last.limits.pauses), (stop, attempts as u32, max as u32));
+        assert_eq!(last.model_calls as usize, max + 1);
         let requests = sent.requests().split_off(before);
-        assert_eq!(requests.len(), most + 1);
+        assert_eq!(requests.len(), max + 1);
         for (resumed, request) in requests.iter().enumerate().skip(1) {
             let (last, earlier) = request.messages.split_last().unwrap();
-            assert_eq!((last.role, &last.content), (Role::Assistant, &said_up_to(resumed)));
+            assert_eq!((last.role, &last.content), (Role::Assistant, &blocks_up_to(resumed)));
             let raw = |blocks: &[Block]| serde_json::to_string(blocks).unwrap();
-            assert_eq!(raw(&last.content), raw(&said_up_to(resumed)), "byte for byte");
+            assert_eq!(raw(&last.content), raw(&blocks_up_to(resumed)), "byte for byte");
             assert_eq!((earlier, &request.tools), (&*requests[0].messages, &requests[0].tools));
             let container = ContainerId::new(format!("container_{}", resumed - 1));
             assert_eq!(request.container.as_ref(), Some(&container), "it is kept");
         }
-        let (_, heard) = follow(&mut session.send("hello").await.unwrap()).await;
-        assert_eq!(heard, "heard: hello");
+        let (_, answer) = follow(&mut session.send("hello").await.unwrap()).await;
+        assert_eq!(answer, "heard: hello");
         before = sent.requests().len();
     }
-    // Whoever comes later is told the same.
+    // Later callers get the same error.
     let mut turn = session.send_with_limits("pause 4", Some(three)).await.unwrap();
     follow(&mut turn).await;
     let last = session.snapshot().await.unwrap().last_turn;
     runtime.shutdown(soon()).await.unwrap();
     let runtime = start().await;
-    let again = runtime.session(session.tenant(), session.id()).await.unwrap();
-    assert_eq!(again.snapshot().await.unwrap().last_turn, last);
+    let revived = runtime.session(session.tenant(), session.id()).await.unwrap();
+    assert_eq!(revived.snapshot().await.unwrap().last_turn, last);
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -188,15 +189,15 @@ fn effects(fixture: &Fixture, session: &Session) -> usize {
 }
 
 /// A call may not take long: a shell that cannot fork tries for long. All others take far less, also behind the storm.
-fn impatient(kind: ExecutorKind, settings: Settings) -> Fixture {
+fn fixture_with_short_timeouts(kind: ExecutorKind, settings: Settings) -> Fixture {
     Fixture::with(kind, Settings { tool_timeout: Some(Duration::from_secs(10)), ..settings })
 }
 
 async fn a_storm_of_forks_is_reported_and_the_next_call_works(fixture: Fixture) {
-    let sent = Sent::default();
+    let sent = SentRequests::default();
     let runtime = start(&fixture, &sent).await;
     let session = runtime.open(spec()).await.unwrap();
-    let calm = runtime.open(spec()).await.unwrap();
+    let other_session = runtime.open(spec()).await.unwrap();
     for _ in 0..2 {
         // It ends with the call: who cannot fork has lost.
         let storm =
@@ -205,12 +206,12 @@ async fn a_storm_of_forks_is_reported_and_the_next_call_works(fixture: Fixture) 
         let (stop, _) = follow(&mut session.send(json!([[storm], [next]]).to_string()).await.unwrap()).await;
         assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
         let last = sent.last();
-        let said: Vec<String> = last.messages.iter().map(|message| results(message)).collect();
-        let storm = &said[said.len() - 3];
+        let results_text: Vec<String> = last.messages.iter().map(|message| results(message)).collect();
+        let storm = &results_text[results_text.len() - 3];
         assert!(storm.contains("process") || storm.contains("fork"), "{storm}");
-        assert!(said.last().unwrap().contains("still here"), "{said:?}");
-        let (_, heard) = follow(&mut calm.send("hello").await.unwrap()).await;
-        assert_eq!(heard, "heard: hello");
+        assert!(results_text.last().unwrap().contains("still here"), "{results_text:?}");
+        let (_, answer) = follow(&mut other_session.send("hello").await.unwrap()).await;
+        assert_eq!(answer, "heard: hello");
     }
     runtime.shutdown(soon()).await.unwrap();
 }
@@ -226,13 +227,13 @@ fn results(message: &conjure::Message) -> String {
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn every_breaker_stops_its_turn_in_a_jail() {
-    every_breaker_stops_its_turn(Fixture::new(ExecutorKind::Jail)).await;
+async fn every_turn_limit_stops_its_turn_in_a_jail() {
+    every_turn_limit_stops_its_turn(Fixture::new(ExecutorKind::Jail)).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
-async fn a_storm_of_forks_in_a_jail_is_reported() {
+async fn a_fork_storm_in_a_jail_is_reported() {
     if !rustix::process::geteuid().is_root() {
         test_support::skip(
             "only root can have control groups for a jail on every machine",
@@ -240,7 +241,7 @@ async fn a_storm_of_forks_in_a_jail_is_reported() {
         );
         return;
     }
-    let fixture = impatient(ExecutorKind::Jail, Settings::default());
+    let fixture = fixture_with_short_timeouts(ExecutorKind::Jail, Settings::default());
     a_storm_of_forks_is_reported_and_the_next_call_works(fixture).await;
 }
 
@@ -251,15 +252,15 @@ mod containers {
     use crate::runtime::fixture::of_containers;
 
     #[tokio::test]
-    async fn every_breaker_stops_its_turn() {
+    async fn every_turn_limit_stops_its_turn() {
         let Some(image) = test_image() else { return };
-        super::every_breaker_stops_its_turn(Fixture::in_containers(&image)).await;
+        super::every_turn_limit_stops_its_turn(Fixture::in_containers(&image)).await;
     }
 
     #[tokio::test]
-    async fn a_storm_of_forks_is_reported() {
+    async fn a_fork_storm_is_reported() {
         let Some(image) = test_image() else { return };
-        let fixture = impatient(ExecutorKind::Docker, of_containers(&image));
+        let fixture = fixture_with_short_timeouts(ExecutorKind::Docker, of_containers(&image));
         a_storm_of_forks_is_reported_and_the_next_call_works(fixture).await;
     }
 }

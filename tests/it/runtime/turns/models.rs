@@ -1,4 +1,4 @@
-//! Models that do not behave: each turn ends, and the session goes on.
+//! Misbehaving models: each turn ends, and the session continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::runtime::fixture::{Fixture, ask, model, say, soon, spec, tenant};
 
-/// What the model does with the words that it is sent.
-struct Odd(Arc<dyn Model>);
+/// The model's reaction to the user's message.
+struct FaultyModel(Arc<dyn Model>);
 
-impl Model for Odd {
+impl Model for FaultyModel {
     fn stream(&self, request: Request) -> ModelStream {
-        // What was not answered stands before it.
+        // Unanswered messages come before it.
         let last = request.messages.last().unwrap();
-        let words = match last.content.last().unwrap().kind() {
+        let message = match last.content.last().unwrap().kind() {
             BlockKind::Text(text) => text.clone(),
             _ => String::new(),
         };
         let delta = || Ok(ModelEvent::TextDelta { index: 0, text: "and ".to_owned() });
-        match words.as_str() {
+        match message.as_str() {
             "be silent" => stream::pending().boxed(),
             // It never ends, and never is an answer. It lets others have their turn, as a network would.
             "talk for ever" => stream::repeat(())
@@ -35,8 +35,8 @@ impl Model for Odd {
                 .boxed(),
             "break off" => stream::iter([Ok(ModelEvent::Started), delta()]).boxed(),
             "panic" => panic!("the model panics"),
-            words if words.starts_with('{') => {
-                let response = parse_response(words).unwrap();
+            message if message.starts_with('{') => {
+                let response = parse_response(message).unwrap();
                 stream::iter([Ok(ModelEvent::Finished(Box::new(response)))]).boxed()
             }
             _ => self.0.stream(request),
@@ -45,29 +45,29 @@ impl Model for Odd {
 }
 
 #[tokio::test]
-async fn a_turn_ends_whatever_its_model_does_and_the_next_one_is_as_always() {
+async fn a_turn_ends_whatever_its_model_does_and_the_next_one_works() {
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let options = fixture.options().model("odd", Odd(Arc::new(model())));
+    let options = fixture.options().model("odd", FaultyModel(Arc::new(model())));
     let runtime = Runtime::spawn(options).await.unwrap();
     let limits = Limits { wall_clock: Some(Duration::from_millis(200)), ..Limits::default() };
     let session = runtime.open(spec().model("odd").limits(limits.clone())).await.unwrap();
-    let short = |words: &'static str| {
+    let short = |text: &'static str| {
         let (session, limits) = (session.clone(), limits.clone());
-        async move { session.send_with_limits(words, Some(limits)).await.unwrap().end().await.unwrap() }
+        async move { session.send_with_limits(text, Some(limits)).await.unwrap().end().await.unwrap() }
     };
-    for words in ["be silent", "talk for ever"] {
-        let stop = short(words).await;
-        assert!(matches!(stop, TurnStop::Limit(Limit::WallClock)), "{words}: {stop}");
+    for text in ["be silent", "talk for ever"] {
+        let stop = short(text).await;
+        assert!(matches!(stop, TurnStop::Limit(Limit::WallClock)), "{text}: {stop}");
     }
     let long = Limits::default();
     let session_of_its_own = runtime.open(spec().model("odd").limits(long)).await.unwrap();
-    for (words, kind) in [("break off", ModelErrorKind::Truncated), ("panic", ModelErrorKind::Protocol)] {
-        let (stop, _) = say(&session_of_its_own, words).await;
-        let TurnStop::ModelFailed(error) = &stop else { panic!("{words}: {stop}") };
-        assert_eq!(error.kind, kind, "{words}");
+    for (text, kind) in [("break off", ModelErrorKind::Truncated), ("panic", ModelErrorKind::Protocol)] {
+        let (stop, _) = say(&session_of_its_own, text).await;
+        let TurnStop::ModelFailed(error) = &stop else { panic!("{text}: {stop}") };
+        assert_eq!(error.kind, kind, "{text}");
     }
     // Nonsense: a tool that there is not, input that is none, an answer without anything.
-    for (words, says) in [
+    for (text, says) in [
         (
             r#"{"content": [{"type": "tool_use", "id": "a", "name": "fly", "input": {}}], "stop_reason": "tool_use"}"#,
             "fly",
@@ -77,18 +77,18 @@ async fn a_turn_ends_whatever_its_model_does_and_the_next_one_is_as_always() {
             "command",
         ),
     ] {
-        let said = ask(&session_of_its_own, words).await;
-        assert!(said.contains(says), "{said}");
+        let answer = ask(&session_of_its_own, text).await;
+        assert!(answer.contains(says), "{answer}");
     }
-    for words in
+    for text in
         [r#"{"content": [], "stop_reason": "end_turn"}"#, r#"{"content": [], "stop_reason": "tool_use"}"#]
     {
-        assert_eq!(ask(&session_of_its_own, words).await, "");
+        assert_eq!(ask(&session_of_its_own, text).await, "");
     }
     for session in [&session, &session_of_its_own] {
-        let heard =
+        let answers =
             session.send_with_limits("hello", Some(Limits::default())).await.unwrap().end().await.unwrap();
-        assert!(matches!(heard, TurnStop::Answered(_)), "{heard}");
+        assert!(matches!(answers, TurnStop::Answered(_)), "{answers}");
     }
     // One that is silent is interrupted by a shutdown.
     let _turn = session_of_its_own.send("be silent").await.unwrap();
@@ -100,9 +100,9 @@ async fn a_turn_ends_whatever_its_model_does_and_the_next_one_is_as_always() {
 async fn a_secret_that_a_models_error_quotes_is_reported_nowhere() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let quoting = conjure::model_fn(|request: Request| async move {
-        let words = request.messages.last().unwrap().text();
+        let text = request.messages.last().unwrap().text();
         let kind = ModelErrorKind::Api(ApiErrorKind::InvalidRequest);
-        Err(ModelError::new(kind, format!("no use for `{words}`")))
+        Err(ModelError::new(kind, format!("no use for `{text}`")))
     });
     let runtime = Runtime::spawn(fixture.options().model("quoting", quoting)).await.unwrap();
     let session = runtime.open(spec().model("quoting").secret("password", "pa55word-of-ada")).await.unwrap();
@@ -127,14 +127,14 @@ async fn the_embedders_key_and_a_secret_of_its_name_are_both_redacted() {
     let key = secrecy::SecretString::from("the-hosts-own-k3y");
     let runtime = Runtime::spawn(fixture.options().anthropic(key)).await.unwrap();
     let name = "ANTHROPIC_API_KEY";
-    let given = [spec().secret(name, "a-s3cret-of-acme"), spec().environment(name, "a-s3cret-of-acme")];
-    for spec in given {
+    let secrets = [spec().secret(name, "a-s3cret-of-acme"), spec().environment(name, "a-s3cret-of-acme")];
+    for spec in secrets {
         let session = runtime.open(spec).await.unwrap();
-        let said = say(&session, "$ echo the-hosts-own-k3y a-s3cret-of-acme").await.1;
-        assert_eq!(said, format!("it says: [REDACTED:{name}] [REDACTED:{name}]\n"));
+        let text = say(&session, "$ echo the-hosts-own-k3y a-s3cret-of-acme").await.1;
+        assert_eq!(text, format!("it says: [REDACTED:{name}] [REDACTED:{name}]\n"));
         let listed = runtime.summary(&tenant("acme"), session.id()).await.unwrap();
-        let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
-        let leaves = format!("{listed:?} {}", serde_json::to_string(&told).unwrap());
+        let events = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
+        let leaves = format!("{listed:?} {}", serde_json::to_string(&events).unwrap());
         assert!(!leaves.contains("k3y") && !leaves.contains("s3cret"), "{leaves}");
     }
     runtime.shutdown(soon()).await.unwrap();
@@ -142,7 +142,7 @@ async fn the_embedders_key_and_a_secret_of_its_name_are_both_redacted() {
 
 /// It has the same command run again and again.
 #[tokio::test]
-async fn a_model_that_goes_round_in_circles_is_stopped() {
+async fn a_looping_model_is_stopped() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let circling = conjure::model_fn(|request: Request| async move {
         let body = serde_json::json!({"stop_reason": "tool_use", "content": [{

@@ -1,6 +1,6 @@
-//! Whoever kills hosts: starts them, listens to what they say, kills them at random moments, and looks at what is there.
+//! The driver: it starts hosts, reads their log lines, kills them at random moments, and checks what is left.
 //!
-//! One host is killed and started again and again. At times there is a second one on the same data folder, which lives
+//! One host is killed and started again and again. At times there is a second one on the same data directory, which lives
 //! through some of its deaths, and is killed, too.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,11 @@ use super::checks::folders::Quiet;
 use super::checks::whole_record::WholeRecord;
 use super::checks::{folders, leftovers};
 use super::fixture::{self, Sandboxes};
-use super::host::Orders;
+use super::host::HostOptions;
+use super::log_lines::{LogLine, write_key};
 use super::process::{Host, Identity};
 use super::random::Random;
 use super::visitor::Task;
-use super::words::{Word, write_key};
 
 /// How long anything may take before the drill gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,7 +30,7 @@ const START: u64 = 25;
 /// The same for a host that works.
 const WORK: u64 = 250;
 
-/// What is to be done.
+/// The parameters of a drill.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) kills: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 pub(crate) fn drill(plan: &Plan) -> Result<Findings> {
     leftovers::adopt_orphans()?;
     let folder = tempfile::tempdir()?;
-    fixture::furnish(folder.path())?;
+    fixture::write_files(folder.path())?;
     let mut drill = Drill {
         plan: plan.clone(),
         random: Random::new(plan.seed),
@@ -69,7 +69,7 @@ struct Drill {
     random: Random,
     incarnation: u64,
     record: WholeRecord,
-    /// The sessions that go on, and that no host has now.
+    /// The sessions that continue, and that no host has now.
     free: BTreeMap<String, SessionKey>,
     /// Those whose deletion had begun.
     doomed: BTreeMap<String, SessionKey>,
@@ -100,13 +100,13 @@ impl Drill {
         self.record.check_settled(&mut self.findings)
     }
 
-    /// Starts a host that goes on with these sessions, and has what is doomed deleted.
+    /// Starts a host that continues with these sessions, and has what is doomed deleted.
     fn start(&mut self, task: Task, known: BTreeMap<String, SessionKey>) -> Result<Host> {
         self.incarnation += 1;
         if self.random.below(8) == 0 {
             fixture::write_skill(self.folder.path(), self.incarnation)?;
         }
-        Host::start(&Orders {
+        Host::start(&HostOptions {
             folder: self.folder.path().to_owned(),
             sandboxes: self.plan.sandboxes.clone(),
             seed: self.plan.seed,
@@ -126,7 +126,7 @@ impl Drill {
             theirs.insert(name, key);
         }
         let mut host = self.start(Task::Work, known)?;
-        self.let_loose(&mut host)?;
+        self.start_visitors(&mut host)?;
         self.companion = Some(host);
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Drill {
         let Some(mut host) = self.companion.take() else { return Ok(()) };
         self.findings.tally.kills += 1;
         self.findings.tally.companions += 1;
-        let moment = self.moment(WORK);
+        let moment = self.random_delay(WORK);
         host.listen(SystemClock.deadline(moment), |_| false)?;
         host.kill()?;
         self.dead.push(host.identity);
@@ -147,13 +147,13 @@ impl Drill {
         let mut host = self.start(Task::Work, known)?;
         self.findings.tally.kills += 1;
         if self.random.below(6) == 0 {
-            let moment = self.moment(START);
-            if !host.listen(SystemClock.deadline(moment), |word| *word == Word::Ready)? {
+            let moment = self.random_delay(START);
+            if !host.listen(SystemClock.deadline(moment), |word| *word == LogLine::Ready)? {
                 self.findings.tally.early_kills += 1;
             }
         } else {
-            self.let_loose(&mut host)?;
-            let moment = self.moment(WORK);
+            self.start_visitors(&mut host)?;
+            let moment = self.random_delay(WORK);
             host.listen(SystemClock.deadline(moment), |_| false)?;
         }
         host.kill()?;
@@ -161,8 +161,8 @@ impl Drill {
         self.compare(&host)
     }
 
-    /// Within so many milliseconds, with jails.
-    fn moment(&mut self, within: u64) -> Duration {
+    /// Within this many milliseconds, with jails.
+    fn random_delay(&mut self, within: u64) -> Duration {
         let within = within * self.plan.sandboxes.slowness() * self.plan.patience;
         Duration::from_micros(self.random.below(within * 1000))
     }
@@ -171,14 +171,14 @@ impl Drill {
     fn stop_one(&mut self, task: Task) -> Result<()> {
         let known = std::mem::take(&mut self.free);
         let mut host = self.start(task, known)?;
-        self.let_loose(&mut host)?;
-        let patience = if task == Task::Settle { PATIENCE } else { self.moment(WORK) };
-        let is_settled = host.listen(SystemClock.deadline(patience), |word| *word == Word::Settled)?;
+        self.start_visitors(&mut host)?;
+        let patience = if task == Task::Settle { PATIENCE } else { self.random_delay(WORK) };
+        let is_settled = host.listen(SystemClock.deadline(patience), |word| *word == LogLine::Settled)?;
         if task == Task::Settle && !is_settled {
             self.findings.faults.push("the sessions were not settled in time".to_owned());
         }
-        host.tell()?;
-        if !host.listen(SystemClock.deadline(PATIENCE), |word| *word == Word::Stopped)? {
+        host.send_start()?;
+        if !host.listen(SystemClock.deadline(PATIENCE), |word| *word == LogLine::Stopped)? {
             self.findings.faults.push("the host did not stop in time".to_owned());
         }
         host.end()?;
@@ -188,20 +188,20 @@ impl Drill {
             self.record.check_everything(&mut self.findings)?;
         }
         self.record.check_leases(&self.free, &mut self.findings)?;
-        // Nobody has swept since.
+        // No sweep has run since.
         self.look(&[], Quiet::AllStopped)
     }
 
     /// Waits until the host is ready, looks at what those before it left, and has it work.
-    fn let_loose(&mut self, host: &mut Host) -> Result<()> {
-        if !host.listen(SystemClock.deadline(PATIENCE), |word| *word == Word::Ready)? {
+    fn start_visitors(&mut self, host: &mut Host) -> Result<()> {
+        if !host.listen(SystemClock.deadline(PATIENCE), |word| *word == LogLine::Ready)? {
             return Err(format!("the host was never ready; it said {:?}", host.words).into());
         }
         let mut living = vec![host.identity];
         living.extend(self.companion.as_ref().map(|companion| companion.identity));
         let quiet = if self.companion.is_some() { Quiet::NotAll } else { Quiet::AllWait };
         self.look(&living, quiet)?;
-        host.tell()
+        host.send_start()
     }
 
     fn look(&mut self, living: &[Identity], quiet: Quiet) -> Result<()> {
@@ -217,30 +217,30 @@ impl Drill {
     /// Takes in what a host said before it ended.
     fn compare(&mut self, host: &Host) -> Result<()> {
         let keys = |names: &BTreeSet<String>| -> Result<BTreeMap<String, SessionKey>> {
-            names.iter().map(|name| Ok((name.clone(), super::words::read_key(name)?))).collect()
+            names.iter().map(|name| Ok((name.clone(), super::log_lines::read_key(name)?))).collect()
         };
         let (mut had, mut doomed, mut deleted) = (keys(&host.known)?, keys(&host.doomed)?, BTreeMap::new());
         for word in &host.words {
             match word {
-                Word::Opened(key) => drop(had.insert(write_key(key), key.clone())),
-                Word::Deleting(key) => {
+                LogLine::Opened(key) => drop(had.insert(write_key(key), key.clone())),
+                LogLine::Deleting(key) => {
                     had.remove(&write_key(key));
                     doomed.insert(write_key(key), key.clone());
                 }
-                Word::Deleted(key) => {
+                LogLine::Deleted(key) => {
                     doomed.remove(&write_key(key));
                     deleted.insert(write_key(key), key.clone());
                 }
-                Word::Invalid(what) => self.findings.invalid.push(what.clone()),
-                Word::Exposed(what) => self.findings.exposed.push(what.clone()),
-                Word::Fault(what) => self.findings.faults.push(what.clone()),
+                LogLine::Invalid(what) => self.findings.invalid.push(what.clone()),
+                LogLine::Exposed(what) => self.findings.exposed.push(what.clone()),
+                LogLine::Fault(what) => self.findings.faults.push(what.clone()),
                 _ => {}
             }
         }
         self.findings.tally.cut_deletions += doomed.len() as u64;
         self.record.check(&had, &doomed, &deleted, &host.words, &mut self.findings)?;
         for word in &host.words {
-            if let Word::Retired(key) = word {
+            if let LogLine::Retired(key) = word {
                 had.remove(&write_key(key));
             }
         }

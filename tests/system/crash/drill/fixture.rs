@@ -1,7 +1,7 @@
-//! What a host and its parent both know: where things lie, which sandboxes there are, what the skill does, what is secret.
+//! What a host and its parent share: paths, kinds of sandboxes, the skill, and the secrets.
 //!
 //! ```text
-//! <folder>/data/     the data folder of all hosts
+//! <folder>/data/     the data directory of all hosts
 //! <folder>/skills/   the skill, which the parent edits
 //! <folder>/tmp/      the hosts' temporary folder
 //! ```
@@ -25,10 +25,10 @@ pub(crate) const SKILL: &str = "deed";
 /// A variable that commands have, and that is recorded nowhere.
 pub(crate) const TOKEN: &str = "DRILL_TOKEN";
 
-/// What all secrets have in common.
+/// The common prefix of all secrets.
 pub(crate) const SECRET: &str = "6b1f77aa-canary";
 
-/// What commands run in.
+/// The kinds of sandboxes.
 #[derive(Debug, Clone)]
 pub(crate) enum Sandboxes {
     Jails,
@@ -90,7 +90,7 @@ pub(crate) fn temporary_folder(folder: &Path) -> PathBuf {
     folder.join("tmp")
 }
 
-/// What a host is configured with.
+/// The configuration of a host.
 pub(crate) fn config(folder: &Path, sandboxes: &Sandboxes) -> Result<Config> {
     let settings = Settings {
         data: Some(data_folder(folder)),
@@ -115,18 +115,18 @@ pub(crate) fn token(tenant: &TenantId) -> String {
     format!("{SECRET}-token-of-{tenant}")
 }
 
-/// What the sessions of a tenant must tell nobody, and commands do not have.
+/// The secrets of a tenant's sessions, which commands do not have.
 pub(crate) fn canary(tenant: &TenantId) -> String {
     format!("{SECRET}-of-{tenant}")
 }
 
 /// Both, for a session that is revived.
-pub(crate) fn given(tenant: &TenantId) -> SessionSecrets {
+pub(crate) fn secrets_of(tenant: &TenantId) -> SessionSecrets {
     SessionSecrets::new().environment(TOKEN, token(tenant)).secret("canary", canary(tenant))
 }
 
 /// Makes the folders that hosts find.
-pub(crate) fn furnish(folder: &Path) -> Result<()> {
+pub(crate) fn write_files(folder: &Path) -> Result<()> {
     fs::create_dir(temporary_folder(folder))?;
     let skill = folder.join("skills").join(SKILL);
     fs::create_dir_all(skill.join("scripts"))?;
@@ -135,7 +135,7 @@ pub(crate) fn furnish(folder: &Path) -> Result<()> {
     write_skill(folder, 0)
 }
 
-/// Edits the skill: from now on its script leaves lines of this version. Whoever reads meanwhile sees one or the other.
+/// Edits the skill: from now on its script leaves lines of this version. Whoever reads in the meantime sees one or the other.
 pub(crate) fn write_skill(folder: &Path, version: u64) -> Result<()> {
     let (draft, script) = (folder.join("draft"), folder.join("skills").join(SKILL).join("scripts/run.sh"));
     fs::write(&draft, format!("#!/bin/sh\necho \"$1@{version}\" >> effects\n"))?;

@@ -1,4 +1,4 @@
-//! The host that is killed: a runtime over a data folder with real sandboxes, and visitors who keep its sessions busy.
+//! The host that is killed: a runtime over a data directory with real sandboxes, and visitors that keep its sessions busy.
 //!
 //! Everything that it acknowledges it tells its parent at once. It begins to work when its parent says so, and stops in
 //! order when its parent says so, or is gone.
@@ -16,16 +16,16 @@ use conjure::{
 };
 use tokio::task::JoinSet;
 
-use super::fixture::{SKILL, Sandboxes, TENANTS, TOKEN, canary, config, given, token};
+use super::fixture::{SKILL, Sandboxes, TENANTS, TOKEN, canary, config, secrets_of, token};
+use super::log_lines::{LogLine, read_key, write_key};
 use super::player::{Player, review};
 use super::random::Random;
 use super::visitor::{Task, Visitor, delete, key};
-use super::words::{Word, read_key, write_key};
 use super::{HOST, Result};
 
-/// What a host is started with.
+/// The options of a host.
 #[derive(Debug, Clone)]
-pub(crate) struct Orders {
+pub(crate) struct HostOptions {
     pub(crate) folder: PathBuf,
     pub(crate) sandboxes: Sandboxes,
     pub(crate) seed: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Orders {
     pub(crate) doomed: Vec<SessionKey>,
 }
 
-impl Orders {
+impl HostOptions {
     /// The arguments that say so.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let task = match self.task {
@@ -50,7 +50,7 @@ impl Orders {
         let folder = self.folder.to_string_lossy().into_owned();
         let first = [HOST.to_owned(), folder, self.sandboxes.argument(), task.to_owned()];
         let known = self.known.iter().map(write_key);
-        let doomed = self.doomed.iter().map(|key| format!("{DOOMED}{}", write_key(key)));
+        let doomed = self.doomed.iter().map(|key| format!("{DELETION_PREFIX}{}", write_key(key)));
         first.into_iter().chain(numbers).chain(known).chain(doomed).collect()
     }
 
@@ -60,7 +60,7 @@ impl Orders {
         };
         let (mut known, mut doomed) = (Vec::new(), Vec::new());
         for text in keys {
-            match text.strip_prefix(DOOMED) {
+            match text.strip_prefix(DELETION_PREFIX) {
                 Some(text) => doomed.push(read_key(text)?),
                 None => known.push(read_key(text)?),
             }
@@ -78,8 +78,8 @@ impl Orders {
     }
 }
 
-/// What stands before a session that is to be deleted.
-const DOOMED: char = '-';
+/// The prefix of a session that is to be deleted.
+const DELETION_PREFIX: char = '-';
 
 /// A session that is to be opened.
 pub(crate) fn spec(tenant: &TenantId) -> SessionSpec {
@@ -94,7 +94,7 @@ pub(crate) fn spec(tenant: &TenantId) -> SessionSpec {
 pub(crate) fn be_the_host(arguments: &[String]) -> Option<Result<()>> {
     let (first, orders) = arguments.split_first()?;
     (first == HOST).then(|| {
-        let orders = Orders::read(orders)?;
+        let orders = HostOptions::read(orders)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let worked = runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -102,13 +102,13 @@ pub(crate) fn be_the_host(arguments: &[String]) -> Option<Result<()>> {
             tasks.join_next().await.ok_or("the task is gone")??
         });
         if let Err(error) = &worked {
-            Word::Fault(error.to_string()).say();
+            LogLine::Fault(error.to_string()).say();
         }
         worked
     })
 }
 
-async fn work(orders: Orders) -> Result<()> {
+async fn work(orders: HostOptions) -> Result<()> {
     let random = Random::new(orders.seed);
     let resume = if orders.incarnation.is_multiple_of(2) { Resume::AtStart } else { Resume::WhenAttached };
     let options = RuntimeOptions::from(config(&orders.folder, &orders.sandboxes)?)
@@ -116,16 +116,16 @@ async fn work(orders: Orders) -> Result<()> {
         .approver(approver_fn(|call: ToolCall| async move { review(&call) }))
         .sessions(move |sessions| sessions.resume = resume);
     let runtime = Runtime::spawn(options).await?;
-    Word::Ready.say();
+    LogLine::Ready.say();
     if from_parent().await? {
         let worked = host_sessions(&orders, &runtime, random.fork(orders.incarnation + 2)).await;
         if let Err(error) = worked {
-            Word::Fault(error.to_string()).say();
+            LogLine::Fault(error.to_string()).say();
         }
     }
     runtime.shutdown(SystemClock.deadline(Duration::from_secs(300))).await?;
     drop(runtime);
-    Word::Stopped.say();
+    LogLine::Stopped.say();
     Ok(())
 }
 
@@ -136,7 +136,7 @@ async fn from_parent() -> Result<bool> {
 }
 
 /// Has the sessions visited until the parent says that it is enough.
-async fn host_sessions(orders: &Orders, runtime: &Runtime, mut random: Random) -> Result<()> {
+async fn host_sessions(orders: &HostOptions, runtime: &Runtime, mut random: Random) -> Result<()> {
     for key in &orders.doomed {
         delete(runtime, &key.tenant, key.session).await?;
     }
@@ -158,8 +158,8 @@ async fn host_sessions(orders: &Orders, runtime: &Runtime, mut random: Random) -
         if random.below(6) == 0 {
             check_what_is_missing(runtime, known).await?;
         }
-        let given = given(&known.tenant);
-        visit(number, runtime.session_with(&known.tenant, known.session, given).await?);
+        let secrets = secrets_of(&known.tenant);
+        visit(number, runtime.session_with(&known.tenant, known.session, secrets).await?);
         number += 1;
     }
     for tenant in TENANTS {
@@ -167,7 +167,7 @@ async fn host_sessions(orders: &Orders, runtime: &Runtime, mut random: Random) -
         let wanted = if orders.task == Task::Work { orders.sessions } else { 0 };
         for _ in known..wanted {
             let session = runtime.open(spec(&TenantId::new(tenant)?)).await?;
-            Word::Opened(key(&session)).say();
+            LogLine::Opened(key(&session)).say();
             visit(number, session);
             number += 1;
         }
@@ -185,7 +185,7 @@ async fn host_sessions(orders: &Orders, runtime: &Runtime, mut random: Random) -
         _ = &mut enough => return Ok(()),
         visited = visited => visited?,
     }
-    Word::Settled.say();
+    LogLine::Settled.say();
     enough.await.map(drop)
 }
 

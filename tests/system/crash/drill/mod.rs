@@ -1,11 +1,11 @@
-//! A drill: a host that works is killed by SIGKILL at random moments and started again on the same data folder, many times
+//! A drill: a host that works is killed by SIGKILL at random moments and started again on the same data directory, many times
 //! over; what it had acknowledged is compared with what is recorded, and what it left with what should be there.
 //!
 //! The same program is both sides: started with [`HOST`] as its first argument it is the host ([`host`]), else it is the
 //! one who kills ([`driver`]). The test has a short form, the benchmark `crash` the long one.
 
+mod log_lines;
 mod random;
-mod words;
 
 mod fixture;
 mod host;

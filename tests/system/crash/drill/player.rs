@@ -11,8 +11,8 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use super::fixture::{SKILL, TOKEN};
+use super::log_lines::LogLine;
 use super::random::Random;
-use super::words::Word;
 
 /// The file in each workspace to which each call with an effect appends its line.
 pub(crate) const EFFECTS: &str = "effects";
@@ -39,8 +39,8 @@ impl Player {
             return (vec![Block::text("It is done.")], StopReason::EndTurn);
         }
         let mut random = turn.fork(u64::from(request.call));
-        let calls = (0..=random.below(3)).map(|place| {
-            let id = format!("t{}c{}p{place}", request.turn.number(), request.call);
+        let calls = (0..=random.below(3)).map(|location| {
+            let id = format!("t{}c{}p{location}", request.turn.number(), request.call);
             let (name, input) = call(&id, random.below(14));
             json!({"type": "tool_use", "id": id, "name": name, "input": input}).to_string()
         });
@@ -60,7 +60,7 @@ fn call(id: &str, which: u64) -> (&'static str, Value) {
         2 => format!("{ASK} {effect}"),
         3 => format!("{NEVER} {effect}"),
         4 | 5 => format!("sleep 0.03; {effect}; sleep 0.03"),
-        // What it leaves behind ends with its sandbox.
+        // Its background processes end with its sandbox.
         6 => format!("setsid sleep 1000 > /dev/null 2>&1 & {effect}"),
         // As the skill was when the session was opened.
         7 | 8 => format!("sh /mnt/skills/{SKILL}/scripts/run.sh {id}"),
@@ -75,11 +75,11 @@ fn call(id: &str, which: u64) -> (&'static str, Value) {
 pub(crate) fn line_of(call: &ToolCall) -> Option<String> {
     let input = call.input_value();
     let command = input.get("command")?.as_str()?;
-    let (_, rest) = command.split_once("echo ").or_else(|| command.split_once("run.sh "))?;
-    rest.split(' ').next().map(str::to_owned)
+    let (_, remainder) = command.split_once("echo ").or_else(|| command.split_once("run.sh "))?;
+    remainder.split(' ').next().map(str::to_owned)
 }
 
-/// Who may do what.
+/// The rules for tool calls.
 pub(crate) fn review(call: &ToolCall) -> Authorization {
     let input = call.input.get();
     if input.contains(ASK) {
@@ -94,8 +94,12 @@ pub(crate) fn review(call: &ToolCall) -> Authorization {
 impl Model for Player {
     fn stream(&self, request: Request) -> ModelStream {
         if let Err(error) = pairing::check(&request.messages) {
-            Word::Invalid(format!("the request {} of turn {}: {error}", request.call, request.turn.number()))
-                .say();
+            LogLine::Invalid(format!(
+                "the request {} of turn {}: {error}",
+                request.call,
+                request.turn.number()
+            ))
+            .say();
             let refused = ModelError::new(ModelErrorKind::Protocol, error.to_string());
             return stream::iter([Err(refused)]).boxed();
         }

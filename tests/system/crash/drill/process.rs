@@ -1,4 +1,4 @@
-//! A host as its parent sees it: a process that says words.
+//! A host as its parent sees it: a process that writes log lines.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,12 +11,12 @@ use conjure::{Clock as _, SystemClock};
 
 use super::Result;
 use super::fixture::temporary_folder;
-use super::host::Orders;
-use super::words::{Word, write_key};
+use super::host::HostOptions;
+use super::log_lines::{LogLine, write_key};
 
 /// A host that runs.
 pub(crate) struct Host {
-    child: Killed,
+    child: KillOnDrop,
     /// Which process it is, of all that the machine has had.
     pub(crate) identity: Identity,
     /// The sessions that it was told of.
@@ -24,7 +24,7 @@ pub(crate) struct Host {
     /// Those that it was to delete.
     pub(crate) doomed: BTreeSet<String>,
     lines: Receiver<String>,
-    pub(crate) words: Vec<Word>,
+    pub(crate) words: Vec<LogLine>,
 }
 
 /// A process: its number may be used again, its start is not.
@@ -36,9 +36,9 @@ pub(crate) struct Identity {
 }
 
 /// Killed when the drill fails in between.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.0.kill();
@@ -47,12 +47,12 @@ impl Drop for Killed {
 }
 
 impl Host {
-    pub(crate) fn start(orders: &Orders) -> Result<Self> {
+    pub(crate) fn start(orders: &HostOptions) -> Result<Self> {
         let program: PathBuf = std::env::current_exe()?;
         #[expect(clippy::disallowed_methods, reason = "a host in a process of its own is what is killed")]
         let mut command = Command::new(program);
         command.args(orders.arguments()).env("TMPDIR", temporary_folder(&orders.folder));
-        let mut child = Killed(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let mut child = KillOnDrop(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
         let pid = child.0.id();
         let stdout = child.0.stdout.take().ok_or("the host has no output")?;
         let (sender, lines) = channel();
@@ -72,11 +72,11 @@ impl Host {
     }
 
     /// Listens until it has said this, or the time is up. Whether it has said it.
-    pub(crate) fn listen(&mut self, until: Deadline, is_it: impl Fn(&Word) -> bool) -> Result<bool> {
+    pub(crate) fn listen(&mut self, until: Deadline, is_it: impl Fn(&LogLine) -> bool) -> Result<bool> {
         loop {
             match self.lines.recv_timeout(SystemClock.remaining(until)) {
                 Ok(line) => {
-                    let word: Word = line.parse()?;
+                    let word: LogLine = line.parse()?;
                     let is_over = is_it(&word);
                     self.words.push(word);
                     if is_over {
@@ -91,8 +91,8 @@ impl Host {
         }
     }
 
-    /// Has it go on.
-    pub(crate) fn tell(&mut self) -> Result<()> {
+    /// Has it continue.
+    pub(crate) fn send_start(&mut self) -> Result<()> {
         let stdin = self.child.0.stdin.as_mut().ok_or("the host has no input")?;
         Ok(stdin.write_all(b"go\n")?)
     }
@@ -101,7 +101,7 @@ impl Host {
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.0.kill()?;
         self.child.0.wait()?;
-        self.hear_out()
+        self.read_to_end()
     }
 
     /// Waits for its end, and takes down all that it had said.
@@ -110,10 +110,10 @@ impl Host {
         if !status.success() {
             return Err(format!("the host ended with {status}").into());
         }
-        self.hear_out()
+        self.read_to_end()
     }
 
-    fn hear_out(&mut self) -> Result<()> {
+    fn read_to_end(&mut self) -> Result<()> {
         // The reader hangs up at the end of the pipe.
         while let Ok(line) = self.lines.recv() {
             self.words.push(line.parse()?);

@@ -1,4 +1,4 @@
-//! Chance that can be repeated: a number makes all the others (splitmix64).
+//! Reproducible random numbers from a seed (SplitMix64).
 
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);

@@ -15,16 +15,16 @@ use conjure::{
 use super::Result;
 use super::fixture::SECRET;
 use super::host::spec;
+use super::log_lines::{LogLine, fingerprint};
 use super::random::Random;
-use super::words::{Word, fingerprint};
 
-/// With so many events a session is left for another.
+/// With this many events a session is left for another.
 const EVENTS: u64 = 160;
 
 /// How often it is looked when nothing is told.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// What visitors do.
+/// The actions of visitors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Say something, for ever.
@@ -49,7 +49,7 @@ pub(crate) fn key(session: &Session) -> SessionKey {
 
 /// How a visit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Farewell {
+enum VisitEnd {
     /// The session has had enough, or has nothing left to do.
     Enough,
     /// In the middle of whatever it does.
@@ -59,13 +59,13 @@ enum Farewell {
 /// Deletes a session, and says so.
 pub(crate) async fn delete(runtime: &Runtime, tenant: &TenantId, id: SessionId) -> Result<()> {
     let key = SessionKey::new(tenant.clone(), id);
-    Word::Deleting(key.clone()).say();
+    LogLine::Deleting(key.clone()).say();
     match runtime.delete(tenant, id).await {
         // An attempt before this one broke off when the record was gone already.
         Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    Word::Deleted(key).say();
+    LogLine::Deleted(key).say();
     Ok(())
 }
 
@@ -78,26 +78,26 @@ impl Visitor {
                 return Ok(());
             }
             let (tenant, id) = (session.tenant().clone(), session.id());
-            if farewell == Farewell::Abrupt || self.random.below(2) == 0 {
+            if farewell == VisitEnd::Abrupt || self.random.below(2) == 0 {
                 delete(&self.runtime, &tenant, id).await?;
             } else {
-                Word::Retired(key(&session)).say();
+                LogLine::Retired(key(&session)).say();
             }
             session = self.runtime.open(spec(&tenant)).await?;
-            Word::Opened(key(&session)).say();
+            LogLine::Opened(key(&session)).say();
         }
     }
 
-    async fn visit(&mut self, session: &Session) -> Result<Farewell> {
+    async fn visit(&mut self, session: &Session) -> Result<VisitEnd> {
         let mut listening = session.subscribe(session.snapshot().await?.events).await?;
         loop {
             let snapshot = session.snapshot().await?;
             let is_idle = snapshot.status == SessionStatus::Idle && snapshot.queue.is_empty();
             if is_idle && (snapshot.events >= EVENTS || self.task == Task::Settle) {
-                return Ok(Farewell::Enough);
+                return Ok(VisitEnd::Enough);
             }
             if self.task == Task::Work && self.random.below(150) == 0 {
-                return Ok(Farewell::Abrupt);
+                return Ok(VisitEnd::Abrupt);
             }
             self.act(session, &snapshot).await?;
             listen(session, &mut listening).await?;
@@ -129,7 +129,7 @@ impl Visitor {
     async fn send(&mut self, session: &Session) -> Result<()> {
         let text = self.text();
         match session.send(text.clone()).await {
-            Ok(turn) => Word::Sent(key(session), turn.accepted().seq(), text).say(),
+            Ok(turn) => LogLine::Sent(key(session), turn.accepted().seq(), text).say(),
             Err(SessionError::Overloaded { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -139,7 +139,7 @@ impl Visitor {
     async fn steer(&mut self, session: &Session) -> Result<()> {
         let text = self.text();
         match session.steer(text.clone()).await {
-            Ok(seq) => Word::Steered(key(session), seq, text).say(),
+            Ok(seq) => LogLine::Steered(key(session), seq, text).say(),
             Err(SessionError::NotRunning | SessionError::Overloaded { .. } | SessionError::Rejected(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -148,7 +148,7 @@ impl Visitor {
 
     async fn interrupt(&mut self, session: &Session, turn: TurnId) -> Result<()> {
         session.interrupt().await?;
-        Word::Interrupted(key(session), turn.number()).say();
+        LogLine::Interrupted(key(session), turn.number()).say();
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Visitor {
             };
             let call = approval.call.id.clone();
             match session.decide(call.clone(), decision).await {
-                Ok(()) => Word::Decided(key(session), call.as_str().to_owned()).say(),
+                Ok(()) => LogLine::Decided(key(session), call.as_str().to_owned()).say(),
                 // It was decided when the snapshot was taken.
                 Err(SessionError::Rejected(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -183,9 +183,9 @@ async fn listen(session: &Session, listening: &mut Subscription) -> Result<()> {
         if let Update::Recorded(event) = update {
             let line = event.to_line();
             if line.contains(SECRET) {
-                Word::Exposed(format!("{}: event {} tells a secret", key(session), event.seq)).say();
+                LogLine::Exposed(format!("{}: event {} tells a secret", key(session), event.seq)).say();
             }
-            Word::Seen(key(session), event.seq, fingerprint(&line)).say();
+            LogLine::Seen(key(session), event.seq, fingerprint(&line)).say();
             return Ok(());
         }
     }

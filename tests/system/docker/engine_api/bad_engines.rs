@@ -1,4 +1,4 @@
-//! Engines that are not there, not for this user, too old, silent or no engines: each is told, in time, with what helps.
+//! Engines that are missing, forbidden, outdated, silent or no engines: each is reported in time, with a hint.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,9 +12,9 @@ use conjure_sandbox::{
     Docker, DockerOptions, EngineAddress, ExecutionContext, SandboxError, SandboxErrorKind,
 };
 
-use crate::engine_api::fake::{answering, json, unix, with_status};
-use crate::support::{again_copied, told};
-use crate::world::open;
+use crate::container_fixture::open;
+use crate::engine_api::fake_engine::{answering, json, unix, with_status};
+use crate::support::{rerun_copy, test_parameters};
 
 async fn refusal(addresses: Vec<EngineAddress>) -> SandboxError {
     let connector = Docker::new(DockerOptions { engine: addresses, ..DockerOptions::default() }, []);
@@ -27,7 +27,7 @@ async fn refusal(addresses: Vec<EngineAddress>) -> SandboxError {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_not_there_is_told_with_what_helps() {
+async fn a_missing_engine_is_reported_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let missing = refusal(vec![unix(&folder.path().join("none"))]).await;
     assert!(missing.to_string().contains("start Docker or Podman"), "{missing}");
@@ -36,7 +36,7 @@ async fn an_engine_that_is_not_there_is_told_with_what_helps() {
     drop(UnixListener::bind(&dead).unwrap());
     let refused = refusal(vec![unix(&folder.path().join("none")), unix(&dead)]).await;
     assert!(refused.to_string().contains("nothing listens at"), "{refused}");
-    // Nobody listens at the port of discarding.
+    // No server listens at the discard port.
     let refused = refusal(vec!["tcp://127.0.0.1:9".parse().unwrap()]).await;
     assert!(
         refused.to_string().contains("nothing listens at `tcp://127.0.0.1:9`; start the tunnel"),
@@ -48,8 +48,8 @@ async fn an_engine_that_is_not_there_is_told_with_what_helps() {
 const NOBODY: u32 = 65534;
 
 #[tokio::test]
-async fn a_socket_that_is_not_for_this_user_is_told_with_what_helps() {
-    if let Some(socket) = told() {
+async fn a_forbidden_socket_is_reported_with_a_hint() {
+    if let Some(socket) = test_parameters() {
         let refused = refusal(vec![unix(Path::new(&socket))]).await;
         assert!(refused.to_string().contains("usermod -aG docker"), "{refused}");
         // Another one that it may use is found all the same.
@@ -63,20 +63,20 @@ async fn a_socket_that_is_not_for_this_user_is_told_with_what_helps() {
     let socket = folder.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o000)).unwrap();
-    let test = "engine_api::bad_engines::a_socket_that_is_not_for_this_user_is_told_with_what_helps";
-    let mut user = again_copied(folder.path(), test, socket.to_str().unwrap());
+    let test = "engine_api::bad_engines::a_forbidden_socket_is_reported_with_a_hint";
+    let mut user = rerun_copy(folder.path(), test, socket.to_str().unwrap());
     if rustix::process::geteuid().is_root() {
         // Whom no permission stops: another user does it.
         user.uid(NOBODY).gid(NOBODY);
     }
     let ended = user.env_remove("TMPDIR").current_dir("/").output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
+    let output = String::from_utf8_lossy(&ended.stdout);
     let complaint = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success() && said.contains("\nWELL"), "{said}{complaint}");
+    assert!(ended.status.success() && output.contains("\nWELL"), "{output}{complaint}");
 }
 
 #[tokio::test]
-async fn an_engine_that_is_too_old_is_told_its_age() {
+async fn an_outdated_engine_is_reported_with_its_version() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("old");
     answering(&socket, |request| {
@@ -92,7 +92,7 @@ async fn an_engine_that_is_too_old_is_told_its_age() {
 }
 
 #[tokio::test]
-async fn what_is_no_engine_is_told() {
+async fn a_server_that_is_no_engine_is_reported() {
     for (name, answer) in [
         ("page", json("<html>welcome</html>")),
         ("other", json(r#"{"hello":"world"}"#)),
@@ -116,9 +116,9 @@ async fn what_is_no_engine_is_told() {
     }
 }
 
-/// What the version, and what a list of containers would be, of one who never comes to an end.
+/// Endless responses for the version and for the list of containers.
 #[tokio::test]
-async fn an_answer_without_an_end_is_told_and_not_kept() {
+async fn an_endless_response_is_reported_and_not_buffered() {
     for (endless, status) in [
         ("/version", "200 OK"),
         ("/containers/json", "200 OK"),
@@ -163,7 +163,7 @@ fn endless_answer(socket: &Path, endless: &'static str, status: &'static str) ->
 }
 
 #[tokio::test]
-async fn an_engine_that_is_silent_is_waited_for_no_longer_than_it_must() {
+async fn a_silent_engine_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("silent");
     let _silent = UnixListener::bind(&socket).unwrap();

@@ -1,5 +1,5 @@
-//! What is asked of an engine, with engines that answer as a test wants.
+//! The engine API, with fake engines.
 
 mod bad_engines;
-mod fake;
+mod fake_engine;
 mod gate;

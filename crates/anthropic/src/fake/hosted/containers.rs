@@ -75,7 +75,7 @@ impl RequestedContainer {
             return Err(Refusal::new(ApiErrorKind::NotFound, format!("File not found: {id}")));
         }
         let mut loaded = Vec::new();
-        for (place, (kind, id, version)) in self.skills.iter().enumerate() {
+        for (index, (kind, id, version)) in self.skills.iter().enumerate() {
             let skill = store.skill(id).filter(|skill| skill.owner.name() == kind);
             let found = skill.and_then(|skill| match version.as_str() {
                 "latest" => skill.versions.last(),
@@ -83,7 +83,7 @@ impl RequestedContainer {
             });
             let found = found.ok_or_else(|| {
                 Refusal::invalid(format!(
-                    "container.skills.{place}: skill `{id}` of version `{version}` not found"
+                    "container.skills.{index}: skill `{id}` of version `{version}` not found"
                 ))
             })?;
             loaded.push(json!({

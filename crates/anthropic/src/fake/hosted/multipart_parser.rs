@@ -13,11 +13,11 @@ pub(super) struct Field {
 
 /// Splits a body of this content type into its parts.
 pub(super) fn parse(content_type: &str, body: &Bytes) -> Result<Vec<Field>, &'static str> {
-    let (kind, rest) = content_type.split_once(';').ok_or("the content type names no boundary")?;
+    let (kind, remainder) = content_type.split_once(';').ok_or("the content type names no boundary")?;
     if kind.trim() != "multipart/form-data" {
         return Err("Content-Type must be multipart/form-data");
     }
-    let boundary = rest.trim().strip_prefix("boundary=").ok_or("the content type names no boundary")?;
+    let boundary = remainder.trim().strip_prefix("boundary=").ok_or("the content type names no boundary")?;
     let boundary = boundary.trim_matches('"');
     if boundary.is_empty() || boundary.len() > 70 {
         return Err("the boundary is empty or too long");
@@ -28,31 +28,32 @@ pub(super) fn parse(content_type: &str, body: &Bytes) -> Result<Vec<Field>, &'st
         return Err("the body does not begin with the boundary");
     }
     let mut fields = Vec::new();
-    let mut at = first.len();
+    let mut offset = first.len();
     loop {
-        match body.get(at..at + 2) {
+        match body.get(offset..offset + 2) {
             Some(b"--") => return Ok(fields),
-            Some(b"\r\n") => at += 2,
+            Some(b"\r\n") => offset += 2,
             _ => return Err("a boundary is not followed by a part or the end"),
         }
-        let head_end = at + find(&body[at..], b"\r\n\r\n").ok_or("a part has no end of its head")?;
+        let head_end = offset + find(&body[offset..], b"\r\n\r\n").ok_or("a part has no end of its head")?;
         let content_at = head_end + 4;
         let length = find(&body[content_at..], delimiter.as_bytes()).ok_or("a part has no end")?;
-        let head = std::str::from_utf8(&body[at..head_end]).map_err(|_| "the head of a part is not UTF-8")?;
+        let head =
+            std::str::from_utf8(&body[offset..head_end]).map_err(|_| "the head of a part is not UTF-8")?;
         fields.push(field(head, body.slice(content_at..content_at + length))?);
-        at = content_at + length + delimiter.len();
+        offset = content_at + length + delimiter.len();
     }
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let first = *wanted.first()?;
-    let mut at = 0;
-    while let Some(next) = text[at..].iter().position(|byte| *byte == first) {
-        at += next;
-        if text[at..].starts_with(wanted) {
-            return Some(at);
+    let mut offset = 0;
+    while let Some(next) = text[offset..].iter().position(|byte| *byte == first) {
+        offset += next;
+        if text[offset..].starts_with(wanted) {
+            return Some(offset);
         }
-        at += 1;
+        offset += 1;
     }
     None
 }
@@ -137,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_is_read_or_refused(
+        fn any_body_is_parsed_or_rejected(
             content in prop::collection::vec(prop_oneof![Just(b'-'), Just(b'\r'), Just(b'\n'), Just(b'x'), any::<u8>()], 0..80),
             cut in 0_usize..200,
         ) {

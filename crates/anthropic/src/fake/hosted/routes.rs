@@ -32,9 +32,9 @@ pub(in crate::fake) struct HostedRequest<'a> {
 
 /// Whether this path belongs to skills or files.
 pub(in crate::fake) fn is_hosted(path: &str) -> bool {
-    ["/v1/skills", "/v1/files"]
-        .iter()
-        .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    ["/v1/skills", "/v1/files"].iter().any(|root| {
+        path.strip_prefix(root).is_some_and(|remainder| remainder.is_empty() || remainder.starts_with('/'))
+    })
 }
 
 fn not_found(what: &str) -> Refusal {
@@ -159,9 +159,9 @@ impl HostedRequest<'_> {
 
     fn delete_version(&self, store: &mut Store, id: &str, version: &str) -> Result<Reply, Refusal> {
         let skill = self.own(store, id)?;
-        let place = skill.versions.iter().position(|known| known.is(version));
-        let place = place.ok_or_else(|| not_found(&format!("version: {version}")))?;
-        skill.versions.remove(place);
+        let index = skill.versions.iter().position(|known| known.is(version));
+        let index = index.ok_or_else(|| not_found(&format!("version: {version}")))?;
+        skill.versions.remove(index);
         Ok(record(&json!({"id": version, "type": "skill_version_deleted"})))
     }
 
@@ -195,18 +195,18 @@ impl HostedRequest<'_> {
         if self.profile == ApiProfile::Current {
             return self.page(&listed, 1000);
         }
-        let place = |id: &str| {
-            let place = listed.iter().position(|(known, _)| *known == id);
-            place.ok_or_else(|| Refusal::invalid(format!("no file `{id}` to page from")))
+        let index = |id: &str| {
+            let index = listed.iter().position(|(known, _)| *known == id);
+            index.ok_or_else(|| Refusal::invalid(format!("no file `{id}` to page from")))
         };
         let limit = self.limit(1000)?;
         let (start, end) = match (self.field("after_id"), self.field("before_id")) {
             (Some(id), None) => {
-                let start = place(&id)? + 1;
+                let start = index(&id)? + 1;
                 (start, listed.len().min(start.saturating_add(limit)))
             }
             (None, Some(id)) => {
-                let end = place(&id)?;
+                let end = index(&id)?;
                 (end.saturating_sub(limit), end)
             }
             (None, None) => (0, listed.len().min(limit)),
@@ -228,8 +228,8 @@ impl HostedRequest<'_> {
             None => 0,
             Some(token) => {
                 let id = token.strip_prefix("page_").unwrap_or_default().to_owned();
-                let place = listed.iter().position(|(known, _)| *known == id);
-                place.ok_or_else(|| Refusal::invalid("page: not a token of this list"))?
+                let index = listed.iter().position(|(known, _)| *known == id);
+                index.ok_or_else(|| Refusal::invalid("page: not a token of this list"))?
             }
         };
         let end = listed.len().min(start.saturating_add(limit));

@@ -96,8 +96,8 @@ impl FakeToolRun {
 impl From<FakeToolRun> for Reply {
     fn from(run: FakeToolRun) -> Self {
         let produced: Vec<ProducedFile> = (run.files.into_iter().enumerate())
-            .map(|(place, (name, content))| ProducedFile {
-                placeholder: format!("{{{{file {place}}}}}"),
+            .map(|(index, (name, content))| ProducedFile {
+                placeholder: format!("{{{{file {index}}}}}"),
                 name,
                 content,
             })

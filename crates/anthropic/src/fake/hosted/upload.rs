@@ -13,7 +13,7 @@ const MAX_TITLE_CHARS: usize = 255;
 
 /// An uploaded skill.
 #[derive(Debug)]
-pub(super) struct Uploaded {
+pub(super) struct UploadedSkill {
     pub(super) title: Option<String>,
     pub(super) name: String,
     pub(super) description: String,
@@ -22,10 +22,10 @@ pub(super) struct Uploaded {
 }
 
 /// Reads the form of a skill. `title` is the name of the title field, if one is allowed.
-pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Result<Uploaded, Refusal> {
+pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Result<UploadedSkill, Refusal> {
     let fields = parse(content_type, body).map_err(Refusal::invalid)?;
     let mut uploaded =
-        Uploaded { title: None, name: String::new(), description: String::new(), files: Vec::new() };
+        UploadedSkill { title: None, name: String::new(), description: String::new(), files: Vec::new() };
     for field in fields {
         if Some(field.name.as_str()) == title {
             let text = String::from_utf8(field.content.to_vec());

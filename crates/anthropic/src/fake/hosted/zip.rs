@@ -4,7 +4,7 @@
 pub(super) fn archive<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Vec<u8> {
     let (mut archive, mut directory, mut count) = (Vec::new(), Vec::new(), 0_u16);
     for (path, content) in files {
-        let at = to_u32(archive.len());
+        let offset = to_u32(archive.len());
         let mut entry = Vec::new();
         // Version, flags (names are UTF-8), method (stored), time and date (the first day of DOS). The sizes follow below.
         for field in [20_u16, 0x0800, 0, 0, 0x21] {
@@ -23,17 +23,17 @@ pub(super) fn archive<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) 
         directory.extend_from_slice(&entry);
         // Comment, disk, attributes.
         directory.extend_from_slice(&[0; 10]);
-        directory.extend_from_slice(&at.to_le_bytes());
+        directory.extend_from_slice(&offset.to_le_bytes());
         directory.extend_from_slice(path.as_bytes());
         count = count.saturating_add(1);
     }
-    let (at, size) = (to_u32(archive.len()), to_u32(directory.len()));
+    let (offset, size) = (to_u32(archive.len()), to_u32(directory.len()));
     archive.extend_from_slice(&directory);
     archive.extend_from_slice(b"PK\x05\x06\0\0\0\0");
     archive.extend_from_slice(&count.to_le_bytes());
     archive.extend_from_slice(&count.to_le_bytes());
     archive.extend_from_slice(&size.to_le_bytes());
-    archive.extend_from_slice(&at.to_le_bytes());
+    archive.extend_from_slice(&offset.to_le_bytes());
     archive.extend_from_slice(&0_u16.to_le_bytes());
     archive
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strict_package_reader_accepts_it() {
+    fn the_strict_package_reader_accepts_the_archive() {
         let skill = b"---\nname: my-skill\ndescription: Does it.\n---\nBody\n";
         let files = [("my-skill/SKILL.md", &skill[..]), ("my-skill/scripts/\u{e4}.py", &b"print(1)\n"[..])];
         let package = Package::from_bytes(archive(files), "x.skill", PackageLimits::default()).unwrap();

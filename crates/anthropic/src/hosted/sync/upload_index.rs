@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), rest in "\\PC{0,60}") {
+        fn no_input_makes_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), rest in "\\PC{0,60}") {
             prop_assert!(parse(&bytes).is_err());
             let _ = parse(format!("{{\"format\":1,\"accounts\":[{rest}]}}").as_bytes());
         }

@@ -1,4 +1,4 @@
-//! Models with the service's containers at their hand: what goes out, and what a container that is gone comes to.
+//! Models with containers of the service: their requests, and the error of an expired container.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use conjure_conversation::{ApiErrorKind, ModelErrorKind, Request};
 use serde_json::{Value, json};
 
 use crate::clock::ManualClock;
-use crate::events::{block, end, message, saying, sse, start, text_delta};
+use crate::events::{block, end, message, sse, start, text_delta, text_stream};
 use crate::server::{Server, error, stream};
 use crate::support::{MODEL, ask, client, config, drain};
 use conjure_conversation::Model as _;
@@ -44,13 +44,13 @@ async fn requests_ask_for_skills_tool_and_betas_of_the_profile() {
         ),
         (ApiProfile::Current, "POST /v1/messages HTTP/1.1", None),
     ] {
-        let server = Server::always(stream(&saying("Hello"))).await;
+        let server = Server::always(stream(&text_stream("Hello"))).await;
         let model = model(&server, profile);
         for request in [hosted(ask("Hi")), hosted(in_container("c_1")), ask("Hi")] {
             drain(model.stream(request)).await.1.unwrap();
         }
         let requests = server.requests();
-        let body = |place: usize| serde_json::from_slice::<Value>(&requests[place].body).unwrap();
+        let body = |index: usize| serde_json::from_slice::<Value>(&requests[index].body).unwrap();
         assert_eq!(requests[0].line, line);
         assert_eq!(requests[0].headers.get("anthropic-beta").map(String::as_str), betas);
         assert_eq!(body(0)["container"], json!({"skills": skills}));
@@ -63,17 +63,18 @@ async fn requests_ask_for_skills_tool_and_betas_of_the_profile() {
 }
 
 #[tokio::test]
-async fn a_container_that_is_gone_is_told_from_other_refusals() {
-    let gone = "Container container_1 has expired or was not found";
-    let in_stream = json!({"type": "error", "error": {"type": "invalid_request_error", "message": gone}});
+async fn an_expired_container_is_distinguished_from_other_errors() {
+    let not_found = "Container container_1 has expired or was not found";
+    let in_stream =
+        json!({"type": "error", "error": {"type": "invalid_request_error", "message": not_found}});
     for (answer, request, expected) in [
-        (error("400 Bad", &[], "invalid_request_error", gone), in_container("container_1"), true),
-        (error("404 None", &[], "not_found_error", gone), in_container("container_1"), true),
+        (error("400 Bad", &[], "invalid_request_error", not_found), in_container("container_1"), true),
+        (error("404 None", &[], "not_found_error", not_found), in_container("container_1"), true),
         (stream(&sse(&[start(), in_stream])), in_container("container_1"), true),
-        // Nothing was named that could be gone.
-        (error("400 Bad", &[], "invalid_request_error", gone), ask("Hi"), false),
+        // The request named no container that could have expired.
+        (error("400 Bad", &[], "invalid_request_error", not_found), ask("Hi"), false),
         (error("404 None", &[], "not_found_error", "model: m"), in_container("container_1"), false),
-        (error("529 Over", &[], "overloaded_error", gone), in_container("container_1"), false),
+        (error("529 Over", &[], "overloaded_error", not_found), in_container("container_1"), false),
     ] {
         let server = Server::always(answer).await;
         let model = model(&server, ApiProfile::Beta);
@@ -118,9 +119,9 @@ async fn ended(answers: Vec<Vec<u8>>, request: Request) -> (Option<ModelErrorKin
 }
 
 #[tokio::test]
-async fn a_call_that_the_service_may_have_begun_is_never_sent_again() {
-    let asked = || Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..ask("Hi") };
-    let good = || stream(&saying("Hello"));
+async fn a_call_that_the_service_may_have_started_is_never_repeated() {
+    let request = || Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..ask("Hi") };
+    let valid = || stream(&text_stream("Hello"));
     let failed = || error("500 Oops", &[], "api_error", "internal");
     let in_stream = || {
         let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "later"}});
@@ -146,15 +147,15 @@ async fn a_call_that_the_service_may_have_begun_is_never_sent_again() {
             "refused late",
         ),
     ] {
-        assert_eq!(ended(vec![answer, good()], asked()).await, (unknown.clone(), 1), "{name}");
+        assert_eq!(ended(vec![answer, valid()], request()).await, (unknown.clone(), 1), "{name}");
     }
-    // What was refused has not begun.
+    // A rejected call has not started.
     let invalid = Some(ModelErrorKind::Api(ApiErrorKind::InvalidRequest));
-    assert_eq!(ended(vec![refused(&[]), good()], asked()).await, (invalid, 1));
+    assert_eq!(ended(vec![refused(&[]), valid()], request()).await, (invalid, 1));
     let limited = error("429 Later", &[("retry-after", "1")], "rate_limit_error", "slow down");
-    assert_eq!(ended(vec![limited, good()], asked()).await, (None, 2));
+    assert_eq!(ended(vec![limited, valid()], request()).await, (None, 2));
     // A call that only the model answers may come twice.
-    assert_eq!(ended(vec![failed(), good()], ask("Hi")).await, (None, 2));
-    assert_eq!(ended(vec![in_stream(), good()], ask("Hi")).await, (None, 2));
-    assert_eq!(ended(vec![failed(), good()], in_container("c_1")).await, (unknown, 1));
+    assert_eq!(ended(vec![failed(), valid()], ask("Hi")).await, (None, 2));
+    assert_eq!(ended(vec![in_stream(), valid()], ask("Hi")).await, (None, 2));
+    assert_eq!(ended(vec![failed(), valid()], in_container("c_1")).await, (unknown, 1));
 }

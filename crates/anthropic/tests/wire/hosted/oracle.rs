@@ -93,7 +93,7 @@ fn sorted(line: &str) -> String {
 }
 
 /// A request without what differs by chance or by client.
-fn plain(request: &Recorded) -> Value {
+fn normalized(request: &Recorded) -> Value {
     let header = |name: &str| request.headers.get(name).cloned();
     let boundary =
         header("content-type").and_then(|kind| kind.split_once("boundary=").map(|(_, b)| b.to_owned()));
@@ -123,7 +123,7 @@ fn plain(request: &Recorded) -> Value {
     })
 }
 
-async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
+async fn send_own_requests(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
     let config = config(server).with_profile(profile).with_http(|http| http.with_retries(0));
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
     let (skills, files) = (client.skills(), client.files());
@@ -180,19 +180,19 @@ async fn our_requests_are_those_of_the_official_sdk() {
         fs::write(path, content).unwrap();
     }
     for (profile, sdk) in [(ApiProfile::Current, CURRENT), (ApiProfile::Beta, BETA)] {
-        let theirs = Server::start(|_, request| vec![Part::Bytes(answers(request))]).await;
+        let sdk_server = Server::start(|_, request| vec![Part::Bytes(answers(request))]).await;
         let is_current = profile == ApiProfile::Current;
-        let given = json!([theirs.url(), crate::support::KEY, is_current, folder.path()]).to_string();
-        if sdk.run(CALLS, &given, String::new()).await.is_none() {
+        let input = json!([sdk_server.url(), crate::support::KEY, is_current, folder.path()]).to_string();
+        if sdk.run(CALLS, &input, String::new()).await.is_none() {
             continue;
         }
         let server = Server::start(|_, request| vec![Part::Bytes(answers(request))]).await;
-        ours(&server, profile, folder.path()).await;
-        let (theirs, ours) = (theirs.requests(), server.requests());
-        for (theirs, ours) in theirs.iter().zip(&ours) {
-            assert_eq!(plain(ours), plain(theirs), "under {profile:?}");
+        send_own_requests(&server, profile, folder.path()).await;
+        let (sdk_server, own) = (sdk_server.requests(), server.requests());
+        for (sdk_server, own) in sdk_server.iter().zip(&own) {
+            assert_eq!(normalized(own), normalized(sdk_server), "under {profile:?}");
         }
-        assert_eq!(ours.len(), theirs.len());
-        assert_eq!(ours.len(), 18);
+        assert_eq!(own.len(), sdk_server.len());
+        assert_eq!(own.len(), 18);
     }
 }

@@ -1,4 +1,4 @@
-//! The files of a hosted session: what it produced, found in its history, asked about once and read as streams; what it is given,
+//! The files of a hosted session. Produced files are found in its history, looked up once and read as streams. Artifacts are
 //! uploaded from a store.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn outputs(server: &Server) -> HostedOutputs {
     HostedOutputs::new(Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap().files())
 }
 
-fn made(file: &str) -> Arc<Message> {
+fn message_with_file(file: &str) -> Arc<Message> {
     let result = json!({"type": "bash_code_execution_tool_result", "tool_use_id": "s", "content": {
         "type": "bash_code_execution_result", "stdout": "", "stderr": "", "return_code": 0,
         "content": [{"type": "bash_code_execution_output", "file_id": file}]}});
@@ -49,13 +49,17 @@ async fn a_file_is_listed_once_with_the_services_name() {
     let server =
         Server::answers(vec![metadata("file_1", "../a/table.csv"), metadata("file_2", "b.csv")]).await;
     let store = outputs(&server);
-    let first =
-        store.turn_outputs(&record(vec![made("file_1"), made("file_1")], Vec::new())).await.unwrap().files;
+    let first = store
+        .turn_outputs(&record(vec![message_with_file("file_1"), message_with_file("file_1")], Vec::new()))
+        .await
+        .unwrap()
+        .files;
     let [file] = first.as_slice() else { panic!("{first:?}") };
-    let seen = (file.id.as_str(), file.name.as_str(), file.size, file.content_type.as_str(), file.source);
-    assert_eq!(seen, ("file_1", "table.csv", Some(5), "text/csv", FileSource::Hosted));
-    // What is known is not asked about again.
-    let both = record(vec![made("file_1"), made("file_2")], first);
+    let file_info =
+        (file.id.as_str(), file.name.as_str(), file.size, file.content_type.as_str(), file.source);
+    assert_eq!(file_info, ("file_1", "table.csv", Some(5), "text/csv", FileSource::Hosted));
+    // Known files are not looked up again.
+    let both = record(vec![message_with_file("file_1"), message_with_file("file_2")], first);
     let second = store.turn_outputs(&both).await.unwrap().files;
     assert_eq!(second.iter().map(|file| file.id.as_str()).collect::<Vec<_>>(), ["file_2"]);
     assert_eq!(server.requests().len(), 2);
@@ -63,12 +67,19 @@ async fn a_file_is_listed_once_with_the_services_name() {
 
 #[tokio::test]
 async fn deleted_files_are_listed_by_id_and_failures_are_retried() {
-    let gone = error("404 None", &JSON, "not_found_error", "no such file");
-    let server = Server::answers(vec![gone]).await;
-    let files = outputs(&server).turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+    let not_found = error("404 None", &JSON, "not_found_error", "no such file");
+    let server = Server::answers(vec![not_found]).await;
+    let files = outputs(&server)
+        .turn_outputs(&record(vec![message_with_file("file_1")], Vec::new()))
+        .await
+        .unwrap()
+        .files;
     assert_eq!((files[0].name.as_str(), files[0].size), ("file_1", None));
     let server = Server::answers(vec![error("500 Oops", &JSON, "api_error", "later")]).await;
-    let failed = outputs(&server).turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap_err();
+    let failed = outputs(&server)
+        .turn_outputs(&record(vec![message_with_file("file_1")], Vec::new()))
+        .await
+        .unwrap_err();
     assert!(matches!(failed, OutputError::Failed { .. }), "{failed:?}");
 }
 
@@ -80,16 +91,18 @@ async fn a_file_is_read_to_its_end() {
             Server::answers(vec![metadata("file_1", "t.csv"), metadata("file_1", "t.csv"), bytes(body)])
                 .await;
         let store = outputs(&server);
-        let files = store.turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+        let files =
+            store.turn_outputs(&record(vec![message_with_file("file_1")], Vec::new())).await.unwrap().files;
         let content = store.open(&files[0]).await.unwrap();
         assert_eq!((content.name.as_str(), content.size), ("t.csv", Some(5)));
         let read: Result<Vec<_>, _> = content.stream.try_collect().await;
         assert_eq!(read.is_ok(), whole, "{read:?}");
     }
-    let gone = error("404 None", &JSON, "not_found_error", "no such file");
-    let server = Server::answers(vec![metadata("file_1", "t.csv"), gone]).await;
+    let not_found = error("404 None", &JSON, "not_found_error", "no such file");
+    let server = Server::answers(vec![metadata("file_1", "t.csv"), not_found]).await;
     let store = outputs(&server);
-    let files = store.turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+    let files =
+        store.turn_outputs(&record(vec![message_with_file("file_1")], Vec::new())).await.unwrap().files;
     assert!(matches!(store.open(&files[0]).await.unwrap_err(), OutputError::NotFound { .. }));
 }
 
@@ -108,8 +121,8 @@ async fn removal_outcomes_are_distinguished() {
         (error("503 Full", &JSON, "api_error", "later"), Err("unreachable")),
         (error("529 Full", &JSON, "overloaded_error", "later"), Err("unreachable")),
     ];
-    for (said, expected) in answers {
-        let server = Server::answers(vec![said]).await;
+    for (text, expected) in answers {
+        let server = Server::answers(vec![text]).await;
         let client = Client::with_clock(
             &config(&server).with_http(|http| http.with_retries(0)),
             Arc::new(ManualClock::new()),
@@ -124,7 +137,7 @@ async fn removal_outcomes_are_distinguished() {
         });
         assert_eq!(removed, expected);
         assert!(server.requests()[0].line.starts_with("DELETE /v1/files/file_1?beta=true "));
-        // Nothing leads elsewhere.
+        // No redirect is followed.
         let error = removal.delete("..").await.unwrap_err();
         assert!(matches!(error, DeleteError::Refused { .. }), "{error}");
         assert_eq!(server.requests().len(), 1);
@@ -154,7 +167,7 @@ async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
         "{sent}"
     );
 
-    // Nothing is sent of what is too large, not there, or not what it was.
+    // Oversized, missing and changed contents are not uploaded.
     let mut small = HostedLimits::default();
     small.file_bytes = 4;
     let limited =

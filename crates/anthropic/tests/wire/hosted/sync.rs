@@ -1,4 +1,4 @@
-//! A push where the service does not say what it has, or says it wrongly: nothing is uploaded endlessly.
+//! A push whose service reports its content incompletely or wrongly: uploads are not repeated endlessly.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -77,9 +77,9 @@ async fn incomparable_versions_are_uploaded_once_per_index() {
         zip("this is no archive"),
         zip(""),
     ] {
-        let shown = String::from_utf8_lossy(&content).into_owned();
+        let text = String::from_utf8_lossy(&content).into_owned();
         let expected = vec![Ok("updated"), Ok("unchanged"), Ok("updated")];
-        assert_eq!(pushed(content).await, (expected, 2), "{shown}");
+        assert_eq!(pushed(content).await, (expected, 2), "{text}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Uploads and downloads in time: what stands still ends, what moves goes on, and what is over leaves nothing.
+//! Timeouts of uploads and downloads: stalled transfers end, active ones continue, and ended ones leave nothing.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ async fn a_missing_response_leaves_the_upload_outcome_unknown() {
     let failure = ended.unwrap_err();
     assert_eq!(failure.kind(), HostedErrorKind::Timeout, "{failure}");
     assert!(failure.may_have_happened() && !failure.is_retryable(), "{failure:?}");
-    server.hung_up(1).await;
+    server.disconnected(1).await;
 
     let id = FileId::new("file_1");
     let (ended, ()) = tokio::join!(files.metadata(&id), async {
@@ -57,7 +57,7 @@ async fn a_missing_response_leaves_the_upload_outcome_unknown() {
     });
     let failure = ended.unwrap_err();
     assert_eq!((failure.kind(), failure.may_have_happened()), (HostedErrorKind::Timeout, false));
-    server.hung_up(2).await;
+    server.disconnected(2).await;
 }
 
 #[tokio::test]
@@ -105,18 +105,18 @@ async fn a_slow_upload_continues_while_it_makes_progress() {
     let mut limits = HostedLimits::default();
     limits.skill_bytes = 64 << 20;
     let skills = Client::with_clock(&config, Arc::new(clock.clone())).unwrap().skills().with_limits(limits);
-    let (told, mut heard) = watch::channel(0);
+    let (sender, mut sent_progress) = watch::channel(0);
     let upload = Upload::new().on_progress(move |progress| {
-        told.send_replace(progress.sent);
+        sender.send_replace(progress.sent);
     });
     let (uploaded, ()) = tokio::join!(skills.upload(&path, upload), async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut read, mut seen, mut is_over) = (0, 0, false);
         let mut buffer = vec![0; 1 << 20];
         while !is_over {
-            // The client waits again for the time that it waits at most, and what it sends moves meanwhile.
+            // The client waits again for the time that it waits at most, and what it sends moves in the meantime.
             clock.sleeper_for(IDLE).await;
-            let last = *heard.borrow_and_update();
+            let last = *sent_progress.borrow_and_update();
             let until = read + (12 << 20);
             while read < until && !is_over {
                 let count = stream.read(&mut buffer).await.unwrap();
@@ -125,8 +125,8 @@ async fn a_slow_upload_continues_while_it_makes_progress() {
                 is_over = read > SIZE && buffer[..count].ends_with(b"\n");
             }
             if read < SIZE {
-                heard.wait_for(|sent| *sent > last.max(seen)).await.unwrap();
-                seen = *heard.borrow();
+                sent_progress.wait_for(|sent| *sent > last.max(seen)).await.unwrap();
+                seen = *sent_progress.borrow();
                 clock.advance(IDLE);
             }
         }
@@ -145,7 +145,7 @@ fn limits(transfer: Duration) -> HostedLimits {
 }
 
 /// Begins the download of a file of four bytes, of which two come.
-async fn half(files: &Files) -> conjure_anthropic::hosted::Download {
+async fn half_read_download(files: &Files) -> conjure_anthropic::hosted::Download {
     let mut download = files.download(&FileId::new("file_1")).await.unwrap();
     assert_eq!(download.chunk().await.unwrap().unwrap(), "ab");
     download
@@ -159,7 +159,7 @@ async fn a_stalled_download_times_out_and_a_dropped_one_closes_the_connection() 
     })
     .await;
     let (client, clock) = client(&server, 0);
-    let mut download = half(&client.files()).await;
+    let mut download = half_read_download(&client.files()).await;
     let (ended, ()) = tokio::join!(download.chunk(), async {
         clock.sleeper_for(IDLE).await;
         clock.advance(IDLE);
@@ -168,10 +168,10 @@ async fn a_stalled_download_times_out_and_a_dropped_one_closes_the_connection() 
     assert!(failure.kind() == HostedErrorKind::Timeout && failure.to_string().contains("sent nothing"));
     assert!(download.chunk().await.unwrap().is_none());
     drop(download);
-    server.hung_up(1).await;
+    server.disconnected(1).await;
 
     // The whole of it has an end too.
-    let mut download = half(&client.files().with_limits(limits(Duration::from_secs(7)))).await;
+    let mut download = half_read_download(&client.files().with_limits(limits(Duration::from_secs(7)))).await;
     let (ended, ()) = tokio::join!(download.chunk(), async {
         clock.sleeper_for(Duration::from_secs(7)).await;
         clock.advance(Duration::from_secs(7));
@@ -179,10 +179,10 @@ async fn a_stalled_download_times_out_and_a_dropped_one_closes_the_connection() 
     let failure = ended.unwrap_err();
     assert_eq!(failure.to_string(), "the download took longer than 7s");
     drop(download);
-    server.hung_up(2).await;
+    server.disconnected(2).await;
 
-    drop(half(&client.files()).await);
-    server.hung_up(3).await;
+    drop(half_read_download(&client.files()).await);
+    server.disconnected(3).await;
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_rejection_during_an_upload_is_read() {
     let server = Server::always(refusal).await;
     let (client, _) = client(&server, 2);
     let file = tempfile::tempfile().unwrap();
-    // More than a socket takes before somebody reads.
+    // More than a socket buffers without a reader.
     file.set_len(16 << 20).unwrap();
     let failure = client.files().upload("a.bin", file, "text/plain").await.unwrap_err();
     assert_eq!((failure.kind(), failure.status_code()), (HostedErrorKind::TooLarge, Some(413)));
@@ -201,9 +201,9 @@ async fn a_rejection_during_an_upload_is_read() {
 
 #[tokio::test]
 async fn the_newest_version_is_found_whatever_the_order_is() {
-    let version = |id: &str, number: Option<&str>, at: &str| {
+    let version = |id: &str, number: Option<&str>, created_at: &str| {
         let mut version =
-            json!({"id": id, "skill_id": "s", "name": "n", "description": id, "created_at": at});
+            json!({"id": id, "skill_id": "s", "name": "n", "description": id, "created_at": created_at});
         if let Some(number) = number {
             version["version"] = number.into();
         }
@@ -245,9 +245,9 @@ async fn a_skill_is_deleted_with_concurrently_created_versions() {
         answer("200 OK", &JSON, &json!({"data": data}).to_string())
     };
     let done = || answer("200 OK", &JSON, "{}");
-    let gone = error("404 None", &[], "not_found_error", "version not found");
+    let not_found = error("404 None", &[], "not_found_error", "version not found");
     // Two versions, of which another has deleted one; then one that is new; then none.
-    let answers = vec![page(&["1", "2"]), done(), gone, page(&["3"]), done(), page(&[]), done()];
+    let answers = vec![page(&["1", "2"]), done(), not_found, page(&["3"]), done(), page(&[]), done()];
     let server = Server::answers(answers).await;
     let (client, _) = client(&server, 0);
     client.skills().delete_with_versions(&SkillId::new("s")).await.unwrap();

@@ -44,7 +44,7 @@ fn file_names_are_sanitized() {
     check("attachment; filename*=UTF-8''a%00b%0Ac.txt", "a_b_c.txt");
     check("attachment; filename*=UTF-8''exe%E2%80%AEgpj.txt", "exe_gpj.txt");
     check("attachment; filename=\"  spaces  \"", "spaces");
-    for nothing in [
+    for text in [
         "",
         "attachment",
         "attachment; filename=",
@@ -52,7 +52,7 @@ fn file_names_are_sanitized() {
         "; filename=\"a/\"",
         ";;=;",
     ] {
-        check(nothing, "by-url.csv");
+        check(text, "by-url.csv");
     }
     check(format!("attachment; filename={}", "a".repeat(5000)), "by-url.csv");
     let long = format!("attachment; filename=\"{}.tar.gz\"", "ä".repeat(200));

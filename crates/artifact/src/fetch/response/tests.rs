@@ -8,7 +8,7 @@ fn headers(headers: &[(&'static str, &'static str)]) -> HeaderMap {
     headers.iter().map(pair).collect()
 }
 
-fn judged(
+fn check_head(
     status: u16,
     list: &[(&'static str, &'static str)],
     conditional: ConditionalRequest,
@@ -21,49 +21,49 @@ fn judged(
 #[test]
 fn only_status_200_is_content() {
     for status in [200, 201, 203, 204, 205, 226] {
-        assert_eq!(judged(status, &[], ConditionalRequest::No), Ok(ResponseKind::Content), "{status}");
+        assert_eq!(check_head(status, &[], ConditionalRequest::No), Ok(ResponseKind::Content), "{status}");
     }
     let failed = |reason: &str, retry: bool| {
         Err(format!(
             "fetching `https://example.com/a?key=…` failed: the server answered {reason} (retry: {retry})"
         ))
     };
-    assert_eq!(judged(206, &[], ConditionalRequest::No), failed("206 Partial Content", false));
-    assert_eq!(judged(300, &[], ConditionalRequest::No), failed("300 Multiple Choices", false));
-    assert_eq!(judged(404, &[], ConditionalRequest::No), failed("404 Not Found", false));
-    assert_eq!(judged(429, &[], ConditionalRequest::No), failed("429 Too Many Requests", true));
-    assert_eq!(judged(503, &[], ConditionalRequest::No), failed("503 Service Unavailable", true));
-    assert_eq!(judged(999, &[], ConditionalRequest::No), failed("999 <unknown status code>", false));
+    assert_eq!(check_head(206, &[], ConditionalRequest::No), failed("206 Partial Content", false));
+    assert_eq!(check_head(300, &[], ConditionalRequest::No), failed("300 Multiple Choices", false));
+    assert_eq!(check_head(404, &[], ConditionalRequest::No), failed("404 Not Found", false));
+    assert_eq!(check_head(429, &[], ConditionalRequest::No), failed("429 Too Many Requests", true));
+    assert_eq!(check_head(503, &[], ConditionalRequest::No), failed("503 Service Unavailable", true));
+    assert_eq!(check_head(999, &[], ConditionalRequest::No), failed("999 <unknown status code>", false));
 }
 
 #[test]
 fn not_modified_is_accepted_only_for_conditional_requests() {
-    assert_eq!(judged(304, &[], ConditionalRequest::Yes), Ok(ResponseKind::Unchanged));
-    assert!(judged(304, &[], ConditionalRequest::No).unwrap_err().contains("304 Not Modified"));
+    assert_eq!(check_head(304, &[], ConditionalRequest::Yes), Ok(ResponseKind::Unchanged));
+    assert!(check_head(304, &[], ConditionalRequest::No).unwrap_err().contains("304 Not Modified"));
 }
 
 #[test]
 fn redirects_need_a_location() {
     for status in [301, 302, 303, 307, 308] {
-        let verdict = judged(status, &[("location", "/b")], ConditionalRequest::No);
+        let verdict = check_head(status, &[("location", "/b")], ConditionalRequest::No);
         assert_eq!(verdict, Ok(ResponseKind::Redirect("/b".to_owned())));
-        assert!(judged(status, &[], ConditionalRequest::No).unwrap_err().contains("without a target"));
+        assert!(check_head(status, &[], ConditionalRequest::No).unwrap_err().contains("without a target"));
     }
 }
 
 #[test]
 fn coded_bodies_are_refused() {
     for coding in ["gzip", "identity, br", "x-gzip", "GZIP"] {
-        let error = judged(200, &[("content-encoding", coding)], ConditionalRequest::No).unwrap_err();
+        let error = check_head(200, &[("content-encoding", coding)], ConditionalRequest::No).unwrap_err();
         assert!(error.contains("in the coding") && error.ends_with("(retry: false)"), "{error}");
-        assert!(judged(200, &[("transfer-encoding", coding)], ConditionalRequest::No).is_err());
+        assert!(check_head(200, &[("transfer-encoding", coding)], ConditionalRequest::No).is_err());
     }
-    assert!(judged(200, &[("transfer-encoding", "gzip, chunked")], ConditionalRequest::No).is_err());
+    assert!(check_head(200, &[("transfer-encoding", "gzip, chunked")], ConditionalRequest::No).is_err());
     let twice = [("content-encoding", "identity"), ("content-encoding", "gzip")];
-    assert!(judged(200, &twice, ConditionalRequest::No).is_err());
+    assert!(check_head(200, &twice, ConditionalRequest::No).is_err());
     let plain =
         [("content-encoding", "Identity"), ("transfer-encoding", "chunked"), ("content-encoding", "")];
-    assert_eq!(judged(200, &plain, ConditionalRequest::No), Ok(ResponseKind::Content));
+    assert_eq!(check_head(200, &plain, ConditionalRequest::No), Ok(ResponseKind::Content));
 }
 
 #[test]
@@ -71,9 +71,8 @@ fn generic_media_types_are_ignored() {
     let read = |value: &'static str| media_type(&headers(&[("content-type", value)]));
     assert_eq!(read("Text/CSV; charset=utf-8").as_deref(), Some("text/csv"));
     assert_eq!(read("application/vnd.api+json").as_deref(), Some("application/vnd.api+json"));
-    for nothing in ["", "text", "/csv", "text/", "a b/c", "text/<b>", "application/octet-stream", "text/a/b"]
-    {
-        assert_eq!(read(nothing), None, "{nothing:?}");
+    for text in ["", "text", "/csv", "text/", "a b/c", "text/<b>", "application/octet-stream", "text/a/b"] {
+        assert_eq!(read(text), None, "{text:?}");
     }
     assert_eq!(media_type(&HeaderMap::new()), None);
 }

@@ -103,10 +103,13 @@ fn redirects_are_resolved_against_their_url() {
 
 #[test]
 fn displayed_urls_are_redacted_and_truncated() {
-    let shown = |text: &str| read(text).unwrap().redacted();
-    assert_eq!(shown("https://example.com/a?key=secret&b=&secret#x"), "https://example.com/a?key=…&b=…&…");
-    assert_eq!(shown("http://example.com:8080/"), "http://example.com:8080/");
-    let long = shown(&format!("https://example.com/{}", "a".repeat(500)));
+    let displayed = |text: &str| read(text).unwrap().redacted();
+    assert_eq!(
+        displayed("https://example.com/a?key=secret&b=&secret#x"),
+        "https://example.com/a?key=…&b=…&…"
+    );
+    assert_eq!(displayed("http://example.com:8080/"), "http://example.com:8080/");
+    let long = displayed(&format!("https://example.com/{}", "a".repeat(500)));
     assert_eq!(long.chars().count(), MAX_EXCERPT + 1);
 }
 
@@ -123,8 +126,8 @@ proptest! {
     #[test]
     fn no_notation_hides_an_address(bits in any::<u32>(), parts in 1..=4_u32, radix in proptest::array::uniform4(0..3_u8)) {
         let mut written = Vec::new();
-        for at in 0..parts - 1 {
-            written.push(part(bits >> (24 - 8 * at) & 0xff, radix[at as usize]));
+        for offset in 0..parts - 1 {
+            written.push(part(bits >> (24 - 8 * offset) & 0xff, radix[offset as usize]));
         }
         let rest = 8 * (5 - parts);
         written.push(part(bits & u32::MAX.checked_shl(rest).map_or(u32::MAX, |high| !high), radix[3]));
@@ -139,7 +142,7 @@ proptest! {
     fn parsed_urls_round_trip(text in "https?://[a-zA-Z0-9.%äß\\[\\]:@_-]{1,24}(/[ -~]{0,16})?") {
         if let Ok(url) = read(&text) {
             prop_assert_eq!(&read(url.as_str()).unwrap(), &url);
-            // What reqwest dials is what was checked.
+            // reqwest dials the checked host.
             prop_assert_eq!(url.as_url().host_str().unwrap(), url.target().host().to_string());
             prop_assert_eq!(url.as_url().port_or_known_default(), Some(url.target().port()));
             prop_assert!(url.as_url().username().is_empty() && url.as_url().fragment().is_none());
@@ -147,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC{0,64}", location in "\\PC{0,64}") {
+    fn any_text_is_parsed_or_rejected(text in "\\PC{0,64}", location in "\\PC{0,64}") {
         let _ = read(&text);
         let _ = read("https://example.com/").unwrap().join(&location).map(WebUrl::try_from);
     }

@@ -1,11 +1,11 @@
-//! Nothing of the environment has a say in where a fetch goes.
+//! Environment variables do not change the target of a fetch.
 
 use std::net::TcpListener;
 use std::process::Command;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the environment of a process is given when it is started")]
-fn a_proxy_of_the_environment_is_not_asked() {
+fn proxy_variables_of_the_environment_are_ignored() {
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     proxy.set_nonblocking(true).unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());
@@ -17,7 +17,7 @@ fn a_proxy_of_the_environment_is_not_asked() {
     }
     let output =
         child.env_remove("NO_PROXY").env_remove("no_proxy").env_remove("REQUEST_METHOD").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}");
     assert_eq!(proxy.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }

@@ -1,4 +1,4 @@
-//! Where a fetch may go: hosts, addresses, networks and redirects.
+//! Permitted targets of a fetch: hosts, addresses, networks and redirects.
 
 mod environment;
 mod networks;

@@ -1,4 +1,4 @@
-//! What is not asked at all, by its URL, its host, its address; and a name whose addresses change.
+//! Fetches that are rejected by their URL, host or address, and a name whose addresses change.
 
 use std::sync::Arc;
 
@@ -7,16 +7,18 @@ use conjure_base::SystemClock;
 use conjure_egress::{Egress, EgressPolicy};
 use tokio::net::TcpListener;
 
-use crate::support::{Counting, Fixture, LOOPBACK, Site, StaticResolver, nobody, ok, options};
+use crate::support::{
+    CountingResolver, Fixture, LOOPBACK, StaticResolver, TestServer, ok, options, unused_port,
+};
 
 #[tokio::test]
 async fn a_url_is_fetched_into_the_store() {
-    let site = Site::saying(ok("Content-Type: text/csv; charset=utf-8\r\n", "a,b\n")).await;
+    let site = TestServer::responding(ok("Content-Type: text/csv; charset=utf-8\r\n", "a,b\n")).await;
     let fixture = Fixture::new();
-    let fetched = fixture.fetch(&site.good("/data/sales%202024.csv?key=secret#part")).await.unwrap();
+    let fetched = fixture.fetch(&site.good_url("/data/sales%202024.csv?key=secret#part")).await.unwrap();
     assert_eq!((fetched.content_type.as_str(), fetched.name.as_str()), ("text/csv", "sales 2024.csv"));
     assert_eq!((fixture.bytes(&fetched).as_slice(), fetched.content.size), (&b"a,b\n"[..], 4));
-    let head = &site.heads()[0];
+    let head = &site.requests()[0];
     assert_eq!(head.path(), "/data/sales%202024.csv?key=secret");
     assert_eq!(head.header("host").unwrap(), format!("good.example:{}", site.port));
     assert_eq!(head.header("accept-encoding"), Some("identity"));
@@ -28,8 +30,8 @@ async fn a_url_is_fetched_into_the_store() {
 #[tokio::test]
 async fn only_allowed_schemes_are_fetched() {
     let defaults = || Fixture::with(|settings| settings.options = ArtifactOptions::default());
-    let said = defaults().refuses("http://good.example/", Kind::SchemeNotAllowed).await;
-    assert_eq!(said, "the scheme `http` is not allowed: only `https` is");
+    let message = defaults().refuses("http://good.example/", Kind::SchemeNotAllowed).await;
+    assert_eq!(message, "the scheme `http` is not allowed: only `https` is");
     for url in [
         "ftp://good.example/",
         "gopher://good.example/",
@@ -42,16 +44,16 @@ async fn only_allowed_schemes_are_fetched() {
         fixture.refuses(url, kind).await;
     }
     let none = Fixture::with(|settings| settings.options.allowed_schemes.clear());
-    let said = none.refuses("https://good.example/", Kind::SchemeNotAllowed).await;
-    assert_eq!(said, "the scheme `https` is not allowed: none is");
+    let message = none.refuses("https://good.example/", Kind::SchemeNotAllowed).await;
+    assert_eq!(message, "the scheme `https` is not allowed: none is");
 }
 
 #[tokio::test]
 async fn invalid_urls_name_the_problem() {
     let fixture = Fixture::new();
-    let said = fixture.refuses("http://user:secret@good.example/?key=secret", Kind::InvalidUri).await;
+    let message = fixture.refuses("http://user:secret@good.example/?key=secret", Kind::InvalidUri).await;
     assert_eq!(
-        said,
+        message,
         "invalid artifact URI `http://good.example/`: it has a user name or a password, which are never sent: remove them"
     );
     for url in [
@@ -94,11 +96,11 @@ async fn blocked_hosts_are_blocked_in_every_spelling() {
         fixture.refuses(&format!("http://{host}/"), Kind::HostBlocked).await;
     }
     // A name with an address that is blocked.
-    let said = fixture.refuses("http://blocked-address.example/", Kind::HostBlocked).await;
-    assert_eq!(said, "the host `blocked-address.example` is blocked");
+    let message = fixture.refuses("http://blocked-address.example/", Kind::HostBlocked).await;
+    assert_eq!(message, "the host `blocked-address.example` is blocked");
     // Ports of other protocols, by which a request could be taken for something else.
-    let said = fixture.refuses("http://good.example:25/", Kind::HostBlocked).await;
-    assert_eq!(said, "the host `good.example:25` is blocked");
+    let message = fixture.refuses("http://good.example:25/", Kind::HostBlocked).await;
+    assert_eq!(message, "the host `good.example:25` is blocked");
 }
 
 #[tokio::test]
@@ -134,8 +136,8 @@ async fn private_addresses_are_rejected_in_every_notation() {
         "unique-local.example",
         "mixed.example",
     ] {
-        let said = fixture.refuses(&format!("http://{host}/"), Kind::PrivateAddress).await;
-        assert!(said.ends_with("is at a private address, which is blocked"), "{said}");
+        let message = fixture.refuses(&format!("http://{host}/"), Kind::PrivateAddress).await;
+        assert!(message.ends_with("is at a private address, which is blocked"), "{message}");
     }
 }
 
@@ -161,17 +163,17 @@ async fn an_unresolved_name_is_a_retryable_error() {
         let error = fixture.fetch(&format!("http://{host}/?key=secret")).await.unwrap_err();
         assert_eq!(error.kind(), Kind::FetchFailed);
         assert!(error.is_retryable());
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.starts_with(&format!("fetching `http://{host}/?key=…` failed: the name cannot be")),
-            "{said}"
+            message.starts_with(&format!("fetching `http://{host}/?key=…` failed: the name cannot be")),
+            "{message}"
         );
     }
 }
 
 #[tokio::test]
 async fn a_refused_connection_is_a_retryable_error() {
-    let (_held, port) = nobody();
+    let (_held, port) = unused_port();
     let error = Fixture::new().fetch(&format!("http://good.example:{port}/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FetchFailed);
     assert!(error.is_retryable() && error.to_string().contains("the connection failed"), "{error}");
@@ -179,36 +181,36 @@ async fn a_refused_connection_is_a_retryable_error() {
 
 #[tokio::test]
 async fn the_checked_address_is_dialled() {
-    let site = Site::saying(ok("", "good")).await;
-    // What is not allowed listens at the same port, to notice if it is dialled.
+    let site = TestServer::responding(ok("", "good")).await;
+    // The forbidden address listens at the same port, to detect connections.
     let forbidden = TcpListener::bind(("127.0.0.2", site.port)).await.unwrap();
     let answers = [LOOPBACK, "127.0.0.2".parse().unwrap(), LOOPBACK].map(|address| vec![address]);
     let resolver = StaticResolver::new().with_sequence("good.example".parse().unwrap(), answers);
-    let resolver = Counting::new(resolver);
+    let resolver = CountingResolver::new(resolver);
     let fixture = Fixture::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
 
-    assert_eq!(fixture.text(&site.good("/1")).await, "good");
-    assert_eq!(resolver.asked(), 1);
-    assert_eq!(fixture.fetch(&site.good("/2")).await.unwrap_err().kind(), Kind::PrivateAddress);
-    assert_eq!(fixture.text(&site.good("/3")).await, "good");
-    assert_eq!(resolver.asked(), 3);
+    assert_eq!(fixture.text(&site.good_url("/1")).await, "good");
+    assert_eq!(resolver.lookups(), 1);
+    assert_eq!(fixture.fetch(&site.good_url("/2")).await.unwrap_err().kind(), Kind::PrivateAddress);
+    assert_eq!(fixture.text(&site.good_url("/3")).await, "good");
+    assert_eq!(resolver.lookups(), 3);
     assert_eq!(site.paths(), ["/1", "/3"]);
     let accepted = tokio::select! {
         biased;
         accepted = forbidden.accept() => Some(accepted),
         () = std::future::ready(()) => None,
     };
-    assert!(accepted.is_none(), "what was not checked was dialled");
+    assert!(accepted.is_none(), "an unchecked address was dialled");
 }
 
 #[tokio::test]
 async fn allowed_addresses_are_normalized() {
-    let site = Site::answering(|head| ok("", head.header("host").unwrap())).await;
+    let site = TestServer::answering(|head| ok("", head.header("host").unwrap())).await;
     let fixture = Fixture::new();
     for host in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "１２７.１"] {
         assert_eq!(fixture.text(&site.url(host, "/")).await, format!("127.0.0.1:{}", site.port), "{host}");
     }
-    assert_eq!(site.heads().len(), 1, "they are one URL");
+    assert_eq!(site.requests().len(), 1, "they are one URL");
     assert_eq!(fixture.text(&site.url("GOOD.example.", "/")).await, format!("good.example:{}", site.port));
 }
 

@@ -18,7 +18,7 @@ fn error_of(path: &Path) -> ScriptError {
 }
 
 #[test]
-fn a_path_without_a_script_says_what_it_is() {
+fn an_invalid_script_path_is_described() {
     let folder = tempdir().unwrap();
     let missing = folder.path().join("missing.yaml");
     assert!(matches!(error_of(&missing), ScriptError::Read { .. }));
@@ -34,7 +34,7 @@ fn a_path_without_a_script_says_what_it_is() {
 }
 
 #[test]
-fn a_huge_file_is_refused_without_being_read_whole() {
+fn a_huge_file_is_rejected_without_reading_it_completely() {
     let folder = tempdir().unwrap();
     let huge = folder.path().join("huge.yaml");
     File::create(&huge).unwrap().set_len(100 << 20).unwrap();
@@ -48,7 +48,7 @@ fn a_huge_file_is_refused_without_being_read_whole() {
 }
 
 #[test]
-fn what_is_no_yaml_or_no_script_is_refused() {
+fn invalid_yaml_and_invalid_scripts_are_rejected() {
     check("{", &["test.yaml", "line"]);
     check("", &["test.yaml"]);
     check("just words", &["a script with `version` and `turns`"]);
@@ -62,7 +62,7 @@ fn what_is_no_yaml_or_no_script_is_refused() {
 }
 
 #[test]
-fn another_version_is_named_as_such_even_with_fields_that_we_do_not_know() {
+fn another_version_is_reported_even_with_unknown_fields() {
     check("version: 2\nloops: {}\nturns: []", &["version 2", "reads version 1", "update this program"]);
     check("version: 0\nturns: []", &["version 0", "write `version: 1`"]);
 }
@@ -114,7 +114,7 @@ fn a_mistake_in_json_names_turn_and_line() {
 }
 
 #[test]
-fn ids_of_calls_are_unique() {
+fn call_ids_are_unique() {
     let calls = |first: &str, second: &str| {
         format!(
             "version: 1\nturns:\n- content: [{{tool_use: {{name: a{first}}}}}]\n- content: [{{tool_use: {{name: a{second}}}}}]"
@@ -126,7 +126,7 @@ fn ids_of_calls_are_unique() {
 }
 
 #[test]
-fn aliases_cannot_multiply_a_text_beyond_the_bound() {
+fn aliases_cannot_expand_a_text_beyond_the_limit() {
     let aliases = "*a, ".repeat(1000);
     let text = format!("version: 1\nname: &a {}\nturns: [{{content: [{aliases}]}}]", "x".repeat(1 << 19));
     check(&text, &["stands for more than"]);
@@ -143,6 +143,6 @@ fn too_many_turns_blocks_or_nested_lists_are_refused() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_mistake() {
+fn a_byte_order_mark_is_accepted() {
     assert!(Script::from_text("\u{feff}version: 1\nturns: []", ScriptFormat::Yaml, "x").is_ok());
 }

@@ -1,5 +1,5 @@
 use super::model;
-use super::{answer, asked, request, script_error, with_results};
+use super::{answer, first_message, request, script_error, with_results};
 use crate::scripted::request_digest;
 
 /// Plays a turn with this expectation against the conversation with results.
@@ -8,27 +8,27 @@ async fn fails(expect: &str) -> String {
     script_error(&model, request(with_results())).await
 }
 
-async fn holds(expect: &str) {
+async fn assert_fulfilled(expect: &str) {
     let model = model(&format!("version: 1\nturns: [{{content: ok, expect: {expect}}}]"));
     answer(&model, request(with_results())).await;
 }
 
 #[tokio::test]
-async fn expectations_that_hold_change_nothing() {
-    holds("{}").await;
-    holds("{user: {contains: region, matches: '^Which .* fastest'}}").await;
-    holds("{system: {contains: [sales-report, Be brief]}}").await;
-    holds("{tools: [bash_tool], messages: 3}").await;
-    holds("{tools: view}").await;
-    holds(
+async fn fulfilled_expectations_change_nothing() {
+    assert_fulfilled("{}").await;
+    assert_fulfilled("{user: {contains: region, matches: '^Which .* fastest'}}").await;
+    assert_fulfilled("{system: {contains: [sales-report, Be brief]}}").await;
+    assert_fulfilled("{tools: [bash_tool], messages: 3}").await;
+    assert_fulfilled("{tools: view}").await;
+    assert_fulfilled(
         "{results: [{id: c1, contains: total, is_error: false}, {is_error: true, matches: '\"count\": 25'}]}",
     )
     .await;
-    holds(&format!("{{request: '{}'}}", request_digest(&request(with_results())))).await;
+    assert_fulfilled(&format!("{{request: '{}'}}", request_digest(&request(with_results())))).await;
 }
 
 #[tokio::test]
-async fn an_expectation_that_fails_says_turn_field_expected_and_sent() {
+async fn a_failed_expectation_reports_turn_field_expected_and_sent() {
     for (expect, parts) in [
         ("{user: {contains: south}}", ["expect.user.contains", "\"south\"", "Which region grew fastest?"]),
         ("{user: {matches: '^x'}}", ["expect.user.matches", "`^x`", "Which region"]),
@@ -55,15 +55,15 @@ async fn an_expectation_that_fails_says_turn_field_expected_and_sent() {
 
 #[tokio::test]
 async fn an_unexpected_request_is_reported_with_its_digest() {
-    let expected = request_digest(&request(vec![asked()]));
+    let expected = request_digest(&request(vec![first_message()]));
     let sent = request_digest(&request(with_results()));
     let message = fails(&format!("{{request: '{expected}'}}")).await;
     assert!(message.contains(&expected.to_string()) && message.contains(&sent.to_string()), "{message}");
 }
 
 #[tokio::test]
-async fn what_was_sent_is_shortened() {
-    let mut request = request(vec![asked()]);
+async fn the_sent_text_is_truncated() {
+    let mut request = request(vec![first_message()]);
     request.instructions = vec!["é".repeat(10 << 20)];
     let model = model("version: 1\nturns: [{content: ok, expect: {system: {contains: x}}}]");
     let message = script_error(&model, request).await;
@@ -71,7 +71,7 @@ async fn what_was_sent_is_shortened() {
 }
 
 #[test]
-fn the_digest_is_of_what_is_sent_and_of_nothing_else() {
+fn the_digest_covers_the_sent_request_only() {
     let mut other = request(with_results());
     other.call = 7;
     other.turn = other.turn.next();

@@ -23,7 +23,7 @@ fn fails(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn sources_are_what_was_sent() {
+fn expressions_read_the_sent_request() {
     check("{{user}}", "Which region grew fastest?");
     check("{{system | line:-1}}", "Be brief.");
     check("{{ result:c1 | line:1 }}", "total: 42");
@@ -38,7 +38,7 @@ fn sources_are_what_was_sent() {
 }
 
 #[test]
-fn a_location_beside_its_tag_is_found_too() {
+fn a_location_beside_its_tag_is_found() {
     let mut request = request(with_results());
     request.instructions = vec!["<skill><name>a</name><location>/s/a/SKILL.md</location></skill>".to_owned()];
     let template = Template::parse("{{skill_dir:a}}").unwrap();
@@ -67,7 +67,7 @@ fn braces_can_be_literal() {
 }
 
 #[test]
-fn an_expression_that_finds_nothing_says_which_and_what_was_there() {
+fn an_expression_without_a_match_reports_itself_and_its_source() {
     fails("{{result:c9}}", &["`{{result:c9}}` finds nothing", "c2, c1"]);
     fails("{{skill_location:pdf}}", &["`{{skill_location:pdf}}`", "other, sales-report"]);
     fails("{{result:c1 | line:9}}", &["no line 9", "total: 42"]);
@@ -79,7 +79,7 @@ fn an_expression_that_finds_nothing_says_which_and_what_was_there() {
 }
 
 #[test]
-fn a_wrong_expression_is_found_when_the_script_is_loaded() {
+fn an_invalid_expression_is_reported_at_load() {
     let script = |text: &str| format!("version: 1\nturns:\n- content:\n  - text: |\n      {text}");
     for (text, parts) in [
         ("{{nothing}}", ["`nothing` is not a source", "skill_dir:NAME"]),
@@ -104,7 +104,7 @@ fn a_wrong_expression_is_found_when_the_script_is_loaded() {
 }
 
 #[tokio::test]
-async fn inputs_of_tools_are_quoted_into_as_json_in_the_order_of_their_keys() {
+async fn tool_inputs_are_quoted_as_json_in_key_order() {
     let model = model(
         "version: 1\nturns: [{content: [{tool_use: {name: t, input: {z: '\"{{user}}\"', a: [1.5, true, null, {b: '{{result:c1 | line:1}}'}]}}}]}]",
     );
@@ -117,7 +117,7 @@ async fn inputs_of_tools_are_quoted_into_as_json_in_the_order_of_their_keys() {
 }
 
 #[tokio::test]
-async fn what_is_quoted_is_bounded() {
+async fn quoted_text_is_bounded() {
     let model = model(&format!("version: 1\nturns: [{{content: '{}'}}]", "{{user}}".repeat(100)));
     let huge = Message::user(vec![Block::text("x".repeat(1 << 20))]);
     let message = script_error(&model, request(vec![huge])).await;
@@ -125,7 +125,7 @@ async fn what_is_quoted_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_looked_through_is_bounded() {
+async fn searched_text_is_bounded() {
     let model = model(&format!("version: 1\nturns: [{{content: '{}'}}]", "{{user | line:1}}".repeat(300)));
     let huge = Message::user(vec![Block::text(format!("x\n{}", "y".repeat(1 << 20)))]);
     let message = script_error(&model, request(vec![huge])).await;
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn text_without_double_braces_is_itself(text in r"([^{]|\{[^{]){0,40}") {
+    fn text_without_double_braces_is_unchanged(text in r"([^{]|\{[^{]){0,40}") {
         prop_assume!(!text.contains("{{"));
         prop_assert_eq!(render(&text), Ok(text));
     }
@@ -158,9 +158,9 @@ fn escape(text: &str) -> String {
     let mut escaped = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
-        let kept = before.trim_end_matches('\\');
-        escaped.push_str(kept);
-        escaped.push_str(&"\\".repeat(2 * (before.len() - kept.len()) + 1));
+        let text_before = before.trim_end_matches('\\');
+        escaped.push_str(text_before);
+        escaped.push_str(&"\\".repeat(2 * (before.len() - text_before.len()) + 1));
         escaped.push_str("{{");
         rest = after;
     }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use super::{answer, asked, request};
+use super::{answer, first_message, request};
 use crate::run_loop;
 use crate::scripted::{Recorder, Script, ScriptFormat, ScriptedModel};
 use crate::{
@@ -26,7 +26,7 @@ fn script(name: &str) -> PathBuf {
     fixtures().join("scripts").join(name)
 }
 
-/// What the model is told of the fixtures' skills.
+/// The list of the fixtures' skills for the model.
 struct Skills;
 
 impl Composer for Skills {
@@ -144,17 +144,17 @@ async fn a_real_run_is_recorded_and_replayed_strictly() {
     fs::write(folder.path().join("sales.csv"), data("sales.csv")).unwrap();
     let live =
         Recorder::create(ScriptedModel::from_file(script("sales-report-view.yaml")).unwrap(), &path).unwrap();
-    let said = play(&live, folder.path()).await;
+    let response = play(&live, folder.path()).await;
     live.finish().unwrap();
     // Strict: each request of the second run has the digest of the first one's, results of tools included.
     let replay = ScriptedModel::from_file(&path).unwrap().strict();
-    let again = play(&replay, folder.path()).await;
-    assert_eq!(again.messages, said.messages);
+    let second = play(&replay, folder.path()).await;
+    assert_eq!(second.messages, response.messages);
     assert_eq!(replay.position(), replay.script().len());
 }
 
 #[test]
-fn every_fixture_is_a_script_named_as_its_file_and_writes_no_figure() {
+fn every_fixture_is_named_like_its_file_and_contains_no_figures() {
     let mut names = Vec::new();
     for entry in fs::read_dir(fixtures().join("scripts")).unwrap() {
         let path = entry.unwrap().path();
@@ -179,6 +179,6 @@ async fn the_example_of_the_readme_plays() {
     let (_, after) = readme.split_once("```yaml\n").unwrap();
     let (example, _) = after.split_once("```").unwrap();
     let model = ScriptedModel::new(Script::from_text(example, ScriptFormat::Yaml, "README.md").unwrap());
-    let response = answer(&model, request(vec![asked()])).await;
+    let response = answer(&model, request(vec![first_message()])).await;
     assert_eq!(response.content.len(), 2);
 }

@@ -43,8 +43,8 @@ fn request(messages: Vec<Message>) -> Request {
     }
 }
 
-/// What a user says first.
-fn asked() -> Message {
+/// The first user message.
+fn first_message() -> Message {
     Message::user(vec![Block::text("Which region grew fastest?")])
 }
 
@@ -59,7 +59,7 @@ fn with_results() -> Vec<Message> {
         ToolResult::error(&CallId::new("c2"), r#"{"top": [{"count": 25, "message": "it broke"}]}"#),
     ];
     vec![
-        asked(),
+        first_message(),
         Message::assistant(calls.into()),
         Message::user(results.iter().map(Block::tool_result).collect()),
     ]

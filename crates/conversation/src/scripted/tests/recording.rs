@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tempfile::tempdir;
 
 use super::model;
-use super::{answer, asked, events, request, script_error, with_results};
+use super::{answer, events, first_message, request, script_error, with_results};
 use crate::scripted::{RecordError, Recorder, ScriptError, ScriptedModel, request_digest};
 use crate::{
     ApiErrorKind, Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
@@ -44,7 +44,7 @@ fn bodies_of(request: &Request) -> Vec<&Message> {
 
 /// A small loop: each answer and a user's reply are appended, three times.
 async fn converse(model: &impl Model) -> Vec<Response> {
-    let mut messages = vec![asked()];
+    let mut messages = vec![first_message()];
     let mut answers = Vec::new();
     for round in 0..3 {
         let response = answer(model, request(messages.clone())).await;
@@ -93,20 +93,20 @@ async fn a_recording_replays_to_equal_requests_and_answers() {
         let folder = tempdir().unwrap();
         let path = folder.path().join(name);
         let live = Captured::new(Recorder::create(service(), &path).unwrap());
-        let said = converse(&live).await;
+        let response = converse(&live).await;
         live.model.finish().unwrap();
 
         let replay = Captured::new(ScriptedModel::from_file(&path).unwrap().strict());
-        assert_eq!(converse(&replay).await, said);
+        assert_eq!(converse(&replay).await, response);
         assert_eq!(*replay.bodies.lock().unwrap(), *live.bodies.lock().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
     }
 }
 
 #[test]
-fn a_recorder_says_of_effects_what_its_model_says() {
-    struct Acting;
-    impl Model for Acting {
+fn a_recorder_reports_the_side_effects_of_its_model() {
+    struct ModelWithSideEffects;
+    impl Model for ModelWithSideEffects {
         fn stream(&self, _: Request) -> ModelStream {
             futures_util::stream::empty().boxed()
         }
@@ -117,15 +117,15 @@ fn a_recorder_says_of_effects_what_its_model_says() {
     }
     let folder = tempdir().unwrap();
     let record = |name: &str| folder.path().join(name);
-    let plain = request(vec![asked()]);
-    let acting = Recorder::create(Acting, record("acting.json")).unwrap();
+    let plain = request(vec![first_message()]);
+    let acting = Recorder::create(ModelWithSideEffects, record("acting.json")).unwrap();
     let answering = Recorder::create(service(), record("answering.json")).unwrap();
     assert_eq!(acting.side_effects(&plain), SideEffects::Possible);
     assert_eq!(answering.side_effects(&plain), SideEffects::None);
 }
 
 #[tokio::test]
-async fn a_recording_leaves_its_neighbours_alone() {
+async fn a_recording_does_not_change_other_files() {
     let folder = tempdir().unwrap();
     let (path, neighbour) = (folder.path().join("run.yaml"), folder.path().join("run.yaml.partial"));
     fs::write(&neighbour, "mine").unwrap();
@@ -138,7 +138,7 @@ async fn a_recording_leaves_its_neighbours_alone() {
 }
 
 #[test]
-fn two_recorders_of_one_path_never_mix_what_they_write() {
+fn two_recorders_of_one_path_never_interleave() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("run.json");
     std::thread::scope(|scope| {
@@ -167,12 +167,12 @@ async fn a_strict_replay_refuses_another_request_and_a_turn_without_a_digest() {
     answer(&ScriptedModel::from_file(&path).unwrap(), request(with_results())).await;
 
     let bare = model("version: 1\nturns: [{content: a}]").strict();
-    let message = script_error(&bare, request(vec![asked()])).await;
+    let message = script_error(&bare, request(vec![first_message()])).await;
     assert!(message.contains("no digest") && message.contains("record it anew"), "{message}");
 }
 
 #[tokio::test]
-async fn errors_and_broken_streams_are_replayed() {
+async fn errors_and_truncated_streams_are_replayed() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("run.yaml");
     let script = "version: 1\nturns:\n- error: {type: rate_limit_error, message: slow down, retry_after_ms: 20, request_id: r}\n\
@@ -181,33 +181,33 @@ async fn errors_and_broken_streams_are_replayed() {
     let recorder = Recorder::create(model(script), &path).unwrap();
     let mut live = Vec::new();
     for _ in 0..4 {
-        live.push(events(&recorder, request(vec![asked()])).await);
+        live.push(events(&recorder, request(vec![first_message()])).await);
     }
     let replay = ScriptedModel::from_file(&path).unwrap().strict();
     for expected in live {
-        let replayed = events(&replay, request(vec![asked()])).await;
-        assert_eq!(shown(&replayed), shown(&expected));
+        let replayed = events(&replay, request(vec![first_message()])).await;
+        assert_eq!(output_of(&replayed), output_of(&expected));
         assert_eq!(replayed.last().unwrap().as_ref().err(), expected.last().unwrap().as_ref().err());
         assert_eq!(replayed.first(), expected.first());
     }
     assert!(matches!(
-        &events(&replay, request(vec![asked()])).await[..],
+        &events(&replay, request(vec![first_message()])).await[..],
         [Err(ModelError { kind: ModelErrorKind::Script, .. })]
     ));
 }
 
 /// The text and the thinking that events show, by block.
-fn shown(events: &[Result<ModelEvent, ModelError>]) -> Vec<(usize, String)> {
-    let mut shown: Vec<(usize, String)> = Vec::new();
+fn output_of(events: &[Result<ModelEvent, ModelError>]) -> Vec<(usize, String)> {
+    let mut deltas: Vec<(usize, String)> = Vec::new();
     for event in events {
         if let Ok(ModelEvent::TextDelta { index, text } | ModelEvent::ThinkingDelta { index, text }) = event {
-            match shown.last_mut() {
+            match deltas.last_mut() {
                 Some((last, so_far)) if last == index => so_far.push_str(text),
-                _ => shown.push((*index, text.clone())),
+                _ => deltas.push((*index, text.clone())),
             }
         }
     }
-    shown
+    deltas
 }
 
 #[tokio::test]
@@ -237,36 +237,36 @@ async fn every_class_of_error_is_recorded() {
     .unwrap();
     let mut live = Vec::new();
     for _ in &kinds {
-        live.push(events(&recorder, request(vec![asked()])).await);
+        live.push(events(&recorder, request(vec![first_message()])).await);
     }
     let replay = ScriptedModel::from_file(&path).unwrap();
     for expected in live {
-        assert_eq!(events(&replay, request(vec![asked()])).await, expected);
+        assert_eq!(events(&replay, request(vec![first_message()])).await, expected);
     }
 }
 
 #[tokio::test]
-async fn an_abandoned_call_keeps_its_turn_and_one_under_way_hides_none_before_it() {
+async fn abandoned_and_running_calls_keep_the_turn_order() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("run.yaml");
     let script = "version: 1\nturns: [{content: abcd}, {content: two}, {content: three}]";
     let recorder = Recorder::create(model(script), &path).unwrap();
-    drop(recorder.stream(request(vec![asked()])));
-    let mut first = recorder.stream(request(vec![asked()]));
+    drop(recorder.stream(request(vec![first_message()])));
+    let mut first = recorder.stream(request(vec![first_message()]));
     assert_eq!(first.next().await, Some(Ok(ModelEvent::Started)));
     assert!(first.next().await.is_some());
-    answer(&recorder, request(vec![asked()])).await;
+    answer(&recorder, request(vec![first_message()])).await;
     assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 0, "the first call is under way");
     drop(first);
     let replay = ScriptedModel::from_file(&path).unwrap();
     assert_eq!(replay.script().len(), 2);
-    let cut = events(&replay, request(vec![asked()])).await;
-    assert_eq!(shown(&cut), [(0, "a".to_owned())]);
-    assert_eq!(answer(&replay, request(vec![asked()])).await.content, [Block::text("two")]);
+    let cut = events(&replay, request(vec![first_message()])).await;
+    assert_eq!(output_of(&cut), [(0, "a".to_owned())]);
+    assert_eq!(answer(&replay, request(vec![first_message()])).await.content, [Block::text("two")]);
 }
 
 #[test]
-fn a_recording_is_only_ever_a_regular_file() {
+fn a_recording_is_always_a_regular_file() {
     let refused = |path: &Path| Recorder::create(model("version: 1\nturns: []"), path).unwrap_err();
     let folder = tempdir().unwrap();
     let device = folder.path().join("null.yaml");
@@ -288,24 +288,24 @@ fn a_recording_is_only_ever_a_regular_file() {
 }
 
 #[tokio::test]
-async fn a_failed_write_disturbs_no_call_and_is_reported_by_finish() {
+async fn a_failed_write_affects_no_call_and_is_reported_by_finish() {
     let parent = tempdir().unwrap();
     let folder = parent.path().join("folder");
     fs::create_dir(&folder).unwrap();
     let path = folder.join("run.json");
     let recorder = Recorder::create(model("version: 1\nturns: [{content: a}, {content: b}]"), &path).unwrap();
     fs::remove_dir_all(&folder).unwrap();
-    answer(&recorder, request(vec![asked()])).await;
+    answer(&recorder, request(vec![first_message()])).await;
     assert!(matches!(recorder.finish(), Err(RecordError::Write { .. })));
-    // The disk is back: the next call writes all that was said.
+    // The disk works again: the next call writes the whole recording.
     fs::create_dir(&folder).unwrap();
-    answer(&recorder, request(vec![asked()])).await;
+    answer(&recorder, request(vec![first_message()])).await;
     recorder.finish().unwrap();
     assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 2);
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_keeps_its_beginning() {
+async fn a_too_long_recording_keeps_its_beginning() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("run.json");
     let recorder = Recorder::create(
@@ -325,13 +325,13 @@ async fn a_conversation_that_is_too_long_keeps_its_beginning() {
     )
     .unwrap();
     for _ in 0..4 {
-        answer(&recorder, request(vec![asked()])).await;
+        answer(&recorder, request(vec![first_message()])).await;
     }
     assert!(matches!(recorder.finish(), Err(RecordError::TooLong { .. })));
     assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 2);
 }
 
-/// The file leaves, so nothing in it is secret; the conversation goes on with what was said, and a strict replay fits.
+/// The file leaves, so nothing in it is secret; the conversation continues with what was said, and a strict replay fits.
 #[tokio::test]
 async fn a_recording_holds_no_secrets_and_is_replayed_strictly() {
     const SECRET: &str = "s3cr3t-\"value\"";
@@ -358,33 +358,37 @@ async fn a_recording_holds_no_secrets_and_is_replayed_strictly() {
     });
     let redactor = Redactor::new([("PASSWORD", SECRET)]);
     let recorder = Recorder::create(service, &path).unwrap().with_redactor(redactor);
-    let second = |said: &Response| {
-        let words = Message::assistant(said.content.clone());
-        request(vec![asked(), words, Message::user(vec![Block::text(format!("{SECRET}?"))])])
+    let second = |response: &Response| {
+        let assistant_message = Message::assistant(response.content.clone());
+        request(vec![
+            first_message(),
+            assistant_message,
+            Message::user(vec![Block::text(format!("{SECRET}?"))]),
+        ])
     };
-    let said = answer(&recorder, request(vec![asked()])).await;
-    assert!(said.content[0].json().contains("s3cr3t"), "the conversation has what was said");
-    events(&recorder, second(&said)).await;
+    let response = answer(&recorder, request(vec![first_message()])).await;
+    assert!(response.content[0].json().contains("s3cr3t"), "the conversation contains the messages");
+    events(&recorder, second(&response)).await;
     recorder.finish().unwrap();
 
     let written = fs::read_to_string(&path).unwrap();
     assert!(!written.contains("s3cr3t") && written.contains("no way to [REDACTED:PASSWORD]"), "{written}");
     let replay = ScriptedModel::from_file(&path).unwrap().strict();
-    let said = answer(&replay, request(vec![asked()])).await;
-    assert_eq!(said.content[0], Block::text("the password is [REDACTED:PASSWORD]"));
-    let failed = events(&replay, second(&said)).await.pop().unwrap().unwrap_err();
+    let response = answer(&replay, request(vec![first_message()])).await;
+    assert_eq!(response.content[0], Block::text("the password is [REDACTED:PASSWORD]"));
+    let failed = events(&replay, second(&response)).await.pop().unwrap().unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Connection, "{failed}");
 }
 
 /// A cut may leave the beginning of a secret.
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_no_part_of_a_secret() {
+async fn a_dropped_call_records_no_part_of_a_secret() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("run.yaml");
     let scripted = model("version: 1\nturns: [{content: it is s3cr3t-value, pieces: 3}]");
     let recorder =
         Recorder::create(scripted, &path).unwrap().with_redactor(Redactor::new([("KEY", "s3cr3t-value")]));
-    let mut stream = recorder.stream(request(vec![asked()]));
+    let mut stream = recorder.stream(request(vec![first_message()]));
     while !matches!(stream.next().await, Some(Ok(ModelEvent::TextDelta { text, .. })) if text.contains("s3"))
     {
     }
@@ -427,9 +431,9 @@ proptest! {
                     async move { outcome }
                 });
                 let recorder = Recorder::create(service, &path).unwrap();
-                let live = [events(&recorder, request(vec![asked()])).await, events(&recorder, request(vec![asked()])).await];
+                let live = [events(&recorder, request(vec![first_message()])).await, events(&recorder, request(vec![first_message()])).await];
                 let replay = ScriptedModel::from_file(&path).unwrap();
-                let replayed = [events(&replay, request(vec![asked()])).await, events(&replay, request(vec![asked()])).await];
+                let replayed = [events(&replay, request(vec![first_message()])).await, events(&replay, request(vec![first_message()])).await];
                 assert_eq!(replayed[0].last(), live[0].last());
                 assert_eq!(replayed[1], live[1]);
             }

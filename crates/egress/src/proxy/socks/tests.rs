@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_request_is_whole_or_incomplete_and_takes_only_its_own(
+    fn a_request_is_complete_or_incomplete_and_consumes_only_its_bytes(
         name in "[a-z]{1,20}\\.[a-z]{1,20}",
         port in 1_u16..,
         behind in any::<Vec<u8>>(),
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
+    fn no_input_makes_the_parser_panic(bytes in any::<Vec<u8>>()) {
         let _ = parse_greeting(&bytes);
         let _ = parse_request(&[&[5, 1, 0][..], &bytes].concat());
     }

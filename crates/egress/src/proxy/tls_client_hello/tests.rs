@@ -31,10 +31,10 @@ fn records(message: &[u8], sizes: &[usize]) -> Vec<u8> {
     let (mut left, mut size, mut bytes) = (message, message.len(), Vec::new());
     while !left.is_empty() {
         size = sizes.next().unwrap_or(size).min(left.len());
-        let (content, rest) = left.split_at(size);
+        let (content, remainder) = left.split_at(size);
         bytes.extend([HANDSHAKE_RECORD, 3, 1]);
         bytes.extend(long(content));
-        left = rest;
+        left = remainder;
     }
     bytes
 }
@@ -96,18 +96,18 @@ fn ambiguous_hellos_are_malformed() {
     check(&extension(0, &long(&[])), malformed("a length does not fit"));
     check(&name[..name.len() - 1], malformed("a length does not fit"));
 
-    let whole = message(&body(&name));
-    let followed = [&whole[..], &[0]].concat();
+    let complete = message(&body(&name));
+    let followed = [&complete[..], &[0]].concat();
     assert_eq!(
         read(&records(&followed, &[followed.len()])),
         malformed("something else follows in its record")
     );
     let behind = message(&[&body(&name)[..], &[0]].concat());
     assert_eq!(read(&records(&behind, &[])), malformed("something follows its extensions"));
-    let empty = [&[HANDSHAKE_RECORD, 3, 1, 0, 0][..], &records(&whole, &[])].concat();
+    let empty = [&[HANDSHAKE_RECORD, 3, 1, 0, 0][..], &records(&complete, &[])].concat();
     assert_eq!(read(&empty), malformed("it has an empty record"));
     let change =
-        [&records(&whole[..20], &[])[..], &[20, 3, 3, 0, 1, 1], &records(&whole[20..], &[])].concat();
+        [&records(&complete[..20], &[])[..], &[20, 3, 3, 0, 1, 1], &records(&complete[20..], &[])].concat();
     assert_eq!(read(&change), malformed("a record of another type lies within it"));
     assert_eq!(read(&[22, 3, 1, 0x40, 1]), malformed("it has a record that is too long"));
     assert_eq!(read(&[22, 2]), malformed("its version is not of TLS"));
@@ -126,7 +126,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn cutting_it_into_records_and_reads_changes_nothing(
+    fn splitting_into_records_and_reads_changes_nothing(
         name in "[a-z.]{1,60}",
         padding in 0_usize..2000,
         sizes in proptest::collection::vec(1_usize..300, 1..8),
@@ -137,15 +137,15 @@ proptest! {
         let mut reader = HelloReader::new(1 << 15);
         let (mut left, mut at) = (&bytes[..], 0);
         while !left.is_empty() {
-            let (piece, rest) = left.split_at(reads[at % reads.len()].min(left.len()));
-            let expected = if rest.is_empty() { names(&name) } else { Ok(ClientHello::Incomplete) };
+            let (piece, remainder) = left.split_at(reads[at % reads.len()].min(left.len()));
+            let expected = if remainder.is_empty() { names(&name) } else { Ok(ClientHello::Incomplete) };
             prop_assert_eq!(reader.read(piece), expected);
-            (left, at) = (rest, at + 1);
+            (left, at) = (remainder, at + 1);
         }
     }
 
     #[test]
-    fn what_stands_behind_its_last_record_is_not_looked_at(
+    fn bytes_after_the_last_record_are_ignored(
         name in "[a-z.]{1,60}",
         behind in any::<Vec<u8>>(),
     ) {
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>(), tail in any::<Vec<u8>>()) {
+    fn no_input_makes_the_parser_panic(bytes in any::<Vec<u8>>(), tail in any::<Vec<u8>>()) {
         let _ = read(&bytes);
         let _ = read(&[&[22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3][..], &[7; 32], &tail].concat());
     }

@@ -9,13 +9,13 @@ use conjure_sandbox::{
     SharedFolder, View,
 };
 
-use crate::support::{Bed, Kind, bash, options};
+use crate::support::{Fixture, Kind, bash, options};
 
 pub(crate) async fn files_are_made_changed_shown_and_listed(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    let sandbox = &bed.sandbox;
-    let made = sandbox.create_file("deep/er/notes.txt", b"one\ntwo\nthree\n", options()).await.unwrap();
-    assert_eq!((made.size, made.existed), (14, false));
+    let fixture = Fixture::of(kind).await;
+    let sandbox = &fixture.sandbox;
+    let created = sandbox.create_file("deep/er/notes.txt", b"one\ntwo\nthree\n", options()).await.unwrap();
+    assert_eq!((created.size, created.existed), (14, false));
     let changed = sandbox.str_replace("deep/er/notes.txt", "two", "2", options()).await.unwrap();
     assert_eq!((changed.size, changed.existed), (12, true));
     for (old, kind) in [("four", SandboxErrorKind::NoMatch), ("e", SandboxErrorKind::NotUnique)] {
@@ -23,7 +23,7 @@ pub(crate) async fn files_are_made_changed_shown_and_listed(kind: &dyn Kind) {
         assert_eq!(error.kind(), kind);
     }
     let range = Some(LineRange { first: 2, last: None });
-    let shown = sandbox.view("deep/er/notes.txt", range, 1000, options()).await.unwrap();
+    let view = sandbox.view("deep/er/notes.txt", range, 1000, options()).await.unwrap();
     let expected = View::Text {
         text: "2\nthree\n".to_owned(),
         first_line: 2,
@@ -32,7 +32,7 @@ pub(crate) async fn files_are_made_changed_shown_and_listed(kind: &dyn Kind) {
         size: 12,
         truncated: false,
     };
-    assert_eq!(shown, expected);
+    assert_eq!(view, expected);
     let listing = sandbox.list(".", 3, 100, options()).await.unwrap();
     let paths: Vec<_> = listing.entries.iter().map(|entry| (entry.path.as_str(), entry.kind)).collect();
     let expected = [
@@ -52,19 +52,19 @@ pub(crate) async fn files_are_made_changed_shown_and_listed(kind: &dyn Kind) {
 pub(crate) async fn read_only_folders_are_read_only_and_allowed_ones_are_not(kind: &dyn Kind) {
     let (skill, extra) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(skill.path().join("SKILL.md"), "hello").unwrap();
-    let bed = Bed::with(kind, |context| {
+    let fixture = Fixture::with(kind, |context| {
         context.read_only.push(SharedFolder::new(skill.path(), "/mnt/skills/hello"));
         context.allowed_paths.push(extra.path().to_owned());
     })
     .await;
-    let inside = bed.sandbox.layout().sandbox_path(&skill.path().join("SKILL.md")).unwrap();
+    let inside = fixture.sandbox.layout().sandbox_path(&skill.path().join("SKILL.md")).unwrap();
     let inside = inside.to_str().unwrap();
-    let shown = bed.sandbox.view(inside, None, 100, options()).await.unwrap();
-    assert!(matches!(shown, View::Text { text, .. } if text == "hello"));
-    let refused = bed.sandbox.create_file(inside, b"x", options()).await.unwrap_err();
+    let view = fixture.sandbox.view(inside, None, 100, options()).await.unwrap();
+    assert!(matches!(view, View::Text { text, .. } if text == "hello"));
+    let refused = fixture.sandbox.create_file(inside, b"x", options()).await.unwrap_err();
     assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed);
     let extra = extra.path().join("x");
-    bed.sandbox.create_file(extra.to_str().unwrap(), b"x", options()).await.unwrap();
+    fixture.sandbox.create_file(extra.to_str().unwrap(), b"x", options()).await.unwrap();
     assert_eq!(fs::read(extra).unwrap(), b"x");
 }
 
@@ -78,71 +78,71 @@ pub(crate) async fn skills_and_allowed_folders_are_where_they_should_be(kind: &d
     // Readable by its owner alone, as a careful user's are.
     fs::set_permissions(skill.join("SKILL.md"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(skill.join("scripts/run.sh"), fs::Permissions::from_mode(0o700)).unwrap();
-    let bed = Bed::with(kind, |context| {
+    let fixture = Fixture::with(kind, |context| {
         context.read_only.push(SharedFolder::new(&skill, "/mnt/skills/pdf"));
         context.allowed_paths.push(data.clone());
     })
     .await;
     assert_eq!(
-        bash(&bed, "cat /mnt/skills/pdf/SKILL.md; /mnt/skills/pdf/scripts/run.sh").await,
+        bash(&fixture, "cat /mnt/skills/pdf/SKILL.md; /mnt/skills/pdf/scripts/run.sh").await,
         "# PDFran\n"
     );
     for script in
         ["echo x > /mnt/skills/pdf/x", "rm /mnt/skills/pdf/SKILL.md", "chmod 777 /mnt/skills/pdf/SKILL.md"]
     {
-        assert_ne!(bed.bash(script).await.unwrap().end, CommandEnd::Exited(0), "{script}");
+        assert_ne!(fixture.bash(script).await.unwrap().end, CommandEnd::Exited(0), "{script}");
     }
     let data_real = fs::canonicalize(&data).unwrap();
-    bash(&bed, &format!("echo x > {}/made", data_real.display())).await;
-    let layout = bed.sandbox.layout();
+    bash(&fixture, &format!("echo x > {}/made", data_real.display())).await;
+    let layout = fixture.sandbox.layout();
     assert_eq!(layout.workspace, Path::new("/workspace"));
     assert_eq!(layout.sandbox_path(&skill.join("SKILL.md")), Some("/mnt/skills/pdf/SKILL.md".into()));
     // It stays what it was, whatever becomes of it on the host.
     fs::write(skill.join("SKILL.md"), "other").unwrap();
     fs::write(skill.join("late"), "later").unwrap();
     assert_eq!(
-        bash(&bed, "cat /mnt/skills/pdf/SKILL.md; ls /mnt/skills/pdf").await,
+        bash(&fixture, "cat /mnt/skills/pdf/SKILL.md; ls /mnt/skills/pdf").await,
         "# PDFSKILL.md\nscripts\n"
     );
-    let shown = bed.sandbox.view("/mnt/skills/pdf/SKILL.md", None, 100, options()).await.unwrap();
-    assert!(matches!(shown, View::Text { .. }));
+    let view = fixture.sandbox.view("/mnt/skills/pdf/SKILL.md", None, 100, options()).await.unwrap();
+    assert!(matches!(view, View::Text { .. }));
     if !kind.maps_owners() {
-        bed.sandbox.cleanup().await;
+        fixture.sandbox.cleanup().await;
     }
     assert_eq!(fs::metadata(data.join("made")).unwrap().uid(), rustix::process::geteuid().as_raw());
 }
 
 /// S8.
-pub(crate) async fn what_commands_make_is_the_host_s_to_read_and_delete(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
+pub(crate) async fn the_host_can_read_and_delete_files_of_commands(kind: &dyn Kind) {
+    let fixture = Fixture::of(kind).await;
     let script = "umask 077; mkdir -p a/b; echo deep > a/b/c; chmod 000 a/b/c; chmod 500 a; \
                   ln -s /etc/passwd link; mkfifo pipe";
-    bash(&bed, script).await;
-    bed.sandbox.create_file("by-the-guest", b"x", options()).await.unwrap();
-    let own = rustix::process::geteuid().as_raw();
+    bash(&fixture, script).await;
+    fixture.sandbox.create_file("by-the-guest", b"x", options()).await.unwrap();
+    let own_uid = rustix::process::geteuid().as_raw();
     if !kind.maps_owners() {
-        bed.sandbox.cleanup().await;
+        fixture.sandbox.cleanup().await;
     }
     for name in ["a", "a/b", "a/b/c", "link", "pipe", "by-the-guest"] {
-        assert_eq!(fs::symlink_metadata(bed.path(name)).unwrap().uid(), own, "{name}");
+        assert_eq!(fs::symlink_metadata(fixture.path(name)).unwrap().uid(), own_uid, "{name}");
     }
-    fs::set_permissions(bed.path("a"), fs::Permissions::from_mode(0o700)).unwrap();
-    fs::set_permissions(bed.path("a/b/c"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(fs::read_to_string(bed.path("a/b/c")).unwrap(), "deep\n");
+    fs::set_permissions(fixture.path("a"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(fixture.path("a/b/c"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fs::read_to_string(fixture.path("a/b/c")).unwrap(), "deep\n");
     if !kind.maps_owners() {
-        fs::remove_dir_all(bed.path("a")).unwrap();
+        fs::remove_dir_all(fixture.path("a")).unwrap();
         return;
     }
     // The other way, too: what the host makes is the commands' own.
-    fs::write(bed.path("given"), "from the host").unwrap();
+    fs::write(fixture.path("given"), "from the host").unwrap();
     let change = "test -O given && echo ' and more' >> given && chmod 600 given && cat given";
-    assert_eq!(bash(&bed, change).await, "from the host and more\n");
-    fs::remove_dir_all(bed.path("a")).unwrap();
+    assert_eq!(bash(&fixture, change).await, "from the host and more\n");
+    fs::remove_dir_all(fixture.path("a")).unwrap();
 }
 
-/// The context is refused, and told why.
+/// The error of opening a sandbox with this context.
 async fn refused(kind: &dyn Kind, context: &ExecutionContext) -> SandboxError {
-    Bed::open(kind, context).await.map(|_| "there is a sandbox").unwrap_err()
+    Fixture::open(kind, context).await.map(|_| "there is a sandbox").unwrap_err()
 }
 
 pub(crate) async fn contexts_that_make_no_sense_are_refused(kind: &dyn Kind) {
@@ -171,8 +171,8 @@ pub(crate) async fn contexts_that_make_no_sense_are_refused(kind: &dyn Kind) {
     assert_eq!(fs::read_dir(&workspace).unwrap().count(), 0);
 }
 
-/// Of a sandbox that has places of its own for folders.
-pub(crate) async fn folders_that_cannot_be_given_are_refused(kind: &dyn Kind) {
+/// For a sandbox with its own mount points for directories.
+pub(crate) async fn unusable_directories_are_rejected(kind: &dyn Kind) {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("link");
     symlink(folder.path(), &link).unwrap();

@@ -10,14 +10,14 @@ use conjure_sandbox::{CallOptions, Command, CommandEnd, Executor, SandboxError, 
 use futures_util::{StreamExt, future, stream};
 use tempfile::TempDir;
 
-use crate::support::{Bed, Kind, options, soon, text, until};
+use crate::support::{Fixture, Kind, options, soon, text, until};
 
 const SECRET: &str = "secret of the host";
 
 /// A folder outside of all roots that must stay as it is.
-struct Outside(TempDir);
+struct OutsideDir(TempDir);
 
-impl Outside {
+impl OutsideDir {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), SECRET).unwrap();
@@ -29,23 +29,23 @@ impl Outside {
     }
 
     #[track_caller]
-    fn is_untouched(&self, by: &str) {
+    fn assert_unchanged(&self, by: &str) {
         assert_eq!(fs::read_to_string(self.path().join("file")).unwrap(), SECRET, "{by}");
         assert_eq!(fs::read_dir(self.path()).unwrap().count(), 1, "{by}");
     }
 }
 
-/// What a file operation shows of a file.
-async fn shown(bed: &Bed, path: &str) -> Result<String, SandboxError> {
-    match bed.sandbox.view(path, None, 1000, options()).await? {
+/// The content that a file operation returns.
+async fn file_content(fixture: &Fixture, path: &str) -> Result<String, SandboxError> {
+    match fixture.sandbox.view(path, None, 1000, options()).await? {
         View::Text { text, .. } => Ok(text),
         View::Directory(listing) => Ok(format!("{:?}", listing.entries)),
         View::Image { .. } | View::Binary { .. } => Ok(String::new()),
     }
 }
 
-async fn read(bed: &Bed, path: &str) -> Result<String, SandboxError> {
-    let mut content = bed.sandbox.read(path, options()).await?;
+async fn read(fixture: &Fixture, path: &str) -> Result<String, SandboxError> {
+    let mut content = fixture.sandbox.read(path, options()).await?;
     let mut all = Vec::new();
     while let Some(piece) = content.next().await {
         all.extend_from_slice(&piece?);
@@ -53,33 +53,33 @@ async fn read(bed: &Bed, path: &str) -> Result<String, SandboxError> {
     Ok(String::from_utf8_lossy(&all).into_owned())
 }
 
-async fn listed(bed: &Bed, path: &str) -> Result<String, SandboxError> {
-    let listing = bed.sandbox.list(path, 3, 1000, options()).await?;
+async fn listed(fixture: &Fixture, path: &str) -> Result<String, SandboxError> {
+    let listing = fixture.sandbox.list(path, 3, 1000, options()).await?;
     Ok(format!("{:?}", listing.entries))
 }
 
-/// Whether this was read outside: the host's file, `/etc/passwd`, a variable of the guest.
+/// True if the text was read outside: the host's file, `/etc/passwd`, or a variable of the guest.
 #[track_caller]
-fn is_from_inside(what: &str, seen: &str) {
+fn assert_inside(what: &str, text: &str) {
     for part in [SECRET, "root:x:0", "passwd-", "ld.so.cache", "PATH="] {
-        assert!(!seen.contains(part), "{what} shows {seen}");
+        assert!(!text.contains(part), "{what} shows {text}");
     }
 }
 
 /// At rest: names with `..`, absolute names, links on the way and links at the end.
 pub(crate) async fn no_path_leads_out_of_the_roots(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    let outside = Outside::new();
+    let fixture = Fixture::of(kind).await;
+    let outside = OutsideDir::new();
     let file = outside.path().join("file");
-    bed.put_link(outside.path(), "out").await;
-    bed.put_link(&file, "leak").await;
-    bed.put_link("/etc", "etc").await;
-    bed.put_link("/etc/passwd", "users").await;
-    bed.put_link("../../../../../../etc/passwd", "up").await;
-    bed.put_link("/proc/self/cwd/../etc/passwd", "own").await;
-    bed.put_link("/proc/self/environ", "environ").await;
-    bed.put_link("chain", "chained").await;
-    bed.put_link("etc/passwd", "chain").await;
+    fixture.put_link(outside.path(), "out").await;
+    fixture.put_link(&file, "leak").await;
+    fixture.put_link("/etc", "etc").await;
+    fixture.put_link("/etc/passwd", "users").await;
+    fixture.put_link("../../../../../../etc/passwd", "up").await;
+    fixture.put_link("/proc/self/cwd/../etc/passwd", "own").await;
+    fixture.put_link("/proc/self/environ", "environ").await;
+    fixture.put_link("chain", "chained").await;
+    fixture.put_link("etc/passwd", "chain").await;
     let beside = format!("../{}/file", outside.path().file_name().unwrap().to_str().unwrap());
     let paths = [
         &beside,
@@ -105,10 +105,10 @@ pub(crate) async fn no_path_leads_out_of_the_roots(kind: &dyn Kind) {
     ];
     for path in paths {
         let refusals = [
-            shown(&bed, path).await.map(|_| ()),
-            read(&bed, path).await.map(|_| ()),
-            listed(&bed, path).await.map(|_| ()),
-            bed.sandbox.str_replace(path, SECRET, "x", options()).await.map(|_| ()),
+            file_content(&fixture, path).await.map(|_| ()),
+            read(&fixture, path).await.map(|_| ()),
+            listed(&fixture, path).await.map(|_| ()),
+            fixture.sandbox.str_replace(path, SECRET, "x", options()).await.map(|_| ()),
         ];
         for (refusal, operation) in refusals.into_iter().zip(["view", "read", "list", "replace"]) {
             let error = refusal.expect_err(&format!("{operation} {path}"));
@@ -122,19 +122,19 @@ pub(crate) async fn no_path_leads_out_of_the_roots(kind: &dyn Kind) {
         }
     }
     // Writing may replace a link itself, never what it points to; so it is tried last.
-    for path in paths.into_iter().filter(|path| has_own_root(&bed) || !path.contains("etc")) {
-        let _ = bed.sandbox.create_file(path, b"changed", options()).await;
+    for path in paths.into_iter().filter(|path| has_own_root(&fixture) || !path.contains("etc")) {
+        let _ = fixture.sandbox.create_file(path, b"changed", options()).await;
         let content = stream::iter([Ok("changed".into())]).boxed();
-        let _ = bed.sandbox.write(path, content, options()).await;
-        outside.is_untouched(path);
+        let _ = fixture.sandbox.write(path, content, options()).await;
+        outside.assert_unchanged(path);
     }
-    let passwd = bed.bash("grep -c changed /etc/passwd").await.unwrap();
+    let passwd = fixture.bash("grep -c changed /etc/passwd").await.unwrap();
     assert_eq!(passwd.end, CommandEnd::Exited(1));
 }
 
-/// Whether `/etc` in it is not the host's, which no failing test may change.
-fn has_own_root(bed: &Bed) -> bool {
-    bed.sandbox.layout().workspace != fs::canonicalize(bed.workspace.path()).unwrap()
+/// True if its `/etc` is not the host's, which no failing test may change.
+fn has_own_root(fixture: &Fixture) -> bool {
+    fixture.sandbox.layout().workspace != fs::canonicalize(fixture.workspace.path()).unwrap()
 }
 
 /// Exchanges a folder and a link to the folder in its argument, and a file and a link to a file there, for ever.
@@ -159,46 +159,46 @@ while True:
 
 /// While a command swaps a folder and a link as fast as it can, and a file and a link.
 pub(crate) async fn no_race_of_links_leads_out_of_the_roots(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    let outside = Outside::new();
+    let fixture = Fixture::of(kind).await;
+    let outside = OutsideDir::new();
     // In a sandbox with a root of its own, the host's folder is not there, and `/etc` is.
     let targets = [(outside.path().to_str().unwrap(), "file"), ("/etc", "passwd")];
-    for (target, file) in targets.into_iter().take(if has_own_root(&bed) { 2 } else { 1 }) {
+    for (target, file) in targets.into_iter().take(if has_own_root(&fixture) { 2 } else { 1 }) {
         let swapper = Command::new(["python3", "-c", SWAPPER, target, file]);
-        // It goes on beside all that is done meanwhile, at the cost of it.
+        // It continues beside all that is done in the meantime, at the cost of it.
         let options_of_swapper = CallOptions::until(soon(3600));
         let cancel = options_of_swapper.cancel.clone();
-        let swapping = bed.sandbox.run(swapper, options_of_swapper);
+        let swapping = fixture.sandbox.run(swapper, options_of_swapper);
         let attacking = async {
-            bed.until_there("ready").await;
+            fixture.until_file_exists("ready").await;
             for round in 0..100 {
-                attack(&bed, file, round).await;
+                attack(&fixture, file, round).await;
             }
             cancel.cancel();
         };
         let (outcome, ()) = future::join(swapping, attacking).await;
         let outcome = outcome.unwrap();
         assert_eq!(outcome.end, CommandEnd::Cancelled, "{}", text(&outcome));
-        outside.is_untouched(target);
-        bed.remove("ready").await;
+        outside.assert_unchanged(target);
+        fixture.remove("ready").await;
     }
 }
 
 /// Every operation once, through the folder and on the file that are swapped.
-async fn attack(bed: &Bed, file: &str, round: u32) {
+async fn attack(fixture: &Fixture, file: &str, round: u32) {
     let inner = format!("dir/{file}");
     for path in [inner.as_str(), "leaf"] {
-        for seen in [shown(bed, path).await, read(bed, path).await].into_iter().flatten() {
-            is_from_inside(path, &seen);
+        for seen in [file_content(fixture, path).await, read(fixture, path).await].into_iter().flatten() {
+            assert_inside(path, &seen);
         }
-        let _ = bed.sandbox.str_replace(path, SECRET, "changed", options()).await;
-        let _ = bed.sandbox.str_replace(path, "root", "changed", options()).await;
+        let _ = fixture.sandbox.str_replace(path, SECRET, "changed", options()).await;
+        let _ = fixture.sandbox.str_replace(path, "root", "changed", options()).await;
     }
-    for seen in [shown(bed, "dir").await, listed(bed, "dir").await].into_iter().flatten() {
-        is_from_inside("dir", &seen);
+    for seen in [file_content(fixture, "dir").await, listed(fixture, "dir").await].into_iter().flatten() {
+        assert_inside("dir", &seen);
     }
-    let _ = bed.sandbox.create_file(&format!("dir/new-{round}"), b"x", options()).await;
-    let _ = bed.sandbox.create_file(&format!("dir/deep-{round}/new"), b"x", options()).await;
+    let _ = fixture.sandbox.create_file(&format!("dir/new-{round}"), b"x", options()).await;
+    let _ = fixture.sandbox.create_file(&format!("dir/deep-{round}/new"), b"x", options()).await;
     let content = stream::iter([Ok("x".into())]).boxed();
-    let _ = bed.sandbox.write(&format!("dir/more-{round}"), content, options()).await;
+    let _ = fixture.sandbox.write(&format!("dir/more-{round}"), content, options()).await;
 }

@@ -30,7 +30,7 @@ macro_rules! conformance {
             calls::output_is_seen_while_the_program_runs,
             calls::a_content_stream_that_is_not_read_delays_no_other,
             calls::sixty_four_calls_at_once_are_told_apart,
-            calls::requests_that_make_no_sense_are_refused,
+            calls::invalid_requests_are_rejected,
             ends::a_timeout_ends_every_descendant,
             ends::a_cancellation_ends_every_descendant,
             ends::a_command_that_keeps_stopping_its_supervisor_does_not_cost_the_sandbox,
@@ -44,10 +44,10 @@ macro_rules! conformance {
             files::contexts_that_make_no_sense_are_refused,
             links::no_path_leads_out_of_the_roots,
             links::no_race_of_links_leads_out_of_the_roots,
-            pauses::what_was_left_running_stands_still_and_goes_on,
-            pauses::a_command_has_what_was_paused_go_on,
+            pauses::background_processes_are_paused_and_resumed,
+            pauses::a_command_resumes_paused_processes,
             pauses::a_sandbox_with_a_call_under_way_is_not_paused,
-            pauses::a_pause_keeps_to_the_bounds_of_its_call,
+            pauses::a_pause_respects_the_deadline_of_its_call,
             pauses::a_paused_sandbox_is_cleaned_up,
             pauses::a_paused_sandbox_that_is_dropped_leaves_nothing,
             pauses::a_killed_guest_of_a_paused_sandbox_is_noticed_and_leaves_nothing,
@@ -59,7 +59,7 @@ macro_rules! conformance {
             started::a_program_that_cannot_be_started_says_why,
         }
         $crate::conformance! { named_tests: $kind;
-            bulk::memory_is_flat_whatever_passes_through,
+            bulk::memory_is_constant_for_any_amount_of_data,
             ends::a_killed_host_leaves_nothing,
             pauses::a_killed_host_leaves_nothing_of_a_paused_sandbox,
         }
@@ -67,7 +67,7 @@ macro_rules! conformance {
     (shared: $kind:expr) => {
         $crate::conformance! { tests: $kind;
             files::read_only_folders_are_read_only_and_allowed_ones_are_not,
-            files::what_commands_make_is_the_host_s_to_read_and_delete,
+            files::the_host_can_read_and_delete_files_of_commands,
         }
     };
     (isolated_and_shared: $kind:expr) => {
@@ -78,19 +78,19 @@ macro_rules! conformance {
     (isolated: $kind:expr) => {
         $crate::conformance! { tests: $kind;
             bulk::much_output_needs_little_memory,
-            bulk::output_that_was_cut_is_whole_in_a_file_that_commands_cannot_change,
+            bulk::truncated_output_is_complete_in_a_read_only_file,
             ends::zombies_do_not_fill_the_limit_of_processes,
-            files::folders_that_cannot_be_given_are_refused,
+            files::unusable_directories_are_rejected,
             confinement::every_attack_is_refused,
             confinement::nothing_of_the_host_is_there,
             confinement::commands_see_their_own_sandbox_alone,
             confinement::commands_have_no_privileges_and_get_none,
-            confinement::what_is_not_for_writing_is_not_written,
+            confinement::read_only_paths_are_not_written,
             confinement::limits_are_in_force_and_cannot_be_raised,
             confinement::when_memory_runs_out_commands_are_chosen_before_the_guest,
-            limits::a_fork_storm_is_reported_as_what_it_is_and_can_be_ended,
+            limits::a_fork_storm_is_reported_and_can_be_ended,
             limits::a_fork_storm_left_behind_does_not_keep_the_next_call_from_working,
-            limits::what_runs_out_of_memory_is_reported_as_that,
+            limits::out_of_memory_is_reported,
             limits::the_least_and_the_most_of_each_limit_make_a_sandbox_that_works,
         }
     };
@@ -104,7 +104,7 @@ macro_rules! conformance {
             usability::node_works_where_it_is_installed,
             usability::git_works,
             usability::perl_works,
-            usability::honest_programs_do_not_notice,
+            usability::ordinary_programs_are_unaffected,
         }
     };
     (tests: $kind:expr; $($room:ident::$name:ident,)*) => {

@@ -1,4 +1,4 @@
-//! What commands left running stands still while a sandbox is paused, and goes on; and the ends of a paused sandbox.
+//! What commands left running is paused while a sandbox is paused, and continues; and the ends of a paused sandbox.
 
 use std::fs;
 use std::future::pending;
@@ -13,16 +13,16 @@ use futures_util::{FutureExt, StreamExt, future};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Bed, Killed, Kind, Process, Workspace, again, bash, bearing, descendants, is_alive, kill_nine, options,
-    processes, said, soon, told, until,
+    Fixture, KillOnDrop, Kind, Process, Workspace, bash, bearing, descendants, is_alive, options, output_of,
+    processes, rerun, sigkill, soon, test_parameters, until,
 };
 
 /// A sandbox in which something counts in the background, by processes that come and go.
-async fn counting(kind: &dyn Kind) -> Bed {
-    let bed = Bed::of(kind).await;
-    bash(&bed, &script(bed.mark())).await;
-    until_counting(&bed).await;
-    bed
+async fn counting(kind: &dyn Kind) -> Fixture {
+    let fixture = Fixture::of(kind).await;
+    bash(&fixture, &script(fixture.mark())).await;
+    until_counting(&fixture).await;
+    fixture
 }
 
 /// Shell text that leaves a process running which counts in a file, and bears this mark.
@@ -31,8 +31,8 @@ fn script(mark: &str) -> String {
     format!("setsid bash -c '{count}' {mark} > /dev/null 2>&1 &")
 }
 
-async fn count(bed: &Bed) -> u64 {
-    let Ok(mut content) = bed.sandbox.read("count", options()).await else { return 0 };
+async fn count(fixture: &Fixture) -> u64 {
+    let Ok(mut content) = fixture.sandbox.read("count", options()).await else { return 0 };
     let mut text = Vec::new();
     while let Some(piece) = content.next().await {
         text.extend_from_slice(&piece.unwrap());
@@ -40,9 +40,9 @@ async fn count(bed: &Bed) -> u64 {
     String::from_utf8(text).unwrap().trim().parse().unwrap_or(0)
 }
 
-async fn until_counting(bed: &Bed) {
-    let (before, deadline) = (count(bed).await, soon(600));
-    while count(bed).await <= before {
+async fn until_counting(fixture: &Fixture) {
+    let (before, deadline) = (count(fixture).await, soon(600));
+    while count(fixture).await <= before {
         assert!(!SystemClock.remaining(deadline).is_zero(), "it does not count");
     }
 }
@@ -55,19 +55,19 @@ fn counters(mark: &str) -> Vec<Process> {
 }
 
 #[track_caller]
-fn assert_all_stand_still(mark: &str) {
+fn assert_all_paused(mark: &str) {
     let counters = counters(mark);
     let is_still = |process: &Process| matches!(process.state, 'T' | 'D' | 'Z');
     assert!(counters.iter().any(|process| process.state == 'T'), "{counters:?}");
     assert!(counters.iter().all(is_still), "{counters:?}");
 }
 
-async fn pause(bed: &Bed) {
-    pause_sandbox(&bed.sandbox).await;
-    assert_all_stand_still(bed.mark());
+async fn pause(fixture: &Fixture) {
+    pause_sandbox(&fixture.sandbox).await;
+    assert_all_paused(fixture.mark());
 }
 
-/// On a machine that is busy, what runs may come to rest later than the guest waits for it; then it goes on as before.
+/// On a machine that is busy, what runs may come to rest later than the guest waits for it; then it continues as before.
 pub(crate) async fn pause_sandbox(sandbox: &Sandbox) {
     for _ in 0..50 {
         match sandbox.pause(options()).await {
@@ -78,115 +78,115 @@ pub(crate) async fn pause_sandbox(sandbox: &Sandbox) {
     panic!("nothing comes to rest");
 }
 
-/// Waits until the kernel holds none of those that stand still in the midst of something, such as a file that is being renamed.
-pub(crate) async fn until_nobody_is_held(mark: &str) {
+/// Waits until the kernel holds none of those that are paused in the middle of something, such as a file that is being renamed.
+pub(crate) async fn until_no_process_is_stopped(mark: &str) {
     until("the kernel has let go of all", || counters(mark).iter().all(|process| process.state != 'D')).await;
 }
 
-pub(crate) async fn what_was_left_running_stands_still_and_goes_on(kind: &dyn Kind) {
-    let bed = counting(kind).await;
+pub(crate) async fn background_processes_are_paused_and_resumed(kind: &dyn Kind) {
+    let fixture = counting(kind).await;
     for _ in 0..5 {
-        pause(&bed).await;
-        until_nobody_is_held(bed.mark()).await;
-        let before = count(&bed).await;
-        bed.sandbox.create_file("file", b"also now", options()).await.unwrap();
-        assert_eq!(count(&bed).await, before);
-        assert_all_stand_still(bed.mark());
-        bed.sandbox.resume(options()).await.unwrap();
-        until_counting(&bed).await;
+        pause(&fixture).await;
+        until_no_process_is_stopped(fixture.mark()).await;
+        let before = count(&fixture).await;
+        fixture.sandbox.create_file("file", b"also now", options()).await.unwrap();
+        assert_eq!(count(&fixture).await, before);
+        assert_all_paused(fixture.mark());
+        fixture.sandbox.resume(options()).await.unwrap();
+        until_counting(&fixture).await;
     }
-    bed.sandbox.resume(options()).await.unwrap();
-    bed.sandbox.cleanup().await;
-    assert!(bearing(bed.mark()).is_empty(), "{:?}", bearing(bed.mark()));
+    fixture.sandbox.resume(options()).await.unwrap();
+    fixture.sandbox.cleanup().await;
+    assert!(bearing(fixture.mark()).is_empty(), "{:?}", bearing(fixture.mark()));
 }
 
-pub(crate) async fn a_command_has_what_was_paused_go_on(kind: &dyn Kind) {
-    let bed = counting(kind).await;
-    pause(&bed).await;
+pub(crate) async fn a_command_resumes_paused_processes(kind: &dyn Kind) {
+    let fixture = counting(kind).await;
+    pause(&fixture).await;
     let waits =
         "read before < count; while read now < count; [ \"$now\" -le \"$before\" ]; do sleep 0.001; done";
-    bash(&bed, waits).await;
-    until_counting(&bed).await;
+    bash(&fixture, waits).await;
+    until_counting(&fixture).await;
 }
 
 pub(crate) async fn a_sandbox_with_a_call_under_way_is_not_paused(kind: &dyn Kind) {
-    let bed = counting(kind).await;
+    let fixture = counting(kind).await;
     let call =
-        bed.sandbox.run(Command::bash("touch ready; while [ ! -e go ]; do sleep 0.001; done"), options());
+        fixture.sandbox.run(Command::bash("touch ready; while [ ! -e go ]; do sleep 0.001; done"), options());
     let meanwhile = async {
-        bed.until_there("ready").await;
-        let refused = bed.sandbox.pause(options()).await.unwrap_err();
+        fixture.until_file_exists("ready").await;
+        let refused = fixture.sandbox.pause(options()).await.unwrap_err();
         assert_eq!(refused.kind(), SandboxErrorKind::BadRequest, "{refused}");
-        until_counting(&bed).await;
-        bed.sandbox.create_file("go", b"", options()).await.unwrap();
+        until_counting(&fixture).await;
+        fixture.sandbox.create_file("go", b"", options()).await.unwrap();
     };
     let (outcome, ()) = future::join(call, meanwhile).await;
-    said(&outcome.unwrap());
-    pause(&bed).await;
+    output_of(&outcome.unwrap());
+    pause(&fixture).await;
 }
 
-pub(crate) async fn a_pause_keeps_to_the_bounds_of_its_call(kind: &dyn Kind) {
-    let bed = counting(kind).await;
-    let late = CallOptions::until(SystemClock.deadline(std::time::Duration::ZERO));
+pub(crate) async fn a_pause_respects_the_deadline_of_its_call(kind: &dyn Kind) {
+    let fixture = counting(kind).await;
+    let expired = CallOptions::until(SystemClock.deadline(std::time::Duration::ZERO));
     let cancelled = CallOptions { deadline: Deadline::NEVER, cancel: CancellationToken::new() };
     cancelled.cancel.cancel();
     let kind_of = |result: Result<(), SandboxError>| result.unwrap_err().kind();
-    assert_eq!(kind_of(bed.sandbox.pause(late.clone()).await), SandboxErrorKind::TimedOut);
-    assert_eq!(kind_of(bed.sandbox.pause(cancelled.clone()).await), SandboxErrorKind::Cancelled);
-    until_counting(&bed).await;
-    // One that is dropped was or was not; whoever resumes has it go on.
+    assert_eq!(kind_of(fixture.sandbox.pause(expired.clone()).await), SandboxErrorKind::TimedOut);
+    assert_eq!(kind_of(fixture.sandbox.pause(cancelled.clone()).await), SandboxErrorKind::Cancelled);
+    until_counting(&fixture).await;
+    // One that is dropped was or was not; whoever resumes has it continue.
     for _ in 0..20 {
-        assert!(bed.sandbox.pause(options()).now_or_never().is_none());
-        bed.sandbox.resume(options()).await.unwrap();
-        until_counting(&bed).await;
+        assert!(fixture.sandbox.pause(options()).now_or_never().is_none());
+        fixture.sandbox.resume(options()).await.unwrap();
+        until_counting(&fixture).await;
     }
-    pause(&bed).await;
-    assert_eq!(kind_of(bed.sandbox.resume(late).await), SandboxErrorKind::TimedOut);
-    assert_eq!(kind_of(bed.sandbox.resume(cancelled).await), SandboxErrorKind::Cancelled);
-    assert_all_stand_still(bed.mark());
-    bed.sandbox.resume(options()).await.unwrap();
-    until_counting(&bed).await;
+    pause(&fixture).await;
+    assert_eq!(kind_of(fixture.sandbox.resume(expired).await), SandboxErrorKind::TimedOut);
+    assert_eq!(kind_of(fixture.sandbox.resume(cancelled).await), SandboxErrorKind::Cancelled);
+    assert_all_paused(fixture.mark());
+    fixture.sandbox.resume(options()).await.unwrap();
+    until_counting(&fixture).await;
 }
 
 pub(crate) async fn a_paused_sandbox_is_cleaned_up(kind: &dyn Kind) {
-    let bed = counting(kind).await;
-    pause(&bed).await;
-    bed.sandbox.cleanup().await;
-    // Awaited, so it is true at once.
-    assert!(bearing(bed.mark()).is_empty(), "{:?}", bearing(bed.mark()));
-    assert_eq!(bed.sandbox.resume(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
-    assert_eq!(bed.sandbox.pause(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    let fixture = counting(kind).await;
+    pause(&fixture).await;
+    fixture.sandbox.cleanup().await;
+    // The call is awaited, so this holds at once.
+    assert!(bearing(fixture.mark()).is_empty(), "{:?}", bearing(fixture.mark()));
+    assert_eq!(fixture.sandbox.resume(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert_eq!(fixture.sandbox.pause(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
 }
 
 pub(crate) async fn a_paused_sandbox_that_is_dropped_leaves_nothing(kind: &dyn Kind) {
-    let bed = counting(kind).await;
-    pause(&bed).await;
-    let Bed { sandbox, workspace, .. } = bed;
+    let fixture = counting(kind).await;
+    pause(&fixture).await;
+    let Fixture { sandbox, workspace, .. } = fixture;
     drop(sandbox);
     let mark = workspace.path().to_str().unwrap();
     until("its processes are gone", || bearing(mark).is_empty()).await;
 }
 
 pub(crate) async fn a_killed_guest_of_a_paused_sandbox_is_noticed_and_leaves_nothing(kind: &dyn Kind) {
-    let bed = counting(kind).await;
-    pause(&bed).await;
-    assert!(bed.sandbox.wait_ended().now_or_never().is_none(), "it has not ended yet");
-    kill_nine(kind.guest(bearing(bed.mark())[0].pid, std::process::id()));
-    assert_eq!(bed.sandbox.wait_ended().await.kind(), SandboxErrorKind::Lost);
-    bed.until_nothing_bears_the_mark().await;
-    bed.sandbox.cleanup().await;
+    let fixture = counting(kind).await;
+    pause(&fixture).await;
+    assert!(fixture.sandbox.wait_ended().now_or_never().is_none(), "it has not ended yet");
+    sigkill(kind.guest(bearing(fixture.mark())[0].pid, std::process::id()));
+    assert_eq!(fixture.sandbox.wait_ended().await.kind(), SandboxErrorKind::Lost);
+    fixture.until_no_marked_process().await;
+    fixture.sandbox.cleanup().await;
 }
 
 /// This test starts itself as a host of its own, and kills that when its sandbox is paused.
 pub(crate) async fn a_killed_host_leaves_nothing_of_a_paused_sandbox(kind: &dyn Kind, test: &str) {
-    if let Some(folder) = told() {
-        let own = kind.workspace();
-        let workspace = match &own {
+    if let Some(folder) = test_parameters() {
+        let own_workspace = kind.workspace();
+        let workspace = match &own_workspace {
             Workspace::Folder(_) => Path::new(&folder).join("workspace"),
-            Workspace::Private(own) => own.path().to_owned(),
+            Workspace::Private(own_workspace) => own_workspace.path().to_owned(),
         };
-        let sandbox = Bed::open(kind, &ExecutionContext::new(workspace)).await.unwrap();
-        said(&sandbox.run(Command::bash(&script(&folder)), options()).await.unwrap());
+        let sandbox = Fixture::open(kind, &ExecutionContext::new(workspace)).await.unwrap();
+        output_of(&sandbox.run(Command::bash(&script(&folder)), options()).await.unwrap());
         pause_sandbox(&sandbox).await;
         fs::write(Path::new(&folder).join("paused"), "").unwrap();
         return pending().await;
@@ -196,12 +196,12 @@ pub(crate) async fn a_killed_host_leaves_nothing_of_a_paused_sandbox(kind: &dyn 
     fs::create_dir(folder.path().join("workspace")).unwrap();
     fs::create_dir(&temporary).unwrap();
     let mark = folder.path().to_str().unwrap();
-    let mut host = again(&[], test, mark);
+    let mut host = rerun(&[], test, mark);
     // A killed host cannot remove its folders: they lie in ours.
     let host = host.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut host = Killed(host.spawn().unwrap());
+    let mut host = KillOnDrop(host.spawn().unwrap());
     until("it is paused", || fs::exists(folder.path().join("paused")).unwrap()).await;
-    assert_all_stand_still(mark);
+    assert_all_paused(mark);
     let mut of_host = descendants(host.0.id());
     let stopped = counters(mark);
     of_host.push(kind.guest(stopped[0].pid, host.0.id()));
@@ -210,5 +210,5 @@ pub(crate) async fn a_killed_host_leaves_nothing_of_a_paused_sandbox(kind: &dyn 
     host.0.wait().unwrap();
     until("all of it is gone", || !of_host.iter().any(|pid| is_alive(*pid))).await;
     until("nothing bears its mark", || bearing(mark).is_empty()).await;
-    assert_eq!(kind.left_by(host.0.id()), [""; 0]);
+    assert_eq!(kind.leftovers_of(host.0.id()), [""; 0]);
 }

@@ -3,24 +3,24 @@
 
 use conjure_sandbox::{Command, CommandEnd, Executor};
 
-use crate::support::{Bed, Kind, bash, options, said};
+use crate::support::{Fixture, Kind, bash, options, output_of};
 
 pub(crate) async fn a_shell_finds_a_usual_machine(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
+    let fixture = Fixture::of(kind).await;
     assert_eq!(
-        bash(&bed, "whoami; id -un; id -gn; pwd; echo ~ $USER $LANG $TZ; hostname").await,
+        bash(&fixture, "whoami; id -un; id -gn; pwd; echo ~ $USER $LANG $TZ; hostname").await,
         "sandbox\nsandbox\nsandbox\n/workspace\n/home/sandbox sandbox C.UTF-8 Asia/Tokyo\nsandbox\n"
     );
     assert_eq!(
-        bash(&bed, "date +%Z; locale charmap; printf 'gr\\xc3\\xb6\\xc3\\x9fer' | wc -m").await,
+        bash(&fixture, "date +%Z; locale charmap; printf 'gr\\xc3\\xb6\\xc3\\x9fer' | wc -m").await,
         "JST\nUTF-8\n6\n"
     );
     // Owners by their names.
-    bed.put("given", "x").await;
+    fixture.put("given", "x").await;
     let given = if kind.maps_owners() { "sandbox sandbox given\n" } else { "" };
     assert_eq!(
         bash(
-            &bed,
+            &fixture,
             &format!(
                 "touch made; ls -l {} made | tr -s ' ' | cut -d' ' -f3,4,9",
                 if given.is_empty() { "" } else { "given" }
@@ -31,7 +31,7 @@ pub(crate) async fn a_shell_finds_a_usual_machine(kind: &dyn Kind) {
     );
     assert_eq!(
         bash(
-            &bed,
+            &fixture,
             "getent hosts localhost | tr -s ' ' | cut -d' ' -f2; getent passwd $(id -u) | cut -d: -f6"
         )
         .await,
@@ -39,56 +39,56 @@ pub(crate) async fn a_shell_finds_a_usual_machine(kind: &dyn Kind) {
     );
     // A script with an interpreter line, and one that a command has just made.
     assert_eq!(
-        bash(&bed, "printf '#!/usr/bin/env bash\\necho made\\n' > run && chmod +x run && ./run").await,
+        bash(&fixture, "printf '#!/usr/bin/env bash\\necho made\\n' > run && chmod +x run && ./run").await,
         "made\n"
     );
 }
 
 pub(crate) async fn job_control_and_substitution_work_in_a_shell(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
+    let fixture = Fixture::of(kind).await;
     assert_eq!(
-        bash(&bed, "cat <(echo a) <<< b; sleep 0 & wait; exec 3>&1; echo c > /dev/fd/3").await,
+        bash(&fixture, "cat <(echo a) <<< b; sleep 0 & wait; exec 3>&1; echo c > /dev/fd/3").await,
         "a\nc\n"
     );
     let documents = "name=world\ncat <<END\nhello $name\nEND\ncat <<'END'\nhello $name\nEND\n\
                      diff <(seq 3) <(seq 4) | tail -n 1; seq 3 | tee >(wc -l > count) > /dev/null; \
                      until [ -s count ]; do :; done; cat count";
-    assert_eq!(bash(&bed, documents).await, "hello world\nhello $name\n> 4\n3\n");
+    assert_eq!(bash(&fixture, documents).await, "hello world\nhello $name\n> 4\n3\n");
     // Jobs, which an interactive shell announces; there is no terminal to complain about in one that is none.
     let jobs = "set -m; sleep 1000 & jobs | tr -s ' '; kill -STOP %1; \
                 until jobs %1 | grep -q Stopped; do :; done; kill -CONT %1; kill %1; wait %1 2> /dev/null; echo $?";
-    let seen = bash(&bed, jobs).await;
-    assert!(seen.starts_with("[1]+ Running sleep 1000 &\n") && seen.ends_with("143\n"), "{seen}");
-    assert_eq!(bash(&bed, "trap 'echo trapped' TERM; kill $$; echo after").await, "trapped\nafter\n");
+    let output = bash(&fixture, jobs).await;
+    assert!(output.starts_with("[1]+ Running sleep 1000 &\n") && output.ends_with("143\n"), "{output}");
+    assert_eq!(bash(&fixture, "trap 'echo trapped' TERM; kill $$; echo after").await, "trapped\nafter\n");
     let limits = "ulimit -n > /dev/null && ulimit -u > /dev/null && ulimit -Sn 64 && ulimit -Sn && \
                   (ulimit -f 1; head -c 9999 /dev/zero > big; echo $?) 2> /dev/null";
-    assert_eq!(bash(&bed, limits).await, "64\n153\n");
+    assert_eq!(bash(&fixture, limits).await, "64\n153\n");
     // A pseudo terminal.
     let terminal = "script -qec tty /dev/null | tr -d '\\r' | cut -d/ -f1-3";
-    if bed.has("script").await {
-        assert_eq!(bash(&bed, terminal).await, "/dev/pts\n");
+    if fixture.has("script").await {
+        assert_eq!(bash(&fixture, terminal).await, "/dev/pts\n");
     }
 }
 
 pub(crate) async fn devices_are_there_and_temporary_files_work(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
+    let fixture = Fixture::of(kind).await;
     let places = "for it in \"$(mktemp)\" \"$(mktemp -d)/x\" ~/.cache/x /var/tmp/x /dev/shm/x ./x; do \
                   mkdir -p \"${it%/*}\" && echo y > \"$it\" && cat \"$it\"; done";
-    assert_eq!(bash(&bed, places).await, "y\n".repeat(6));
+    assert_eq!(bash(&fixture, places).await, "y\n".repeat(6));
     let devices = "echo gone > /dev/null; head -c 3 /dev/zero | wc -c; head -c 3 /dev/urandom | wc -c; \
                    head -c 3 /dev/random | wc -c; echo in | cat /dev/stdin; echo out > /dev/stdout; \
                    (echo err > /dev/stderr) 2>&1; ls /dev/fd/ | head -n 3 | tr '\\n' ' '; \
                    echo x 2> /dev/null > /dev/full || echo full";
-    assert_eq!(bash(&bed, devices).await, "3\n3\n3\nin\nout\nerr\n0 1 2 full\n");
+    assert_eq!(bash(&fixture, devices).await, "3\n3\n3\nin\nout\nerr\n0 1 2 full\n");
     // With so little memory, `sort` works through files of `/tmp`.
     let sort = "seq 200000 | sort -R | sort -n -S 256k -T /tmp | tail -n 1; ls /tmp | grep -c ^sort";
-    let sorted = bed.bash(sort).await.unwrap();
+    let sorted = fixture.bash(sort).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&sorted.stdout.head), "200000\n0\n");
 }
 
 pub(crate) async fn python_works(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    if !bed.has("python3").await {
+    let fixture = Fixture::of(kind).await;
+    if !fixture.has("python3").await {
         return;
     }
     let program = "import getpass, locale, os, pwd, sys, tempfile, time\n\
@@ -98,7 +98,7 @@ pub(crate) async fn python_works(kind: &dyn Kind) {
         print(sys.getfilesystemencoding(), sys.stdout.encoding, locale.getpreferredencoding(), 'gr\\u00fc\\u00dfe')\n\
         open('\\u00fc.txt', 'w').write('\\u00fc'); print(os.listdir('.'), open('\\u00fc.txt').read())";
     assert_eq!(
-        bed.python(program).await,
+        fixture.python(program).await,
         "/home/sandbox sandbox /home/sandbox\nTrue 1\nJST /workspace True\nutf-8 utf-8 UTF-8 grüße\n['ü.txt'] ü\n"
     );
     let program = "import multiprocessing, sqlite3, subprocess, threading\n\
@@ -109,39 +109,39 @@ pub(crate) async fn python_works(kind: &dyn Kind) {
         base.commit(); print(base.execute('select x from t').fetchall())\n\
         print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout.strip())\n\
         t = threading.Thread(target=print, args=('thread',)); t.start(); t.join()";
-    assert_eq!(bed.python(program).await, "7\n[1, 2]\n[(3,)]\nchild\nthread\n");
+    assert_eq!(fixture.python(program).await, "7\n[1, 2]\n[(3,)]\nchild\nthread\n");
     let shared = "from multiprocessing import shared_memory\n\
         block = shared_memory.SharedMemory(create=True, size=4096); block.buf[0] = 5; print(block.buf[0])\n\
         block.close(); block.unlink()";
-    assert_eq!(bed.python(shared).await, "5\n");
+    assert_eq!(fixture.python(shared).await, "5\n");
     let zone = "import zoneinfo, datetime as d\n\
         print(d.datetime(2024, 7, 1, tzinfo=zoneinfo.ZoneInfo('Europe/Berlin')).utcoffset())";
-    assert_eq!(bed.python(zone).await, "2:00:00\n");
+    assert_eq!(fixture.python(zone).await, "2:00:00\n");
 }
 
-/// What is of the machine or the image: certificates, where it has any, and environments of Python's.
+/// Certificates of the machine or the image, where there are any, and Python's virtual environments.
 pub(crate) async fn python_has_certificates_and_environments(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    if !bed.has("python3").await {
+    let fixture = Fixture::of(kind).await;
+    if !fixture.has("python3").await {
         return;
     }
     let program = "import os, ssl\n\
         context = ssl.create_default_context(); paths = ssl.get_default_verify_paths()\n\
         has_any = any(path and os.path.exists(path) for path in [paths.cafile, '/etc/ssl/certs/ca-certificates.crt'])\n\
         print(context.verify_mode.name, len(context.get_ca_certs()) > 0 or not has_any)";
-    assert_eq!(bed.python(program).await, "CERT_REQUIRED True\n");
-    if bed.bash("python3 -c 'import ensurepip, venv'").await.unwrap().end != CommandEnd::Exited(0) {
-        bed.skip("Python has no `venv` in the sandbox", "python3-venv");
+    assert_eq!(fixture.python(program).await, "CERT_REQUIRED True\n");
+    if fixture.bash("python3 -c 'import ensurepip, venv'").await.unwrap().end != CommandEnd::Exited(0) {
+        fixture.skip("Python has no `venv` in the sandbox", "python3-venv");
         return;
     }
     let venv = "python3 -m venv --without-pip env && env/bin/python -c 'import sys; print(sys.prefix)' && \
                 . env/bin/activate && python -c 'import sys; print(sys.prefix != sys.base_prefix)'";
-    assert_eq!(bash(&bed, venv).await, "/workspace/env\nTrue\n");
+    assert_eq!(bash(&fixture, venv).await, "/workspace/env\nTrue\n");
 }
 
 pub(crate) async fn node_works_where_it_is_installed(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    if !bed.has("node").await {
+    let fixture = Fixture::of(kind).await;
+    if !fixture.has("node").await {
         return;
     }
     let program = "const os = require('os'), fs = require('fs');\n\
@@ -150,13 +150,13 @@ pub(crate) async fn node_works_where_it_is_installed(kind: &dyn Kind) {
         console.log(new Date(0).getHours(), Intl.DateTimeFormat().resolvedOptions().timeZone);\n\
         console.log(require('child_process').execSync('echo child').toString().trim());\n\
         new (require('worker_threads').Worker)('console.log(\"worker\")', {eval: true});";
-    let outcome = bed.sandbox.run(Command::new(["node", "-e", program]), options()).await.unwrap();
-    assert_eq!(said(&outcome), "sandbox /home/sandbox /tmp true\n9 Asia/Tokyo\nchild\nworker\n");
+    let outcome = fixture.sandbox.run(Command::new(["node", "-e", program]), options()).await.unwrap();
+    assert_eq!(output_of(&outcome), "sandbox /home/sandbox /tmp true\n9 Asia/Tokyo\nchild\nworker\n");
 }
 
 pub(crate) async fn git_works(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    if !bed.has("git").await {
+    let fixture = Fixture::of(kind).await;
+    if !fixture.has("git").await {
         return;
     }
     let script = "git init -q . && git config user.email a@b && git config --global user.name n && echo x > f && \
@@ -165,24 +165,24 @@ pub(crate) async fn git_works(kind: &dyn Kind) {
                   git -c user.email=a@b commit -qam second && git push -q origin HEAD:other && \
                   git -C /workspace branch --list other";
     assert_eq!(
-        bash(&bed, script).await,
+        bash(&fixture, script).await,
         "first onen\nx\n f | 1 +\n 1 file changed, 1 insertion(+)\n  other\n"
     );
 }
 
 pub(crate) async fn perl_works(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
-    if !bed.has("perl").await {
+    let fixture = Fixture::of(kind).await;
+    if !fixture.has("perl").await {
         return;
     }
     let perl = "perl -MPOSIX -MFile::Temp=tempfile -e 'my ($f, $n) = tempfile(); print((getpwuid($<))[0], \" \", \
                 strftime(\"%Z\", localtime), \" \", -e $n ? 1 : 0, \"\\n\")'";
-    assert_eq!(bash(&bed, perl).await, "sandbox JST 1\n");
+    assert_eq!(bash(&fixture, perl).await, "sandbox JST 1\n");
 }
 
-/// What keeps programs running as on any machine.
-pub(crate) async fn honest_programs_do_not_notice(kind: &dyn Kind) {
-    let bed = Bed::of(kind).await;
+/// The environment that ordinary programs expect.
+pub(crate) async fn ordinary_programs_are_unaffected(kind: &dyn Kind) {
+    let fixture = Fixture::of(kind).await;
     let script = r#"
 import asyncio, concurrent.futures, fcntl, mmap, multiprocessing, os, resource, signal, socket, subprocess, tempfile, threading, time
 def square(x): return x * x
@@ -214,6 +214,6 @@ def main():
     print("well")
 if __name__ == "__main__": main()
 "#;
-    bed.put("honest.py", script).await;
-    assert_eq!(bash(&bed, "python3 honest.py").await, "well\n");
+    fixture.put("honest.py", script).await;
+    assert_eq!(bash(&fixture, "python3 honest.py").await, "well\n");
 }

@@ -1,4 +1,4 @@
-//! The containers of hosts that are dead.
+//! The containers of killed hosts.
 
 use crate::drill::Result;
 use crate::drill::fixture::Sandboxes;
@@ -6,7 +6,7 @@ use crate::drill::process::Identity;
 
 /// Those of the drill's image that are of no host that lives, in whatever state.
 #[cfg(feature = "docker")]
-pub(crate) fn of_the_dead(sandboxes: &Sandboxes, living: &[Identity]) -> Result<Vec<String>> {
+pub(crate) fn of_dead_hosts(sandboxes: &Sandboxes, living: &[Identity]) -> Result<Vec<String>> {
     use std::collections::HashMap;
 
     use bollard::query_parameters::ListContainersOptionsBuilder;
@@ -22,21 +22,21 @@ pub(crate) fn of_the_dead(sandboxes: &Sandboxes, living: &[Identity]) -> Result<
         let client = client.negotiate_version().await?;
         let of_image = HashMap::from([("ancestor", vec![image.as_str()])]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&of_image).build();
-        let mut left = Vec::new();
+        let mut leftovers = Vec::new();
         for container in client.list_containers(Some(options)).await? {
             let labels = container.labels.unwrap_or_default();
             let owner = labels.get("conjure.owner").cloned().unwrap_or_default();
             let is_live =
                 living.iter().any(|host| owner.contains(&format!("-{}-{}-", host.pid, host.started)));
             if !is_live {
-                left.push(format!("{:?} of `{owner}`, {:?}", container.id, container.status));
+                leftovers.push(format!("{:?} of `{owner}`, {:?}", container.id, container.status));
             }
         }
-        Ok(left)
+        Ok(leftovers)
     })
 }
 
 #[cfg(not(feature = "docker"))]
-pub(crate) fn of_the_dead(_: &Sandboxes, _: &[Identity]) -> Result<Vec<String>> {
+pub(crate) fn of_dead_hosts(_: &Sandboxes, _: &[Identity]) -> Result<Vec<String>> {
     Ok(Vec::new())
 }

@@ -1,20 +1,20 @@
-//! What a drill has found: nothing, where all is well, and how hard it looked.
+//! The findings of a drill, and counters of what was checked.
 
 use std::fmt;
 
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What was acknowledged and is not there, or is there otherwise.
+    /// Acknowledged operations that are missing or different.
     pub(crate) lost: Vec<String>,
-    /// What happened twice.
+    /// Repeated effects.
     pub(crate) repeated: Vec<String>,
-    /// What was left after the next start had swept.
+    /// Leftovers after the sweep of the next start.
     pub(crate) leftover: Vec<String>,
     /// Requests that no service accepts.
     pub(crate) invalid: Vec<String>,
     /// Secrets that were told, or lie on the disk.
     pub(crate) exposed: Vec<String>,
-    /// What went wrong besides.
+    /// Other errors.
     pub(crate) faults: Vec<String>,
     pub(crate) tally: Tally,
 }
@@ -49,7 +49,7 @@ impl Findings {
         self.kinds().iter().all(|(_, found)| found.is_empty())
     }
 
-    /// What may be found, each with its name.
+    /// The kinds of findings, each with its name.
     pub(crate) const fn kinds(&self) -> [(&'static str, &Vec<String>); 6] {
         [
             ("lost", &self.lost),

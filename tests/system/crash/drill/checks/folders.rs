@@ -1,4 +1,4 @@
-//! What lies in the folders of hosts: places of sandboxes, marks of who lives, what was half made, temporary folders.
+//! Files in the directories of hosts: sandboxes, process locks, partial files, and temporary directories.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::drill::checks::findings::Findings;
 use crate::drill::fixture::{TENANTS, data_folder, temporary_folder, tenant_folder};
 use crate::drill::process::Identity;
 
-/// What hosts do while it is looked.
+/// The activity of hosts during the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quiet {
     /// Some of them work.
@@ -65,7 +65,7 @@ pub(super) fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Whether a file in a folder holds these bytes. Files that vanish meanwhile do not.
+/// True if a file in the directory contains these bytes. Files that are deleted in the meantime do not count.
 pub(super) fn holding(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in entries(folder) {

@@ -1,4 +1,4 @@
-//! What a host has left on the machine: processes, control groups, mounts, containers.
+//! Leftovers of a host on the machine: processes, control groups, mounts, containers.
 //!
 //! Whatever loses its parent below this process becomes its child (a "subreaper"), so nothing can hide: what is a child and
 //! no present host was left by one before.
@@ -55,7 +55,7 @@ pub(crate) fn check(
     for line in mounts.lines().filter(|line| line.contains(&*folder)) {
         findings.leftover.push(format!("the mount `{line}`"));
     }
-    for container in containers::of_the_dead(sandboxes, living)? {
+    for container in containers::of_dead_hosts(sandboxes, living)? {
         findings.leftover.push(format!("the container {container}"));
     }
     Ok(())
@@ -64,11 +64,11 @@ pub(crate) fn check(
 /// The children that are no present host and live, with what they run. Those that have ended are laid to rest.
 fn living_orphans(living: &[Identity]) -> Result<Vec<(i32, String)>> {
     let mut found = Vec::new();
-    let own = getpid().as_raw_nonzero().get();
+    let own_pid = getpid().as_raw_nonzero().get();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        if living.iter().any(|host| u32::try_from(pid) == Ok(host.pid)) || parent_of(pid) != Some(own) {
+        if living.iter().any(|host| u32::try_from(pid) == Ok(host.pid)) || parent_of(pid) != Some(own_pid) {
             continue;
         }
         let is_over = match Pid::from_raw(pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
@@ -113,9 +113,9 @@ fn look_for_groups(folder: &Path, names: &[String], depth: usize, found: &mut Ve
         let name = name.to_string_lossy();
         if names.iter().any(|dead| name.starts_with(dead.as_str())) {
             let group = entry.path();
-            let held = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-            let held: Vec<String> = held.lines().map(described).collect();
-            found.push(format!("the control group `{}`, with {held:?}", group.display()));
+            let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            let processes: Vec<String> = processes.lines().map(described).collect();
+            found.push(format!("the control group `{}`, with {processes:?}", group.display()));
         } else if depth < 6 {
             look_for_groups(&entry.path(), names, depth + 1, found);
         }

@@ -1,4 +1,4 @@
-//! The checks of a drill: what is recorded, what lies in folders, and what is left on the machine.
+//! The checks of a drill: recorded events, directories, and leftovers on the machine.
 
 mod containers;
 pub(crate) mod findings;

@@ -1,4 +1,4 @@
-//! What is recorded of one session, and what must be true of it.
+//! The recorded events of one session, and their invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,8 +18,8 @@ use conjure_journal::RecordedEvent;
 use crate::drill::Result;
 use crate::drill::checks::findings::Findings;
 use crate::drill::fixture::{SECRET, place};
+use crate::drill::log_lines::{LogLine, fingerprint};
 use crate::drill::player::{EFFECTS, line_of};
-use crate::drill::words::{Word, fingerprint};
 
 pub(crate) struct Record {
     key: SessionKey,
@@ -85,16 +85,16 @@ impl Record {
                 findings.exposed.push(format!("{}: event {} holds a secret", self.key, one.seq));
             }
             self.prints.push(fingerprint(&String::from_utf8_lossy(&one.body)));
-            self.take_in(&event, findings);
-            let shown = self.projection.apply(one.seq, &event);
-            self.shown.push(shown.iter().map(|shown| fingerprint(&shown.to_line())).collect());
+            self.apply(&event, findings);
+            let events = self.projection.apply(one.seq, &event);
+            self.shown.push(events.iter().map(|events| fingerprint(&events.to_line())).collect());
             self.events.push(event);
         }
         findings.tally.events += recorded.len() as u64;
         Ok(())
     }
 
-    fn take_in(&mut self, event: &Event, findings: &mut Findings) {
+    fn apply(&mut self, event: &Event, findings: &mut Findings) {
         if let EventKind::ModelCallStarted { turn, call, .. } = &event.kind
             && let Err(error) = pairing::check(self.state.messages())
         {
@@ -154,31 +154,33 @@ impl Record {
         }
     }
 
-    /// What was acknowledged is there.
-    pub(crate) fn check_word(&self, word: &Word, findings: &mut Findings) {
+    /// Acknowledged operations are recorded.
+    pub(crate) fn check_word(&self, word: &LogLine, findings: &mut Findings) {
         let is_there = match word {
-            Word::Opened(_) => self.known() > 0,
-            Word::Sent(_, seq, text) => match self.kind(*seq) {
+            LogLine::Opened(_) => self.known() > 0,
+            LogLine::Sent(_, seq, text) => match self.kind(*seq) {
                 Some(EventKind::TurnStarted { input, .. } | EventKind::Queued { input, .. }) => {
                     says(input, text)
                 }
                 _ => false,
             },
-            Word::Steered(_, seq, text) => match self.kind(*seq) {
+            LogLine::Steered(_, seq, text) => match self.kind(*seq) {
                 Some(EventKind::Steered { input }) => says(input, text),
                 _ => false,
             },
-            Word::Decided(_, call) => self.decided.contains(call),
-            Word::Interrupted(_, turn) => self.finished_turns.contains(turn),
-            Word::Seen(_, seq, print) => {
-                let place = usize::try_from(*seq).unwrap_or(usize::MAX);
-                self.shown.get(place).is_some_and(|shown| shown.contains(print))
+            LogLine::Decided(_, call) => self.decided.contains(call),
+            LogLine::Interrupted(_, turn) => self.finished_turns.contains(turn),
+            LogLine::Seen(_, seq, print) => {
+                let index = usize::try_from(*seq).unwrap_or(usize::MAX);
+                self.shown.get(index).is_some_and(|shown| shown.contains(print))
             }
             _ => true,
         };
         if !is_there {
             let there = match word {
-                Word::Sent(_, seq, _) | Word::Steered(_, seq, _) | Word::Seen(_, seq, _) => self.kind(*seq),
+                LogLine::Sent(_, seq, _) | LogLine::Steered(_, seq, _) | LogLine::Seen(_, seq, _) => {
+                    self.kind(*seq)
+                }
                 _ => None,
             };
             findings.lost.push(format!("`{word}`; of {} events; there is {there:?}", self.known()));
@@ -189,7 +191,7 @@ impl Record {
         self.events.get(usize::try_from(seq).ok()?).map(|event| &event.kind)
     }
 
-    /// What whoever goes on would send is valid.
+    /// The next request would be valid.
     pub(crate) fn check_next_request(&self, findings: &mut Findings) {
         let mut state = self.state.clone();
         let recover = Command { at: Timestamp::default(), kind: CommandKind::Recover };
@@ -261,7 +263,7 @@ impl Record {
         }
     }
 
-    /// Nothing is under way, and what was acknowledged has had its turn.
+    /// No turn is running, and acknowledged messages have had their turn.
     pub(crate) fn check_settled(&self, findings: &mut Findings) {
         if next(&self.state) != Step::Idle || self.state.queue().len() > 0 {
             findings.lost.push(format!(

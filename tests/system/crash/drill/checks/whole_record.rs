@@ -1,4 +1,4 @@
-//! What is recorded of all sessions, and whether it is what hosts said; and what the data folder has of sessions.
+//! The recorded events of all sessions, compared with the log lines of the hosts; and the session files in the data directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::drill::checks::findings::Findings;
 use crate::drill::checks::folders::{entries, holding, name_of};
 use crate::drill::checks::record::Record;
 use crate::drill::fixture::{SECRET, TENANTS, data_folder, journal_folder, place, tenant_folder};
-use crate::drill::words::{Word, write_key};
+use crate::drill::log_lines::{LogLine, write_key};
 
 pub(crate) struct WholeRecord {
     folder: PathBuf,
@@ -36,7 +36,7 @@ impl WholeRecord {
         had: &Keys,
         doomed: &Keys,
         deleted: &Keys,
-        words: &[Word],
+        words: &[LogLine],
         findings: &mut Findings,
     ) -> Result<()> {
         // A host that was killed at once has made none.
@@ -50,7 +50,7 @@ impl WholeRecord {
                 let record = records.entry(name.clone()).or_insert_with(|| Record::new(key.clone()));
                 match read_all(&journal, key, record.known()).await {
                     Ok(events) => record.read(&events, findings)?,
-                    // Whether it was gone already when its host died, nobody was told.
+                    // It is unknown whether the deletion had completed when the host died.
                     Err(error) if error.kind() == JournalErrorKind::NotFound && doomed.contains_key(name) => {
                         records.remove(name);
                         continue;
@@ -85,7 +85,7 @@ impl WholeRecord {
         Ok(())
     }
 
-    /// Nobody has these sessions any more.
+    /// No process has these sessions any more.
     pub(crate) fn check_leases(&self, had: &Keys, findings: &mut Findings) -> Result<()> {
         self.runtime.block_on(async {
             let journal = open(&self.folder)?;
@@ -99,7 +99,7 @@ impl WholeRecord {
         })
     }
 
-    /// What the data folder has of sessions is of sessions that are recorded: workspaces, kept skills.
+    /// Session files in the data directory (workspaces, pinned skills) belong to recorded sessions.
     pub(crate) fn check_folders(&self, findings: &mut Findings) -> Result<()> {
         if !journal_folder(&self.folder).exists() {
             return Ok(());

@@ -6,7 +6,7 @@ const fn at_most(seconds: u64) -> Freshness {
     Freshness::MaxAge(Duration::from_secs(seconds))
 }
 
-fn said(values: &[&'static str]) -> Option<Freshness> {
+fn freshness_of(values: &[&'static str]) -> Option<Freshness> {
     Freshness::from_headers(
         &values.iter().map(|value| (CACHE_CONTROL, HeaderValue::from_static(value))).collect(),
     )
@@ -18,7 +18,8 @@ fn aged(values: &[&'static str]) -> u64 {
 
 #[test]
 fn the_strictest_cache_directive_applies() {
-    let check = |value: &'static str, expected| assert_eq!(said(&[value]), Some(expected), "{value:?}");
+    let check =
+        |value: &'static str, expected| assert_eq!(freshness_of(&[value]), Some(expected), "{value:?}");
     check("", Freshness::Default);
     check("public, immutable", Freshness::Default);
     check("max-age=5, public", at_most(5));
@@ -32,17 +33,17 @@ fn the_strictest_cache_directive_applies() {
     check("no-store,no-cache, max-age=60", Freshness::NoStore);
     check("private, no-cache=\"set-cookie\"", at_most(0));
     check("no-cache, max-age=60", at_most(0));
-    assert_eq!(said(&["public", "no-store"]), Some(Freshness::NoStore));
-    assert_eq!(said(&["max-age=60", "max-age=5"]), Some(at_most(5)));
-    assert_eq!(said(&[]), None);
+    assert_eq!(freshness_of(&["public", "no-store"]), Some(Freshness::NoStore));
+    assert_eq!(freshness_of(&["max-age=60", "max-age=5"]), Some(at_most(5)));
+    assert_eq!(freshness_of(&[]), None);
 }
 
 #[test]
 fn invalid_max_ages_are_ignored_and_large_ones_saturate() {
     for value in ["max-age", "max-age=", "max-age=-1", "max-age=1.5", "max-age=five", "max-age=+5"] {
-        assert_eq!(said(&[value]), Some(at_most(0)), "{value:?}");
+        assert_eq!(freshness_of(&[value]), Some(at_most(0)), "{value:?}");
     }
-    assert_eq!(said(&["max-age=99999999999999999999999"]), Some(at_most(u32::MAX.into())));
+    assert_eq!(freshness_of(&["max-age=99999999999999999999999"]), Some(at_most(u32::MAX.into())));
 }
 
 #[test]

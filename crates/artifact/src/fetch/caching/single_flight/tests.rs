@@ -19,38 +19,42 @@ fn fetched(name: &str) -> FetchedContent {
 
 #[tokio::test]
 async fn concurrent_requests_share_one_flight() {
-    let flights = Arc::new(SingleFlight::default());
+    let single_flight = Arc::new(SingleFlight::default());
     let (answer, answered) = oneshot::channel();
     let mut first =
-        Arc::clone(&flights).join_or_start(key("a"), || async { Ok(answered.await.unwrap()) }).boxed();
+        Arc::clone(&single_flight).join_or_start(key("a"), || async { Ok(answered.await.unwrap()) }).boxed();
     assert!((&mut first).now_or_never().is_none());
     let mut second =
-        Arc::clone(&flights).join_or_start(key("a"), || async { panic!("a second fetch") }).boxed();
+        Arc::clone(&single_flight).join_or_start(key("a"), || async { panic!("a second fetch") }).boxed();
     assert!((&mut second).now_or_never().is_none());
-    let other = Arc::clone(&flights).join_or_start(key("b"), || async { Ok(fetched("b")) }).await;
+    let other = Arc::clone(&single_flight).join_or_start(key("b"), || async { Ok(fetched("b")) }).await;
     assert_eq!(other.unwrap().name, "b");
-    // The first of them is dropped, and the second goes on.
+    // The first of them is dropped, and the second continues.
     drop(first);
     answer.send(fetched("a")).unwrap();
     assert_eq!(second.await.unwrap().name, "a");
-    assert!(flights.table.lock().unwrap().in_flight.is_empty());
+    assert!(single_flight.table.lock().unwrap().in_flight.is_empty());
 }
 
 #[tokio::test]
 async fn an_abandoned_flight_is_cancelled_and_restarted() {
-    let flights = Arc::new(SingleFlight::default());
+    let single_flight = Arc::new(SingleFlight::default());
     let (sender, dropped) = oneshot::channel::<()>();
     let fetch = || async move {
         let _sender = sender;
         std::future::pending().await
     };
-    let mut only = Arc::clone(&flights).join_or_start(key("a"), fetch).boxed();
+    let mut only = Arc::clone(&single_flight).join_or_start(key("a"), fetch).boxed();
     assert!((&mut only).now_or_never().is_none());
     drop(only);
     assert!(dropped.await.is_err(), "the fetch was dropped with who waited for it");
-    assert!(flights.table.lock().unwrap().in_flight.is_empty());
+    assert!(single_flight.table.lock().unwrap().in_flight.is_empty());
     assert_eq!(
-        Arc::clone(&flights).join_or_start(key("a"), || async { Ok(fetched("new")) }).await.unwrap().name,
+        Arc::clone(&single_flight)
+            .join_or_start(key("a"), || async { Ok(fetched("new")) })
+            .await
+            .unwrap()
+            .name,
         "new"
     );
 }
@@ -69,29 +73,29 @@ async fn a_failure_is_shared_and_not_cached() {
         || ArtifactError::Store(StoreError::NoSpace { operation: "write", path: PathBuf::from("/x") }),
     ];
     for failure in failures {
-        let flights = Arc::new(SingleFlight::default());
-        let (asked, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let single_flight = Arc::new(SingleFlight::default());
+        let (calls, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let join = || {
-            let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
+            let (calls, go) = (Arc::clone(&calls), Arc::clone(&go));
             let fetch = || async move {
-                asked.fetch_add(1, Ordering::Relaxed);
+                calls.fetch_add(1, Ordering::Relaxed);
                 go.notified().await;
                 Err(failure())
             };
-            Arc::clone(&flights).join_or_start(key("a"), fetch).boxed()
+            Arc::clone(&single_flight).join_or_start(key("a"), fetch).boxed()
         };
         let (mut first, mut second) = (join(), join());
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
         go.notify_one();
         let (first, second) = (first.await.unwrap_err(), second.await.unwrap_err());
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
         for error in [first, second] {
             assert_eq!((error.kind(), error.to_string()), (failure().kind(), failure().to_string()));
             assert_eq!(error.is_retryable(), failure().is_retryable());
         }
         go.notify_one();
         assert_eq!(join().await.unwrap_err().kind(), failure().kind());
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
     }
 }
 

@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_chunked_is_what_comes_out(
+    fn chunked_bodies_round_trip(
         pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..50), 0..10),
         piece in 1_usize..60,
         behind in any::<Vec<u8>>(),
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn how_it_comes_in_pieces_changes_nothing(
+    fn the_chunking_of_reads_changes_nothing(
         text in "[0-9a-f;\r\n]{0,12}(\r\n)?[a-z0-9]{0,6}(\r\n){0,2}[0-9]{0,2}(\r\n){0,3}",
         piece in 1_usize..8,
     ) {

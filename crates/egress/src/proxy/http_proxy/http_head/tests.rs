@@ -4,10 +4,10 @@ use super::*;
 
 /// The forwarded form of a request with an absolute URL, or why it is refused.
 fn forwarded(text: &str) -> String {
-    shown(text, RequestForm::AbsoluteUrl)
+    rewritten(text, RequestForm::AbsoluteUrl)
 }
 
-fn shown(text: &str, route: RequestForm<'_>) -> String {
+fn rewritten(text: &str, route: RequestForm<'_>) -> String {
     match RequestHead::parse(text.as_bytes()).and_then(|head| head.forward(route)) {
         Ok(forward) => format!("{} {}", forward.target, String::from_utf8(forward.head).unwrap()),
         Err(reason) => reason.to_string(),
@@ -80,9 +80,9 @@ fn a_host_that_is_not_the_urls_is_refused() {
 
 #[test]
 fn ambiguous_framing_is_malformed() {
-    let refused = |fields: &str, said: &str| {
+    let refused = |fields: &str, reason: &str| {
         let text = forwarded(&format!("POST http://a/ HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
-        assert_eq!(text, format!("the HTTP request is malformed: {said}"), "{fields:?}");
+        assert_eq!(text, format!("the HTTP request is malformed: {reason}"), "{fields:?}");
     };
     refused("Content-Length: 3\r\nContent-Length: 3", "it has two `Content-Length` fields");
     for value in ["", "+3", "-1", "3, 3", "0x3", "3 3", "3\u{660}", "99999999999999999999"] {
@@ -116,7 +116,7 @@ fn ambiguous_framing_is_malformed() {
 }
 
 #[test]
-fn a_request_for_a_web_server_is_refused() {
+fn an_origin_form_request_is_refused() {
     check(&["GET / HTTP/1.1", "Host: a"], "this is a proxy, and `/` is no absolute URL");
     check(&["OPTIONS * HTTP/1.1", "Host: a"], "this is a proxy, and `*` is no absolute URL");
     check(&["GET https://a/ HTTP/1.1", "Host: a"], "the scheme of `https://a/` is not served");
@@ -166,7 +166,7 @@ fn in_a_tunnel_only_requests_for_its_host_are_forwarded() {
     let target = Target::parse("a.example:80").unwrap();
     let check = |line: &str, host: &str, expected: &str| {
         let text = format!("GET {line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        assert_eq!(shown(&text, RequestForm::Tunnel(&target)).lines().next(), Some(expected), "{text:?}");
+        assert_eq!(rewritten(&text, RequestForm::Tunnel(&target)).lines().next(), Some(expected), "{text:?}");
     };
     check("/x", "a.example", "a.example:80 GET /x HTTP/1.1");
     check("http://A.example/x", "a.example", "a.example:80 GET /x HTTP/1.1");
@@ -253,7 +253,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_sent_on_is_one_head_with_one_host(
+    fn the_forwarded_request_has_one_head_and_one_host(
         fields in proptest::collection::vec(("[A-Za-z-]{1,12}", "[ -~\t\r\n]{0,20}"), 0..8),
         path in "[!-~]{0,20}",
     ) {

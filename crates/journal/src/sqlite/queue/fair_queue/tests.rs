@@ -23,7 +23,7 @@ fn push(queue: &mut FairQueue<Call>, number: usize, bytes: &[usize]) {
     }
 }
 
-/// Takes so many, where lanes have these weights, and says whose they were.
+/// Takes this many, where lanes have these weights, and says whose they were.
 fn order(queue: &mut FairQueue<Call>, weights: &[u32], count: usize) -> Vec<usize> {
     (0..count).map_while(|_| take(queue, weights)).map(|(number, _)| number).collect()
 }
@@ -36,7 +36,7 @@ fn take(queue: &mut FairQueue<Call>, weights: &[u32]) -> Option<Call> {
 }
 
 fn count(order: &[usize], number: usize) -> usize {
-    order.iter().filter(|taken| **taken == number).count()
+    order.iter().filter(|calls| **calls == number).count()
 }
 
 #[test]
@@ -45,11 +45,11 @@ fn tenants_are_served_round_robin_in_their_order() {
     push(&mut queue, 0, &[0; 4]);
     push(&mut queue, 1, &[0]);
     queue.push(None, 0, (2, 0)).unwrap();
-    let taken: Vec<Call> = (0..4).map_while(|_| take(&mut queue, &[1; 3])).collect();
-    assert_eq!(taken, [(0, 0), (1, 0), (2, 0), (0, 1)]);
+    let calls: Vec<Call> = (0..4).map_while(|_| take(&mut queue, &[1; 3])).collect();
+    assert_eq!(calls, [(0, 0), (1, 0), (2, 0), (0, 1)]);
     push(&mut queue, 1, &[0]);
-    let taken: Vec<Call> = (0..9).map_while(|_| take(&mut queue, &[1; 3])).collect();
-    assert_eq!(taken, [(1, 0), (0, 2), (0, 3)]);
+    let calls: Vec<Call> = (0..9).map_while(|_| take(&mut queue, &[1; 3])).collect();
+    assert_eq!(calls, [(1, 0), (0, 2), (0, 3)]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn overload_is_rejected_and_names_the_scope() {
     queue.push(lane(2), 20, (2, 0)).unwrap();
     let refused = queue.push(lane(3), 1, (3, 0));
     assert_eq!(refused, Err(QueueFull::Total(QueueLoad { calls: 8, bytes: 1_060 })));
-    // What has no bodies needs no room for them.
+    // Calls without bodies need no space for bodies.
     queue.push(lane(3), 0, (3, 0)).unwrap();
     queue.push(lane(4), 0, (4, 0)).unwrap();
     assert_eq!(queue.push(lane(5), 0, (5, 0)), Err(QueueFull::Total(QueueLoad { calls: 10, bytes: 1_060 })));
@@ -175,9 +175,9 @@ fn floods_leave_space_for_smaller_tenants() {
         for number in floods..floods + 3 {
             push(&mut queue, number, &[10 * KIB, 0, 0]);
         }
-        let most = queue.lanes.values().map(|lane_calls| lane_calls.waiting.len()).max().unwrap();
+        let max = queue.lanes.values().map(|lane_calls| lane_calls.waiting.len()).max().unwrap();
         let fair = 1_000 / (floods + 1);
-        assert!(most <= 400 && most >= fair.min(400) - 1, "{floods} floods have {most}");
+        assert!(max <= 400 && max >= fair.min(400) - 1, "{floods} floods have {max}");
     }
 }
 
@@ -228,7 +228,7 @@ struct Model {
     /// The cost of its last call that was taken, and of its largest.
     last: u128,
     largest: u128,
-    /// What others were given since its first call is the first.
+    /// The service that other lanes got since this lane's first call was at the head.
     meanwhile: BTreeMap<usize, u128>,
 }
 
@@ -265,10 +265,10 @@ proptest! {
                     let all: usize = lanes.iter().map(|lane| lane.waiting.len()).sum();
                     let accounted_bytes: usize = lanes.iter().map(|lane| lane.bytes().min(limits.bytes_per_tenant)).sum();
                     let (free, room) = (limits.calls - all, limits.bytes - accounted_bytes);
-                    let most = if before == 0 { usize::MAX } else { limits.bytes_per_tenant.min(room) };
+                    let max = if before == 0 { usize::MAX } else { limits.bytes_per_tenant.min(room) };
                     let is_own = free > 0
                         && (calls >= free.min(limits.calls_per_tenant)
-                            || (bytes > 0 && before > 0 && before + bytes > most));
+                            || (bytes > 0 && before > 0 && before + bytes > max));
                     let is_all = free == 0 || (before == 0 && bytes.min(limits.bytes_per_tenant) > room);
                     let pushed = lanes[number].pushed;
                     match queue.push(lane(number), bytes, (number, pushed)) {
@@ -306,11 +306,11 @@ proptest! {
                         if waiting == number || lane.waiting.is_empty() {
                             continue;
                         }
-                        let given = lane.meanwhile.entry(number).or_default();
-                        *given += cost(bytes);
+                        let service = lane.meanwhile.entry(number).or_default();
+                        *service += cost(bytes);
                         // Multiplied by its weight, so that nothing is rounded here.
                         let (of_taken, own) = (u128::from(weights[number]), u128::from(weights[waiting]));
-                        prop_assert!(*given * own <= lane.last * of_taken + (largest + 1) * own);
+                        prop_assert!(*service * own <= lane.last * of_taken + (largest + 1) * own);
                     }
                 }
                 Step::Rest => {
@@ -348,16 +348,16 @@ proptest! {
                 calls.push(bytes);
             }
             let (number, count) = take(&mut queue, &weights).unwrap();
-            let (calls, given, largest) = &mut lanes[number];
+            let (calls, served, largest) = &mut lanes[number];
             let cost = cost(calls[count as usize]);
-            *given += cost;
+            *served += cost;
             *largest = cost.max(*largest);
             for (one, (_, of_one, largest_of_one)) in lanes.iter().enumerate() {
                 for (other, (_, of_other, largest_of_other)) in lanes.iter().enumerate() {
                     let (weight, of_weight) = (u128::from(weights[one]), u128::from(weights[other]));
                     let apart = (of_one * of_weight).abs_diff(of_other * weight);
                     let call = (largest_of_one * of_weight).max(largest_of_other * weight);
-                    // What is rounded off is less than a byte.
+                    // The rounding error is less than one byte.
                     prop_assert!(apart <= call + weight * of_weight, "{one} and {other}: {apart}, {call}");
                 }
             }
