@@ -1,7 +1,7 @@
 //! The guide is correct: its generated tables match the code, its commands parse, its files are valid, and its links have
 //! targets.
 //!
-//! `UPDATE_GUIDE=1 cargo test --test it guide` writes the generated parts again. Blocks of Rust are tests of the documentation.
+//! `UPDATE_GUIDE=1 cargo test --test it guide` rewrites the generated parts. Blocks of Rust are tests of the documentation.
 
 #![expect(clippy::disallowed_methods, reason = "the command and a shell parse the guide's examples")]
 

@@ -44,8 +44,8 @@ fn answer(request: &Request) -> Response {
     let results: Vec<String> = last.content.iter().filter_map(result).collect();
     let (content, stop_reason) = if results.is_empty() {
         let calls: Vec<Value> = serde_json::from_str(&last.text()).unwrap();
-        let call = |(location, call): (usize, Value)| {
-            let id = format!("toolu_{}_{location}", request.messages.len());
+        let call = |(index, call): (usize, Value)| {
+            let id = format!("toolu_{}_{index}", request.messages.len());
             let block = json!({"type": "tool_use", "id": id, "name": call["name"], "input": call["input"]});
             Block::from_json(block.to_string()).unwrap()
         };

@@ -151,7 +151,7 @@ async fn answer(mut stream: TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn without_keys_foreign_origins_are_rejected() {
+async fn without_keys_foreign_hosts_and_origins_are_rejected() {
     let data = tempfile::tempdir().unwrap();
     let (server, _) = start(data.path(), "local", &[]).await;
     let address = server.url().trim_start_matches("http://").to_owned();

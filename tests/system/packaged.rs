@@ -52,13 +52,13 @@ fn the_packages_build_with_their_guest_and_run() {
 
     let consumer = path.join("consumer");
     let unpacked = path.join("unpacked");
-    // Unpacked beside first: cargo builds again what has a new time, so only files that differ are replaced.
+    // Unpacked beside first: cargo rebuilds what has a new time, so only files that differ are replaced.
     let fresh = tempfile::tempdir_in(&path).unwrap();
     let mut patches = String::new();
     for package in PACKAGES {
         let version = env!("CARGO_PKG_VERSION");
         let archive = packed.join("package").join(format!("{package}-{version}.crate"));
-        // With the time of unpacking: those in the archive never change, and cargo would not build again.
+        // With the time of unpacking: those in the archive never change, and cargo would not rebuild.
         succeed(Command::new("tar").arg("-xmzf").arg(archive).arg("-C").arg(fresh.path()));
         let folder = unpacked.join(format!("{package}-{version}"));
         patches += &format!("{package} = {{ path = {folder:?} }}\n");

@@ -154,7 +154,7 @@ async fn an_embedder_sees_whose_each_call_was_and_how_it_ended_and_no_content_an
         data: Some(folder.path().join("data")),
         skill_paths: Some(Vec::new()),
         // Far more than the calls need that end by themselves.
-        tool_timeout: Some(Duration::from_secs(4)),
+        tool_timeout: Some(Duration::from_secs(10)),
         ..Settings::default()
     };
     let config = Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap();

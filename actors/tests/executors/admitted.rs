@@ -1,4 +1,4 @@
-//! Sandboxes behind a gate: this many at a time, from before they are made until nothing is left of them.
+//! Sandboxes behind a gate: a limited number at a time, from before they are made until nothing is left of them.
 
 use std::time::Duration;
 

@@ -100,7 +100,7 @@ impl Fixture {
         Self::made(kind, limits, options, PriorSandbox::Existed, |source| source).await
     }
 
-    /// A fixture whose sandbox starts pass this admission gate.
+    /// A fixture whose sandboxes are admitted by this gate.
     pub(crate) async fn gated(kind: Kind, gate: &AdmissionGate, tenant: &str) -> Self {
         Self::gated_with(kind, gate, tenant, ExecutorOptions::default()).await
     }

@@ -1,4 +1,4 @@
-//! Sandboxes that nobody uses are paused: what runs in them is paused, until the next call, which has it continue.
+//! Unused sandboxes are paused: their background processes are stopped until the next call resumes them.
 
 use std::time::Duration;
 
@@ -115,11 +115,11 @@ async fn calls_that_come_just_then_are_served_and_find_nothing_still(kind: Kind)
 
 async fn a_paused_one_is_put_away_in_its_time(kind: Kind) {
     let fixture = fixture_with(kind, Duration::from_millis(5), Some(Duration::from_millis(500))).await;
-    // Where the machine hangs for so long, it is passivated before anybody has seen it paused: then another one is looked at.
+    // If the machine hangs for that long, the sandbox is stopped before the test has seen it paused. Then another one is looked at.
     loop {
         count(&fixture).await;
         let is_gone = || bearing(fixture.mark()).is_empty();
-        until("it is paused or put away", || is_paused(&fixture) || is_gone()).await;
+        until("it is paused or stopped", || is_paused(&fixture) || is_gone()).await;
         if is_paused(&fixture) {
             break;
         }

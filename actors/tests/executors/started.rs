@@ -73,7 +73,7 @@ async fn assert_replaced(fixture: &Fixture, process: Box<dyn Process>) {
     drop(process);
     loop {
         let next = echo(fixture).await;
-        // On a machine that is busy, that sandbox may be passivated before the call begins.
+        // On a machine that is busy, that sandbox may be stopped before the call begins.
         let Ok(_call) = next.begin_call(options()).await else { continue };
         next.write(b"a\n".to_vec()).await;
         assert_eq!(next.next_event().await.unwrap(), RunEvent::Stdout("got a\n".into()));

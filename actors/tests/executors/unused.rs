@@ -1,4 +1,4 @@
-//! Sandboxes that nobody uses are passivated, long before their sessions are; no call ever finds that out the hard way.
+//! Unused sandboxes are stopped, long before their sessions are passivated. No call fails because of it.
 
 use std::time::Duration;
 
@@ -63,9 +63,9 @@ async fn calls_that_come_just_then_are_served(kind: Kind) {
     let fixture = fixture_with(kind, Duration::from_millis(1)).await;
     for round in 0..60_u64 {
         assert_eq!(fixture.sh(&format!("echo {round}")).await, format!("{round}\n"));
-        // Before, while and after it is passivated.
+        // Before, while and after it is stopped.
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_micros(round % 12 * 400))).await;
     }
-    assert!(*fixture.source.calls.borrow() > 1, "it was passivated in between");
+    assert!(*fixture.source.calls.borrow() > 1, "it was stopped in between");
     fixture.end().await;
 }

@@ -1,4 +1,4 @@
-//! Gates: those who wait may go at any moment, and no place is lost by it.
+//! Admission gates: a caller that waits may be dropped at any time, and no permit is lost.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What stands below a worker: it is started there, ends with the worker, and the worker is gone only behind it.
+//! Children below a worker: they end with it, and the worker counts as ended only after them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Lasting work, which stands for an actor until it is over, and waiting for a child that is left alone.
+//! Joined work, which keeps an actor alive until it is done, and waiting for a child that was abandoned.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

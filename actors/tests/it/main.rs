@@ -1,5 +1,4 @@
-//! Supervision through its public interface: the twenty lines of its semantics (`line_NN_…`) and the traps of `ractor`
-//! (`trap_…`); and the gates of what tenants share.
+//! Supervision through its public interface, the pitfalls of `ractor`, and the admission gates of shared resources.
 
 #[cfg(test)]
 mod admission;
@@ -8,14 +7,14 @@ mod child_scope;
 #[cfg(test)]
 mod lasting_work;
 #[cfg(test)]
-mod lines_children;
+mod lifecycle;
 #[cfg(test)]
-mod lines_lives;
+mod ractor_pitfalls;
 #[cfg(test)]
-mod lines_requests;
+mod requests;
 #[cfg(test)]
-mod lines_restarts;
+mod restarts;
+#[cfg(test)]
+mod specs_and_order;
 #[cfg(test)]
 mod support;
-#[cfg(test)]
-mod traps;

@@ -1,4 +1,4 @@
-//! A worker that does what it is told and writes down what happens to it.
+//! A worker that does what it is told, and records what happens to it.
 
 use std::future::{Future, pending};
 use std::pin::Pin;

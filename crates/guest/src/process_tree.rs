@@ -203,7 +203,7 @@ pub(crate) fn is_child_of(pid: Pid, parent: Pid) -> bool {
 }
 
 /// Whether `pid` is a program that a shim is starting: a child of a child of `guest`, which the kernel holds until the
-/// program runs (`vfork`). A child does not leave this state by itself, and no command can bring a shim into it.
+/// program runs (`vfork`). No command can keep a shim in this state.
 pub(crate) fn is_being_started(pid: Pid, guest: Pid) -> bool {
     stat_of(pid).is_some_and(|stat| {
         is_child_of(stat.parent, guest) && process_state(stat.parent) == ProcessState::Uninterruptible
@@ -294,6 +294,8 @@ fn read_small(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
 
     #[test]
@@ -334,32 +336,23 @@ mod tests {
             \x20   os._exit(0)\n\
             if os.fork() == 0: os.fork()\n\
             time.sleep(1000)";
-        let mut process =
-            std::process::Command::new("python3").args(["-c", script]).spawn().expect("python3");
+        let mut command = std::process::Command::new("python3");
+        let mut process = command.args(["-c", script]).process_group(0).spawn().expect("python3");
         let guest = Pid::from_child(&process);
-        let family = || -> Vec<(Pid, Pid)> {
-            let children = children_of(guest).unwrap_or_default();
-            children
-                .iter()
-                .flat_map(|pid| children_of(*pid).unwrap_or_default().into_iter().map(|below| (*pid, below)))
-                .collect()
+        // Whether the child waits, whether its own child is being started, and whether it is itself.
+        let look = |child: Pid| {
+            let below = children_of(child)?.into_iter().next()?;
+            let is_waiting = process_state(child) == ProcessState::Uninterruptible;
+            Some((is_waiting, is_being_started(below, guest), is_being_started(child, guest)))
         };
-        let waits = |pid: Pid| process_state(pid) == ProcessState::Uninterruptible;
-        while family().len() < 2 || !family().iter().any(|(child, _)| waits(*child)) {
-            assert!(process.try_wait().expect("a child").is_none(), "python3 exited");
-            std::thread::yield_now();
-        }
-        let family = family();
-        let found: Vec<_> = family
-            .iter()
-            .map(|(child, below)| {
-                (waits(*child), is_being_started(*below, guest), is_being_started(*child, guest))
-            })
-            .collect();
-        for pid in family.into_iter().flat_map(|(child, below)| [below, child]).chain([guest]) {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
+        let mut found = Vec::new();
+        let is_recognised = (0..60_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            found = children_of(guest).unwrap_or_default().into_iter().filter_map(look).collect();
+            found.contains(&(true, true, false)) && found.contains(&(false, false, false))
+        });
+        let _ = rustix::process::kill_process_group(guest, Signal::KILL);
         process.wait().expect("killed");
-        assert!(found.contains(&(true, true, false)) && found.contains(&(false, false, false)), "{found:?}");
+        assert!(is_recognised, "{found:?}");
     }
 }

@@ -65,7 +65,7 @@ async fn part_a_killed_host() {
     join_all((0..2).map(busy)).await;
 }
 
-/// Checks that the next host leaves nothing after its start.
+/// Checks that the sweep of the next start leaves nothing of the killed host.
 async fn assert_swept(engine: &OwnEngine, folder: &Path) {
     let data = DataDir::open(&folder.join("data")).unwrap();
     let connector = engine.connector().with_data(data);

@@ -71,7 +71,7 @@ async fn files_of_a_paused_sandbox_are_copied_out() {
     );
     output_of(&sandbox.run(Command::bash(&script), options()).await.unwrap());
     pauses::pause_sandbox(&sandbox).await;
-    pauses::until_no_process_is_stopped(mark).await;
+    pauses::until_no_process_is_uninterruptible(mark).await;
     assert!(sandbox.copy_out(options()).await.unwrap().files >= 1);
     let before = fs::read_to_string(workspace.path().join("count")).unwrap();
     sandbox.create_file("late", b"x", options()).await.unwrap();

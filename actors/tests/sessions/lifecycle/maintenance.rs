@@ -1,4 +1,4 @@
-//! The maintenance: what it does in its time, what becomes of a chore that fails, panics or hangs, and of those who ask for one.
+//! Maintenance tasks: they run on schedule. A task may fail, panic or hang, and a caller may ask for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,10 +54,10 @@ impl MaintenanceTask for CountingTask {
     }
 }
 
-async fn runtime(chores: Vec<Arc<dyn MaintenanceTask>>) -> SessionRuntime {
+async fn runtime(tasks: Vec<Arc<dyn MaintenanceTask>>) -> SessionRuntime {
     let owner = LeaseOwner::new("host").unwrap();
     let mut options = TreeOptions::new(memory(), Arc::new(Scenario::default()), owner);
-    options.maintenance_tasks = chores;
+    options.maintenance_tasks = tasks;
     SessionRuntime::spawn(options).await.unwrap()
 }
 
@@ -74,13 +74,13 @@ async fn maintenance_tasks_run_on_schedule_and_failed_ones_are_reported_and_retr
     let panicking = CountingTask::new("panicking", |_| Box::pin(async { panic!("this is intended") }));
     let hanging = CountingTask::new("hanging", |_| Box::pin(std::future::pending()));
     let all = [&well, &badly, &panicking, &hanging];
-    let runtime = runtime(all.map(|chore| Arc::clone(chore) as Arc<dyn MaintenanceTask>).to_vec()).await;
-    assert_eq!(all.map(|chore| chore.runs()), [0; 4], "a start has done it all");
+    let runtime = runtime(all.map(|task| Arc::clone(task) as Arc<dyn MaintenanceTask>).to_vec()).await;
+    assert_eq!(all.map(|task| task.runs()), [0; 4], "a start has done it all");
     pass(HOUR * 9 / 8 + SECOND * 70).await;
-    assert_eq!(all.map(|chore| chore.runs()), [1; 4]);
+    assert_eq!(all.map(|task| task.runs()), [1; 4]);
     let reported = || {
-        let chores = runtime.maintenance().tasks().into_iter().filter(|chore| chore.name != "idle-tenants");
-        chores.map(|chore| (chore.name, chore.runs, chore.failures, chore.last.unwrap().outcome))
+        let tasks = runtime.maintenance().tasks().into_iter().filter(|task| task.name != "idle-tenants");
+        tasks.map(|task| (task.name, task.runs, task.failures, task.last.unwrap().outcome))
     };
     let expected = [
         ("well", 1, 0, Ok(3)),
@@ -91,7 +91,7 @@ async fn maintenance_tasks_run_on_schedule_and_failed_ones_are_reported_and_retr
     assert_eq!(reported().collect::<Vec<_>>(), expected);
     pass(HOUR * 9 / 8 * 2 + SECOND * 140).await;
     assert_eq!(reported().nth(1).unwrap(), ("badly", 1, 0, Ok(0)));
-    assert!(all.iter().all(|chore| chore.runs() == 3), "{:?}", all.map(|chore| chore.runs()));
+    assert!(all.iter().all(|task| task.runs() == 3), "{:?}", all.map(|task| task.runs()));
     assert!(runtime.health().is_good());
     runtime.shutdown(soon()).await.unwrap();
 }

@@ -176,7 +176,7 @@ async fn a_call_reports_sending_before_it_is_sent_and_not_while_limited() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// Each attempt again.
+/// Each attempt reports it.
 #[tokio::test]
 async fn a_call_reports_when_it_waits_for_a_retry() {
     let server = server(1).await;

@@ -1,4 +1,4 @@
-//! Follows redirects. Every hop is checked and resolved again: `UrlRules` refuses private addresses and other forbidden targets.
+//! Follows redirects. Every hop is checked and resolved again: `UrlRules` checks the target, and `conjure_egress` its addresses.
 //!
 //! Nothing is carried from one hop to the next: no credentials, no cookies, no referrer.
 

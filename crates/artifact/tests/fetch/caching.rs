@@ -228,8 +228,8 @@ async fn a_later_no_store_removes_the_entry() {
 
 #[tokio::test]
 async fn contents_removed_from_the_store_are_fetched_again() {
-    let site = counting(|field_path, head| {
-        assert_eq!(head.header("if-none-match"), None, "at {field_path}");
+    let site = counting(|at_millis, head| {
+        assert_eq!(head.header("if-none-match"), None, "at {at_millis}");
         ok("ETag: \"v\"\r\n", "same")
     })
     .await;
@@ -313,9 +313,9 @@ async fn concurrent_fetches_of_a_url_are_joined() {
     let (mut second, mut elsewhere) = (fixture.fetch(&url).boxed(), other.fetch(&url).boxed());
     tokio::select! {
         biased;
-        _ = &mut first => panic!("no decision was made"),
-        _ = &mut second => panic!("no decision was made"),
-        _ = &mut elsewhere => panic!("no decision was made"),
+        _ = &mut first => panic!("the server has not responded yet"),
+        _ = &mut second => panic!("the server has not responded yet"),
+        _ = &mut elsewhere => panic!("the server has not responded yet"),
         () = site.was_asked(2) => {}
     }
     // The one that began is dropped, and the fetch continues for the other.

@@ -8,7 +8,7 @@ use crate::support::{Fixture, TestServer, ok};
 
 #[tokio::test]
 async fn a_flood_of_headers_is_refused() {
-    let many: String = (0..101).map(|field_path| format!("X-{field_path}: y\r\n")).collect();
+    let many: String = (0..101).map(|index| format!("X-{index}: y\r\n")).collect();
     Fixture::new()
         .refuses(&TestServer::responding(ok(&many, "x")).await.good_url("/"), Kind::FetchFailed)
         .await;
@@ -23,7 +23,7 @@ async fn a_flood_of_headers_is_refused() {
     .await;
     Fixture::new().refuses(&endless.good_url("/"), Kind::FetchFailed).await;
     // As many as are usual pass.
-    let some: String = (0..90).map(|field_path| format!("X-{field_path}: y\r\n")).collect();
+    let some: String = (0..90).map(|index| format!("X-{index}: y\r\n")).collect();
     assert_eq!(Fixture::new().text(&TestServer::responding(ok(&some, "x")).await.good_url("/")).await, "x");
 }
 

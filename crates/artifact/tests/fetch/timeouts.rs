@@ -191,7 +191,7 @@ async fn slow_servers_of_one_tenant_do_not_block_others() {
     let fixture = Fixture::new();
     let other = Fixture::of(fixture.fetch.clone(), "tenant-2");
     let cancel = CancellationToken::new();
-    let urls: Vec<String> = (0..33).map(|field_path| slow.good_url(&format!("/{field_path}"))).collect();
+    let urls: Vec<String> = (0..33).map(|index| slow.good_url(&format!("/{index}"))).collect();
     let fetches = urls
         .iter()
         .map(|url| fixture.fetch.fetch(FetchRequest { cancel: cancel.clone(), ..fixture.request(url) }));

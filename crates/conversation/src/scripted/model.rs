@@ -91,7 +91,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Plays the script again for each session: the next turn follows from the number of responses in the history of the request. So
+    /// Plays the script from its beginning for each session: the next turn follows from the number of responses in the history of the request. So
     /// one model serves many sessions, and continues after a restart. A compaction removes responses, and so moves back in the
     /// script.
     #[must_use]

@@ -53,7 +53,7 @@ async fn a_moved_database_is_reported_and_works_when_it_is_back() {
         fixture.database().display()
     );
     assert_eq!(moved.to_string(), message);
-    // It is not made again, also not by one that is opened again.
+    // It is not recreated, not even by a reopened journal.
     assert_eq!(journal.reopen().unwrap_err(), moved);
     assert!(!fixture.database().exists());
     // A copy is another file, however like it is.

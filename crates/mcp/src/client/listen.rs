@@ -27,12 +27,12 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// Servers of revisions before 2026-07-28 send notifications without a subscription. Servers whose tools never change send none.
 pub(super) fn listen(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> JoinSet<()> {
     let mut listening = JoinSet::new();
-    let has_subscription = peer.peer_info().is_some_and(|info| {
+    let announces_changes = peer.peer_info().is_some_and(|info| {
         let tools = info.capabilities.tools.as_ref();
         info.protocol_version >= ProtocolVersion::V_2026_07_28
             && tools.is_some_and(|tools| tools.list_changed == Some(true))
     });
-    if has_subscription {
+    if announces_changes {
         listening.spawn(keep_listening(peer.clone(), Arc::clone(changed)));
     }
     listening

@@ -1,4 +1,4 @@
-"""An MCP server for tests, of the era with `initialize`, in the standard library alone. What it does wrong is what real servers do wrong."""
+"""An MCP server for tests, of the revisions with `initialize`, in the standard library alone. What it does wrong is what real servers do wrong."""
 
 import argparse
 import json

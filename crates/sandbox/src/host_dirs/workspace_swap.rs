@@ -41,6 +41,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// Whether the session had files in its workspace before the swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionFiles {
+    /// It had none.
     WereAbsent,
     /// They were moved into the new directory.
     WereMoved,

@@ -125,7 +125,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RawQuery {
     }
 }
 
-/// Refuses a request with query parameters, for a route that has none.
+/// Refuses a request with query parameters, for a route that has none. It runs before the body is read.
 pub(crate) struct NoQuery;
 
 impl<S: Send + Sync> FromRequestParts<S> for NoQuery {

@@ -88,7 +88,7 @@ fn deletions(fake: &FakeMessages) -> usize {
     fake.requests().iter().filter(|request| request.method() == "DELETE").count()
 }
 
-/// A run of the chore that is due to do something.
+/// Runs the maintenance task that deletes remote files, and returns how many it deleted.
 pub(crate) async fn carried(runtime: &Runtime) -> Result<u64, String> {
     runtime.maintenance().run(TASK, soon()).await.map_err(|error| error.to_string())
 }

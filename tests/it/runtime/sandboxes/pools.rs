@@ -208,9 +208,9 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
     };
     let all = sessions.iter().enumerate().map(async |(number, session)| ask(session, &look(number)).await);
     let mut sandboxes = BTreeSet::new();
-    for (number, outcomes) in join_all(all).await.into_iter().enumerate() {
-        let answer_rest = outcomes.strip_prefix(&format!("it says: t{} {number}\nmnt:", number % 7));
-        assert!(sandboxes.insert(answer_rest.expect(&outcomes).to_owned()), "{outcomes} is another's, too");
+    for (number, answer) in join_all(all).await.into_iter().enumerate() {
+        let answer_rest = answer.strip_prefix(&format!("it says: t{} {number}\nmnt:", number % 7));
+        assert!(sandboxes.insert(answer_rest.expect(&answer).to_owned()), "{answer} is another's, too");
     }
     let pool = &runtime.pools()[0];
     assert_eq!(pool.hits + pool.misses, count as u64, "{pool:?}");

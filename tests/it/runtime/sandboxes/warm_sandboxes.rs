@@ -172,7 +172,7 @@ async fn a_pool_that_cannot_be_filled_fills_up_when_it_can() {
     assert_eq!((leftovers(&fixture), guests_in(&fixture.data())), (Vec::new(), Vec::new()));
 }
 
-/// A sandbox that no call used is passivated; the next call has a warm sandbox, with the same files and nothing else of it.
+/// An unused sandbox is stopped; the next call has a warm sandbox, with the same files and nothing else of it.
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_whose_idle_sandbox_was_stopped_claims_a_warm_one_again() {
@@ -196,7 +196,10 @@ async fn a_session_whose_idle_sandbox_was_stopped_claims_a_warm_one_again() {
         assert_eq!(answer.contains("This ran in a new sandbox"), round > 1, "round {round}: {answer}");
         let deadline = soon();
         while !guests_in(&session_dir).is_empty() {
-            assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting for the passivation");
+            assert!(
+                !SystemClock.remaining(deadline).is_zero(),
+                "timed out waiting for the end of the sandbox"
+            );
             pause().await;
         }
         until(&runtime, |pool| pool.ready == 2).await;

@@ -1,4 +1,4 @@
-//! Sessions after a restart of their host: they resume where they were.
+//! Sessions after a restart of their host: they resume where they were, with their skills, inputs and files.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

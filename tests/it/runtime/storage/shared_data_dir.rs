@@ -174,22 +174,22 @@ async fn a_retained_workspace_outlives_a_temporary_data_directory() {
     let config =
         Config::from_layers(settings, &ProcessEnv::from_pairs([("PATH", "/usr/bin:/bin")]), None).unwrap();
     let runtime = Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await.unwrap();
-    let [deleted, other] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
-    for session in [&deleted, &other] {
+    let [retained, other] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    for session in [&retained, &other] {
         ask(session, "$ echo kept > note").await;
     }
     let acme = tenant("acme");
     let lost = runtime.workspace(&acme, other.id()).await.unwrap().unwrap();
-    let path = runtime.workspace(&acme, deleted.id()).await.unwrap().unwrap();
-    deleted.close().await.unwrap();
+    let path = runtime.workspace(&acme, retained.id()).await.unwrap().unwrap();
+    retained.close().await.unwrap();
     let deadline = soon();
     while runtime.health().live_sessions > 1 {
         assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting for the passivation");
         pause().await;
     }
-    assert_eq!(runtime.keep_workspace(&acme, deleted.id()).await.unwrap().as_ref(), Some(&path));
+    assert_eq!(runtime.keep_workspace(&acme, retained.id()).await.unwrap().as_ref(), Some(&path));
     runtime.shutdown(soon()).await.unwrap();
-    drop((deleted, other, runtime));
+    drop((retained, other, runtime));
     assert_eq!(std::fs::read_to_string(path.join("note")).unwrap(), "kept\n");
     assert!(!lost.exists());
     let home = path.ancestors().nth(5).unwrap();

@@ -53,7 +53,7 @@ fn command(number: usize, mark: &str) -> String {
     json!([first, second]).to_string()
 }
 
-/// Follows a turn for this many of its events; why it ended, where it did.
+/// Follows a turn for `events` of its events. Returns why it ended, if it did.
 async fn follow_for(turn: &mut TurnHandle, events: usize) -> Option<TurnStop> {
     for _ in 0..events {
         if let TurnEvent::Ended { stop, .. } = turn.next().await.unwrap().unwrap() {
@@ -70,7 +70,7 @@ async fn assert_answers(session: &Session, number: usize) {
     assert_eq!(text, format!("heard: {message}"));
 }
 
-/// Breaks a turn off after every this many events, until one is over before.
+/// Interrupts a turn after 0, `step`, twice `step`, … events, until one ends first.
 async fn run_all_interruptions(fixture: Fixture, way: Interruption, step: usize) {
     let everywhere = interrupt_everywhere(fixture, way, step);
     tokio::time::timeout(SystemClock.remaining(soon()), everywhere).await.expect("a session is stuck");
@@ -81,9 +81,9 @@ async fn interrupt_everywhere(fixture: Fixture, way: Interruption, step: usize) 
     let mut runtime = start(&fixture, &sent).await;
     let mut session = runtime.open(spec()).await.unwrap();
     let mark = format!("mark-of-{}", session.id());
-    for index in (0..).step_by(step) {
-        let mut turn = session.send(command(index, &mark)).await.unwrap();
-        let ended = follow_for(&mut turn, index).await;
+    for event_count in (0..).step_by(step) {
+        let mut turn = session.send(command(event_count, &mark)).await.unwrap();
+        let ended = follow_for(&mut turn, event_count).await;
         match way {
             Interruption::Interrupt => session.interrupt().await.unwrap(),
             Interruption::Kill => session.kill(),
@@ -103,7 +103,7 @@ async fn interrupt_everywhere(fixture: Fixture, way: Interruption, step: usize) 
                 Err(SessionError::NotStarted { .. }) if way == Interruption::Kill => {
                     end_of_last(&session).await
                 }
-                Err(error) => panic!("{way:?} at {index}: {error}"),
+                Err(error) => panic!("{way:?} at {event_count}: {error}"),
             },
         };
         let is_right = match stop {
@@ -111,11 +111,14 @@ async fn interrupt_everywhere(fixture: Fixture, way: Interruption, step: usize) 
             TurnStop::Answered(_) => true,
             _ => false,
         };
-        assert!(is_right, "{way:?} at {index}: {stop}");
-        assert_eq!(bearing(&mark), [], "{way:?} at {index}");
-        assert_answers(&session, index).await;
+        assert!(is_right, "{way:?} at {event_count}: {stop}");
+        assert_eq!(bearing(&mark), [], "{way:?} at {event_count}");
+        assert_answers(&session, event_count).await;
         if is_over {
-            assert!(index > 20, "only {index} places to stop at: the test has lost its grip");
+            assert!(
+                event_count > 20,
+                "only {event_count} points to interrupt at, so the test proves nothing"
+            );
             break;
         }
     }
@@ -188,7 +191,7 @@ async fn a_turn_whose_process_stops_at_any_await_leaves_a_usable_session() {
     run_all_interruptions(Fixture::new(ExecutorKind::Jail), Interruption::Restart, 1).await;
 }
 
-/// Polls a future this many times, each time that it says that it has news, and drops it.
+/// Polls a future at most this many times, whenever it is woken, and drops it.
 async fn poll_at_most<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut remaining = polls;

@@ -39,8 +39,8 @@ impl Player {
             return (vec![Block::text("It is done.")], StopReason::EndTurn);
         }
         let mut random = turn.fork(u64::from(request.call));
-        let calls = (0..=random.below(3)).map(|location| {
-            let id = format!("t{}c{}p{location}", request.turn.number(), request.call);
+        let calls = (0..=random.below(3)).map(|index| {
+            let id = format!("t{}c{}p{index}", request.turn.number(), request.call);
             let (name, input) = call(&id, random.below(14));
             json!({"type": "tool_use", "id": id, "name": name, "input": input}).to_string()
         });

@@ -1,4 +1,4 @@
-//! What commands left running is paused while a sandbox is paused, and continues; and the ends of a paused sandbox.
+//! Background processes are stopped while their sandbox is paused, and continue when it resumes. A paused sandbox can end.
 
 use std::fs;
 use std::future::pending;
@@ -78,16 +78,17 @@ pub(crate) async fn pause_sandbox(sandbox: &Sandbox) {
     panic!("nothing comes to rest");
 }
 
-/// Waits until the kernel holds none of those that are paused in the middle of something, such as a file that is being renamed.
-pub(crate) async fn until_no_process_is_stopped(mark: &str) {
-    until("the kernel has let go of all", || counters(mark).iter().all(|process| process.state != 'D')).await;
+/// Waits until no marked process is in uninterruptible sleep (state `D`), for example in a rename.
+pub(crate) async fn until_no_process_is_uninterruptible(mark: &str) {
+    until("no process is uninterruptible", || counters(mark).iter().all(|process| process.state != 'D'))
+        .await;
 }
 
 pub(crate) async fn background_processes_are_paused_and_resumed(kind: &dyn Kind) {
     let fixture = counting(kind).await;
     for _ in 0..5 {
         pause(&fixture).await;
-        until_no_process_is_stopped(fixture.mark()).await;
+        until_no_process_is_uninterruptible(fixture.mark()).await;
         let before = count(&fixture).await;
         fixture.sandbox.create_file("file", b"also now", options()).await.unwrap();
         assert_eq!(count(&fixture).await, before);

@@ -1,4 +1,4 @@
-//! Lines 10 to 15: starting and terminating children, slow starts, state, monitors, calls.
+//! Starting and terminating children, slow starts, state, monitors and calls.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn gated_probe(text: &str, log: &Log) -> (conjure_actors::supervision::WorkerSpe
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_10_start_child_is_ok_only_after_its_start() {
+async fn start_child_is_ok_only_after_its_start() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, gate) = gated_probe("a", &log);
@@ -48,7 +48,7 @@ async fn line_10_start_child_is_ok_only_after_its_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_10_the_same_id_returns_the_existing_child() {
+async fn the_same_id_returns_the_existing_child() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, gate) = gated_probe("a", &log);
@@ -68,7 +68,7 @@ async fn line_10_the_same_id_returns_the_existing_child() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_10_full_is_a_value() {
+async fn full_is_a_value() {
     let log = Log::new();
     let (spec, supervisor) = SupervisorSpec::dynamic(id("root")).capacity(2).build();
     let _root = Root::spawn(spec, soon()).await.unwrap();
@@ -82,7 +82,7 @@ async fn line_10_full_is_a_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_10_a_dropped_caller_does_no_harm() {
+async fn a_dropped_caller_does_no_harm() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, gate) = gated_probe("a", &log);
@@ -102,7 +102,7 @@ async fn line_10_a_dropped_caller_does_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_10_an_id_that_is_about_to_be_free_is_waited_for() {
+async fn an_id_that_is_about_to_be_free_is_waited_for() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let slow = probe_stopping("a", &log, |_| async {
@@ -125,7 +125,7 @@ async fn line_10_an_id_that_is_about_to_be_free_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_11_a_slow_start_runs_in_the_child_and_does_not_hold_its_supervisor() {
+async fn a_slow_start_runs_in_the_child_and_does_not_hold_its_supervisor() {
     let log = Log::new();
     let (root, supervisor) = dynamic_root().await;
     let (spec, _gate) = gated_probe("image", &log);
@@ -146,7 +146,7 @@ async fn line_11_a_slow_start_runs_in_the_child_and_does_not_hold_its_supervisor
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_11_a_start_that_is_too_slow_fails() {
+async fn a_start_that_is_too_slow_fails() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, _gate) = gated_probe("a", &log);
@@ -158,7 +158,7 @@ async fn line_11_a_start_that_is_too_slow_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_12_late_and_unknown_events_change_nothing() {
+async fn late_and_unknown_events_change_nothing() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     // A child that ends in every way at once: it fails, is killed and terminated, and started again under its id.
@@ -178,7 +178,7 @@ async fn line_12_late_and_unknown_events_change_nothing() {
 }
 
 #[tokio::test]
-async fn line_12_a_departed_child_leaves_no_state() {
+async fn a_departed_child_leaves_no_state() {
     // Counted, not timed: they come and go, and nobody knows any of them in the end. The machine is asked after many more
     // (`a_hundred_thousand_short_children_leave_nothing`); here each is an actor.
     const CHILDREN: u32 = 2_000;
@@ -217,7 +217,7 @@ async fn line_12_a_departed_child_leaves_no_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_13_children_can_be_listed_counted_and_looked_at() {
+async fn children_can_be_listed_counted_and_looked_at() {
     let log = Log::new();
     let (inner, inner_handle) = SupervisorSpec::dynamic(id("inner")).build();
     let spec =
@@ -249,7 +249,7 @@ async fn line_13_children_can_be_listed_counted_and_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_13_the_tree_shows_what_each_child_waits_for() {
+async fn the_tree_shows_what_each_child_waits_for() {
     let log = Log::new();
     let (root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).build();
@@ -279,7 +279,7 @@ async fn line_13_the_tree_shows_what_each_child_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_14_a_monitor_gets_exactly_one_down() {
+async fn a_monitor_gets_exactly_one_down() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).build();
@@ -301,7 +301,7 @@ async fn line_14_a_monitor_gets_exactly_one_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_14_a_monitor_of_the_dead_gets_its_down_too() {
+async fn a_monitor_of_the_dead_gets_its_down_too() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).restart(Restart::TEMPORARY).build();
@@ -326,7 +326,7 @@ fn answer_when_open(gate: &Arc<Semaphore>, log: &Log, reply: Reply<&'static str>
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_15_a_call_ends_at_its_deadline_and_a_late_reply_is_dropped() {
+async fn a_call_ends_at_its_deadline_and_a_late_reply_is_dropped() {
     let log = Log::new();
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![probe("a", &log)]).await;
     let (address, gate) = (&addresses[0], Arc::new(Semaphore::new(0)));
@@ -343,7 +343,7 @@ async fn line_15_a_call_ends_at_its_deadline_and_a_late_reply_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_15_a_call_to_an_actor_that_ends_is_lost_at_once() {
+async fn a_call_to_an_actor_that_ends_is_lost_at_once() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).restart(Restart::TEMPORARY).build();

@@ -1,4 +1,4 @@
-//! Line 13, second half: every transition is a `tracing` event with tenant, session and incarnation.
+//! Every transition of supervision is a `tracing` event with tenant, session and incarnation.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panic")]
 
@@ -57,7 +57,7 @@ impl Subscriber for FieldCollector {
 }
 
 #[test]
-fn line_13_every_transition_is_an_event_with_tenant_session_and_incarnation() {
+fn every_transition_is_an_event_with_tenant_session_and_incarnation() {
     let events = Arc::new(Mutex::new(Vec::new()));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

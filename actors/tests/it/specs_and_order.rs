@@ -1,4 +1,4 @@
-//! Lines 1 to 4: specs, order of start and stop, exit classes.
+//! The specs of children, the order of start and stop, and the classes of exits.
 
 use std::future::pending;
 
@@ -10,7 +10,7 @@ use conjure_actors::supervision::{
 use crate::support::*;
 
 #[test]
-fn line_01_illegal_specs_cannot_be_built() {
+fn illegal_specs_cannot_be_built() {
     let log = Log::new();
     let significant = || probe("a", &log).restart(Restart::Transient(Significance::Significant)).build().0;
     // Permanent and significant: there is no such value. A killed supervisor: its spec has no shutdown time.
@@ -28,7 +28,7 @@ fn line_01_illegal_specs_cannot_be_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_01_a_significant_child_does_not_fit_where_none_can_end_the_supervisor() {
+async fn a_significant_child_does_not_fit_where_none_can_end_the_supervisor() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, _) = probe("a", &log).restart(Restart::Temporary(Significance::Significant)).build();
@@ -39,7 +39,7 @@ async fn line_01_a_significant_child_does_not_fit_where_none_can_end_the_supervi
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_02_children_start_in_order_each_after_the_start_of_the_one_before() {
+async fn children_start_in_order_each_after_the_start_of_the_one_before() {
     let log = Log::new();
     let slow = |text: &str, seconds| {
         probe_with(text, &log, move |_| async move {
@@ -52,7 +52,7 @@ async fn line_02_children_start_in_order_each_after_the_start_of_the_one_before(
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_02_when_a_first_start_fails_the_others_stop_in_reverse_and_start_returns_the_error() {
+async fn when_a_first_start_fails_the_others_stop_in_reverse_and_start_returns_the_error() {
     let log = Log::new();
     let mut spec = SupervisorSpec::ordered(id("root"), Strategy::OneForOne);
     let bad = probe_with("c", &log, {
@@ -80,7 +80,7 @@ async fn line_02_when_a_first_start_fails_the_others_stop_in_reverse_and_start_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_03_children_stop_in_reverse_each_with_its_whole_subtree() {
+async fn children_stop_in_reverse_each_with_its_whole_subtree() {
     let log = Log::new();
     let slow = |text: &str| {
         probe_stopping(text, &log, |_| async {
@@ -106,7 +106,7 @@ async fn line_03_children_stop_in_reverse_each_with_its_whole_subtree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_03_a_child_that_does_not_stop_in_time_is_killed_and_waited_for() {
+async fn a_child_that_does_not_stop_in_time_is_killed_and_waited_for() {
     let log = Log::new();
     let non_stopping = |text: &str| probe_stopping(text, &log, |_| pending());
     let patient = probe_stopping("c", &log, |_| async {
@@ -132,7 +132,7 @@ async fn line_03_a_child_that_does_not_stop_in_time_is_killed_and_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_03_dynamic_supervisors_stop_their_children_in_parallel() {
+async fn dynamic_supervisors_stop_their_children_in_parallel() {
     let log = Log::new();
     let (root, supervisor) = dynamic_root().await;
     for text in ["a", "b", "c"] {
@@ -149,7 +149,7 @@ async fn line_03_dynamic_supervisors_stop_their_children_in_parallel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_04_every_way_to_end_has_its_class() {
+async fn every_way_to_end_has_its_class() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let cases: [(&str, Option<ProbeMessage>, ExitClass, &str); 6] = [
@@ -198,7 +198,7 @@ async fn line_04_every_way_to_end_has_its_class() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_04_a_kill_is_abnormal_unless_requested() {
+async fn a_kill_is_abnormal_unless_requested() {
     let log = Log::new();
     let non_stopping = probe_stopping("a", &log, |_| pending()).restart(Restart::TRANSIENT);
     let (_root, supervisor, addresses) = root(Strategy::OneForOne, vec![non_stopping]).await;

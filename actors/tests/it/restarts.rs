@@ -1,4 +1,4 @@
-//! Lines 5 to 9: strategies, intensity, no overlap, backoff, failed restarts.
+//! Strategies, intensity, no overlap, backoff and failed restarts.
 
 use std::future::pending;
 use std::num::NonZeroU32;
@@ -25,12 +25,12 @@ async fn after_the_failure_of_b(strategy: Strategy) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_05_one_for_one_restarts_the_one() {
+async fn one_for_one_restarts_the_one() {
     assert_eq!(after_the_failure_of_b(Strategy::OneForOne).await, ["drop b#1", "start b#2"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_05_one_for_all_restarts_all() {
+async fn one_for_all_restarts_all() {
     let events = after_the_failure_of_b(Strategy::OneForAll).await;
     let stops = ["stop d#1", "drop d#1", "stop c#1", "drop c#1", "stop a#1", "drop a#1"];
     let others: Vec<&String> = events.iter().filter(|event| *event != "drop b#1").collect();
@@ -44,7 +44,7 @@ async fn line_05_one_for_all_restarts_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_05_rest_for_one_restarts_it_and_those_behind() {
+async fn rest_for_one_restarts_it_and_those_behind() {
     let events = after_the_failure_of_b(Strategy::RestForOne).await;
     let others: Vec<&String> = events.iter().filter(|event| *event != "drop b#1").collect();
     assert_eq!(others[..4], ["stop d#1", "drop d#1", "stop c#1", "drop c#1"], "in reverse");
@@ -52,7 +52,7 @@ async fn line_05_rest_for_one_restarts_it_and_those_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_05_siblings_stop_at_the_time_of_failure_before_any_backoff() {
+async fn siblings_stop_at_the_time_of_failure_before_any_backoff() {
     let log = Log::new();
     let backoff = Backoff::new(SECOND * 1_000_000, SECOND * 1_000_000, SECOND);
     let workers = vec![probe("a", &log).backoff(backoff), probe("b", &log)];
@@ -67,7 +67,7 @@ async fn line_05_siblings_stop_at_the_time_of_failure_before_any_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_05_dynamic_children_restart_independently_and_finished_ones_are_removed() {
+async fn dynamic_children_restart_independently_and_finished_ones_are_removed() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let restarts = [Restart::Permanent, Restart::TRANSIENT, Restart::TEMPORARY];
@@ -93,7 +93,7 @@ async fn line_05_dynamic_children_restart_independently_and_finished_ones_are_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_05_significant_children_end_their_supervisor() {
+async fn significant_children_end_their_supervisor() {
     for (auto, survives_first) in
         [(AutoShutdown::AnySignificant, false), (AutoShutdown::AllSignificant, true)]
     {
@@ -129,7 +129,7 @@ async fn line_05_significant_children_end_their_supervisor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_06_the_intensity_slides_with_tokio_time() {
+async fn the_intensity_slides_with_tokio_time() {
     let log = Log::new();
     let (spec, address) = probe("a", &log).build();
     let spec = SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(spec).unwrap();
@@ -155,7 +155,7 @@ async fn line_06_the_intensity_slides_with_tokio_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_06_when_it_is_exceeded_the_parent_decides() {
+async fn when_it_is_exceeded_the_parent_decides() {
     for (restart, comes_back) in [(Restart::Permanent, true), (Restart::TRANSIENT, false)] {
         let log = Log::new();
         let (worker, address) = probe("a", &log).build();
@@ -177,7 +177,7 @@ async fn line_06_when_it_is_exceeded_the_parent_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_07_a_restart_never_overlaps_the_old_incarnation() {
+async fn a_restart_never_overlaps_the_old_incarnation() {
     let log = Log::new();
     let running = Arc::new(AtomicU32::new(0));
     struct Count(Arc<AtomicU32>);
@@ -222,7 +222,7 @@ async fn line_07_a_restart_never_overlaps_the_old_incarnation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_08_a_pending_restart_is_visible_counts_against_capacity_and_is_cancelled_by_terminate() {
+async fn a_pending_restart_is_visible_counts_against_capacity_and_is_cancelled_by_terminate() {
     let log = Log::new();
     let (spec, supervisor) = SupervisorSpec::dynamic(id("root")).capacity(1).intensity(PATIENT).build();
     let _root = Root::spawn(spec, soon()).await.unwrap();
@@ -246,7 +246,7 @@ async fn line_08_a_pending_restart_is_visible_counts_against_capacity_and_is_can
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_08_waits_grow_with_failures_and_are_reset_by_a_healthy_time() {
+async fn waits_grow_with_failures_and_are_reset_by_a_healthy_time() {
     let log = Log::new();
     let backoff = Backoff::new(SECOND, SECOND * 64, SECOND * 100);
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![probe("a", &log).backoff(backoff)]).await;
@@ -279,7 +279,7 @@ async fn line_08_waits_grow_with_failures_and_are_reset_by_a_healthy_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_09_a_failed_restart_is_another_attempt_and_the_supervisor_stays_responsive() {
+async fn a_failed_restart_is_another_attempt_and_the_supervisor_stays_responsive() {
     let log = Log::new();
     let (broken, attempts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let worker = {
@@ -313,7 +313,7 @@ async fn line_09_a_failed_restart_is_another_attempt_and_the_supervisor_stays_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_09_failed_restarts_count_towards_the_intensity() {
+async fn failed_restarts_count_towards_the_intensity() {
     let log = Log::new();
     let (broken, attempts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let worker = {
@@ -334,7 +334,7 @@ async fn line_09_failed_restarts_count_towards_the_intensity() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_20_a_session_that_fails_to_start_is_quarantined() {
+async fn a_session_that_fails_to_start_is_quarantined() {
     let log = Log::new();
     let broken = Arc::new(AtomicBool::new(false));
     let session = |text: &str| {
@@ -373,7 +373,7 @@ async fn line_20_a_session_that_fails_to_start_is_quarantined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_06_a_failed_child_is_removed_when_the_supervisor_keeps_none() {
+async fn a_failed_child_is_removed_when_the_supervisor_keeps_none() {
     let log = Log::new();
     let spec = SupervisorSpec::dynamic(id("root")).intensity(Intensity::new(2, SECOND * 1000));
     let (spec, supervisor) = spec.intensity_scope(IntensityScope::PerChild).on_limit(OnLimit::Remove).build();

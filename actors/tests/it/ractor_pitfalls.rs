@@ -1,4 +1,4 @@
-//! What `ractor` does otherwise: each of these would fail if it came through to us.
+//! Where `ractor` behaves otherwise: each of these tests fails if that behaviour reaches the users of this crate.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, mpsc};
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use crate::support::*;
 
 #[tokio::test(start_paused = true)]
-async fn trap_the_end_of_a_child_does_not_end_its_supervisor() {
+async fn the_end_of_a_child_does_not_end_its_supervisor() {
     let log = Log::new();
     let temporary = probe("a", &log).restart(Restart::TEMPORARY);
     let (root, supervisor, addresses) = root(Strategy::OneForOne, vec![temporary, probe("b", &log)]).await;
@@ -23,7 +23,7 @@ async fn trap_the_end_of_a_child_does_not_end_its_supervisor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_killed_hung_child_does_not_look_normal() {
+async fn a_killed_hung_child_does_not_look_normal() {
     let log = Log::new();
     let hung = probe("a", &log).restart(Restart::TRANSIENT);
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![hung]).await;
@@ -36,7 +36,7 @@ async fn trap_a_killed_hung_child_does_not_look_normal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_children_stop_in_order_before_their_parent_ends() {
+async fn children_stop_in_order_before_their_parent_ends() {
     let log = Log::new();
     // Each would lose its last words if its parent's end killed it.
     let flushing = |text: &str| {
@@ -63,7 +63,7 @@ async fn trap_children_stop_in_order_before_their_parent_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_kill_reaches_children_during_post_stop() {
+async fn a_kill_reaches_children_during_post_stop() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (inner, handle) = SupervisorSpec::dynamic(id("inner")).restart(Restart::TEMPORARY).build();
@@ -86,7 +86,7 @@ async fn trap_a_kill_reaches_children_during_post_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_restart_waits_for_grandchildren_that_still_live() {
+async fn a_restart_waits_for_grandchildren_that_still_live() {
     let log = Log::new();
     let (grandchild, address) = probe("grandchild", &log).build();
     let (inner, handle) = SupervisorSpec::ordered(id("inner"), Strategy::OneForOne)
@@ -116,7 +116,7 @@ async fn trap_a_restart_waits_for_grandchildren_that_still_live() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_blocking_work_survives_a_kill_and_holds_back_the_restart() {
+async fn blocking_work_survives_a_kill_and_holds_back_the_restart() {
     let log = Log::new();
     let (_root, supervisor, addresses) = root(Strategy::OneForOne, vec![probe("a", &log)]).await;
     let (release, released) = mpsc::channel::<()>();
@@ -172,7 +172,7 @@ impl Drop for SlowDrop {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn trap_a_heavy_drop_is_on_the_childs_own_task_and_blocks_nobody() {
+async fn a_heavy_drop_is_on_the_childs_own_task_and_blocks_nobody() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     for how in ["finish", "fail", "kill", "terminate"] {
@@ -218,7 +218,7 @@ async fn trap_a_heavy_drop_is_on_the_childs_own_task_and_blocks_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_an_id_is_free_only_when_its_child_has_ended() {
+async fn an_id_is_free_only_when_its_child_has_ended() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let slow = probe_stopping("a", &log, |_| async {
@@ -235,7 +235,7 @@ async fn trap_an_id_is_free_only_when_its_child_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_second_stop_waits_like_the_first() {
+async fn a_second_stop_waits_like_the_first() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let slow = probe_stopping("a", &log, |_| async {
@@ -253,7 +253,7 @@ async fn trap_a_second_stop_waits_like_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_work_for_a_call_that_timed_out_can_be_ended() {
+async fn work_for_a_call_that_timed_out_can_be_ended() {
     let log = Log::new();
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![probe("a", &log)]).await;
     let child_log = log.clone();
@@ -270,7 +270,7 @@ async fn trap_work_for_a_call_that_timed_out_can_be_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_failed_start_is_reported_though_ractor_raises_no_event() {
+async fn a_failed_start_is_reported_though_ractor_raises_no_event() {
     let log = Log::new();
     let starts = Arc::new(Semaphore::new(1));
     let start_count = Arc::clone(&starts);
@@ -292,7 +292,7 @@ async fn trap_a_failed_start_is_reported_though_ractor_raises_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_mailboxes_are_bounded_before_them() {
+async fn mailboxes_are_bounded_before_them() {
     let log = Log::new();
     let (_root, _, addresses) = root(Strategy::OneForOne, vec![probe("a", &log).queue(2)]).await;
     let address = &addresses[0];
@@ -341,7 +341,7 @@ async fn trap_mailboxes_are_bounded_before_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_an_awaiting_handler_is_stopped_by_its_token_or_killed() {
+async fn an_awaiting_handler_is_stopped_by_its_token_or_killed() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("polite", &log).build();
@@ -367,7 +367,7 @@ async fn trap_an_awaiting_handler_is_stopped_by_its_token_or_killed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_stop_overtakes_queued_messages() {
+async fn a_stop_overtakes_queued_messages() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let (spec, address) = probe("a", &log).build();
@@ -387,7 +387,7 @@ async fn trap_a_stop_overtakes_queued_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_a_killed_supervisor_restarts_after_all_its_descendants_ended() {
+async fn a_killed_supervisor_restarts_after_all_its_descendants_ended() {
     let log = Log::new();
     let leaf = |text: &str| -> ChildSpec { probe(text, &log).build().0 };
     let inner = SupervisorSpec::ordered(id("inner"), Strategy::OneForOne).backoff(Backoff::NONE);
@@ -412,7 +412,7 @@ async fn trap_a_killed_supervisor_restarts_after_all_its_descendants_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trap_an_actor_that_hangs_at_its_start_is_ended_with_its_supervisor() {
+async fn an_actor_that_hangs_at_its_start_is_ended_with_its_supervisor() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let never_starting = probe_with("never", &log, |_| pending());

@@ -1,4 +1,4 @@
-//! Lines 16 to 19: panics, partitions and domains, the end of a tree, passivation.
+//! Panics, partitions, domains, the end of a tree, and passivation.
 
 use std::future::pending;
 use std::num::NonZeroUsize;
@@ -12,7 +12,7 @@ use conjure_actors::supervision::{
 use crate::support::*;
 
 #[tokio::test(start_paused = true)]
-async fn line_16_panics_are_contained() {
+async fn panics_are_contained() {
     let log = Log::new();
     let (_root, supervisor, addresses) =
         root(Strategy::OneForOne, vec![probe("a", &log), probe("b", &log)]).await;
@@ -38,7 +38,7 @@ async fn line_16_panics_are_contained() {
 }
 
 #[test]
-fn line_16_a_build_that_aborts_on_panic_is_refused() {
+fn a_build_that_aborts_on_panic_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let compile = |panic: &str| {
         #[expect(clippy::disallowed_methods, reason = "asks the compiler whether it refuses")]
@@ -60,7 +60,7 @@ fn line_16_a_build_that_aborts_on_panic_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_17_dynamic_supervisors_are_partitioned() {
+async fn dynamic_supervisors_are_partitioned() {
     let log = Log::new();
     let count = NonZeroUsize::new(4).unwrap();
     let (spec, partitions) = Partitions::spec(id("parts"), count, |id| {
@@ -99,7 +99,7 @@ async fn line_17_dynamic_supervisors_are_partitioned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_17_each_tenant_is_a_meltdown_domain_of_its_own() {
+async fn each_tenant_is_a_meltdown_domain_of_its_own() {
     let log = Log::new();
     let spec = SupervisorSpec::dynamic(id("tenants"))
         .intensity_scope(IntensityScope::PerChild)
@@ -138,7 +138,7 @@ async fn line_17_each_tenant_is_a_meltdown_domain_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_18_shutdown_is_idempotent() {
+async fn shutdown_is_idempotent() {
     let log = Log::new();
     let slow = probe_stopping("a", &log, |_| async {
         tokio::time::sleep(SECOND * 4).await;
@@ -163,7 +163,7 @@ async fn line_18_shutdown_is_idempotent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_18_a_child_running_at_the_deadline_is_killed() {
+async fn a_child_running_at_the_deadline_is_killed() {
     let log = Log::new();
     let non_stopping =
         probe_stopping("b", &log, |_| pending()).shutdown(conjure_actors::supervision::Shutdown::Unlimited);
@@ -181,7 +181,7 @@ async fn line_18_a_child_running_at_the_deadline_is_killed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_18_dropping_the_root_is_a_graceful_stop_in_the_background() {
+async fn dropping_the_root_is_a_graceful_stop_in_the_background() {
     let log = Log::new();
     let (root, _, _) = root(Strategy::OneForOne, vec![probe("a", &log), probe("b", &log)]).await;
     let down = root.monitor();
@@ -191,7 +191,7 @@ async fn line_18_dropping_the_root_is_a_graceful_stop_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_18_an_abandoned_spawn_leaves_nothing() {
+async fn an_abandoned_spawn_leaves_nothing() {
     let log = Log::new();
     let never_starting = probe_with("b", &log, |_| pending()).start_timeout(SECOND * 1_000_000);
     let spec =
@@ -204,7 +204,7 @@ async fn line_18_an_abandoned_spawn_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_19_an_idle_child_is_passivated_and_the_next_message_revives_it() {
+async fn an_idle_child_is_passivated_and_the_next_message_revives_it() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     let session = || {
@@ -243,7 +243,7 @@ async fn line_19_an_idle_child_is_passivated_and_the_next_message_revives_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_19_a_message_in_the_moment_of_passivation_is_either_handled_or_refused() {
+async fn a_message_in_the_moment_of_passivation_is_either_handled_or_refused() {
     let log = Log::new();
     let (_root, supervisor) = dynamic_root().await;
     for nanos in [0, 1, 1_000_000, 60_000_000_000_u64] {

@@ -1,5 +1,5 @@
-//! What `ractor` does, of that which supervision is built around. Where one of these fails after an update, the fact has
-//! changed: look at what was built for it.
+//! The behaviour of `ractor` that supervision relies on. If one of these tests fails after an update, that behaviour has changed:
+//! check the code that was built for it.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic")]
 
