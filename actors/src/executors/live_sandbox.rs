@@ -13,7 +13,7 @@ use conjure_sandbox::{CallOptions, Executor, SandboxError, SandboxErrorKind};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::usage::{PauseState, SandboxUsage};
+use super::idle_tracking::{PauseState, SandboxUsage};
 
 /// How long a pause or its cancellation may take, since calls wait for it.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -159,7 +159,7 @@ impl UseGuard {
     }
 }
 
-/// Pauses the sandbox after [`SandboxUsage::next_action`](super::usage::SandboxUsage::next_action) decided that, unless
+/// Pauses the sandbox after [`SandboxUsage::next_action`](super::idle_tracking::SandboxUsage::next_action) decided that, unless
 /// a call came in between. Returns the resulting state.
 pub(super) async fn pause(sandbox: &LiveSandbox) -> PauseState {
     let usage = &sandbox.usage;

@@ -23,6 +23,7 @@
 //! ([`PriorSandbox::Existed`]).
 
 mod call_error;
+mod idle_tracking;
 mod lazy_supervisor;
 mod live_sandbox;
 mod notice;
@@ -33,7 +34,6 @@ mod source;
 mod spec;
 mod supervised_executor;
 mod supervised_process;
-mod usage;
 
 pub(crate) use sandbox_slot::SandboxLifecycle;
 

@@ -17,12 +17,12 @@ use conjure_sandbox::{CallOptions, Executor, HostAccess, SandboxError, SandboxEr
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::idle_tracking::{IdleAction, IdlePolicy, PauseState, SandboxUsage};
 use super::live_sandbox::{LiveSandbox, pause};
 #[cfg(target_os = "linux")]
 use super::sandbox_slot::InstalledItem;
 use super::sandbox_slot::{SandboxLifecycle, SandboxSlot};
 use super::source::ExecutorSource;
-use super::usage::{IdleAction, IdlePolicy, PauseState, SandboxUsage};
 use crate::metrics::SandboxMetrics;
 use crate::supervision::{Address, Context, Failure, Flow, WaitReasonGuard, Worker};
 

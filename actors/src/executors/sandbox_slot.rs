@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::idle_tracking::SandboxUsage;
 use super::live_sandbox::{LiveSandbox, UseGuard};
 use super::notice::ModelNotice;
-use super::usage::SandboxUsage;
 use crate::metrics::SandboxMetrics;
 
 /// The state that the tools' executor and the actor share.

@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 
 use super::call_error::{resume_error, start_error};
+use super::idle_tracking::IdlePolicy;
 use super::lazy_supervisor::SupervisorRef;
 use super::live_sandbox::UseGuard;
 use super::options::ExecutorOptions;
@@ -24,7 +25,6 @@ use super::sandbox_actor::{SandboxActor, SandboxDeps};
 use super::sandbox_slot::SandboxSlot;
 use super::source::ExecutorSource;
 use super::supervised_process::SupervisedProcess;
-use super::usage::IdlePolicy;
 use crate::supervision::{ChildId, ChildSpec, RequestError, Restart, StartError, Supervisor, WorkerSpec};
 
 /// How long a session waits for the end of its sandbox.

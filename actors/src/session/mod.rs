@@ -7,6 +7,7 @@
 //! - A turn that a crash or a stop interrupted continues from the recorded events, and repeats no side effect.
 
 mod error;
+mod event_redaction;
 mod lifecycle;
 mod log;
 mod message;
@@ -25,9 +26,9 @@ pub(crate) use lifecycle::session_entry::{OnDropFn, SessionEntry};
 pub(crate) use log::journal_event_log::{encoded, first_events};
 
 pub use error::{ReplyTo, SessionError};
+pub use event_redaction::{redact_event, redact_stop};
 pub use handle::{Input, Session};
 pub use log::journal_event_log::{EVENT_KIND, JournalEventLog};
-pub use log::redaction::{redact_event, redact_stop};
 pub use log::session_row::{from_row, to_row};
 pub use message::{SessionRequest, SessionSnapshot, SessionStatus};
 pub use spec::{

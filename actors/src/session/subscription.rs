@@ -16,9 +16,9 @@ use conjure_journal::{PageLimit, SessionKey};
 
 use super::error::SessionError;
 use crate::journal::JournalHandle;
+use crate::session::event_redaction::{StreamingRedactor, redact_event, redact_stop};
 use crate::session::lifecycle::session_entry::SessionEntry;
 use crate::session::log::journal_event_log::JournalEventLog;
-use crate::session::log::redaction::{StreamingRedactor, redact_event, redact_stop};
 use crate::session::turn::event_hub::{EventHub, HubRead, RingEntry};
 
 /// The size of a page that is read from the journal.

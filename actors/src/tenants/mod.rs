@@ -7,7 +7,7 @@
 
 mod account_registry;
 mod budget;
-mod budget_state;
+mod budget_check;
 mod counter_names;
 mod partial_usage;
 mod pending_charges;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::account_registry::AccountRef;
 use super::budget::{Allowance, Period, Spend};
-use super::budget_state::{BudgetState, ShortfallReason};
+use super::budget_check::{BudgetState, ShortfallReason};
 use super::counter_names::counter_name;
 use super::pending_charges::{PendingCharges, is_undone};
 use super::quota::{Quota, QuotaExceeded, Spent, TenantLimits, TenantStatus};

@@ -61,7 +61,7 @@ impl FakeSource {
         let mut options = ExecutorOptions::default();
         options.pause_after = Some(pause_after);
         let source =
-            Arc::new(PausableSource { world: self.clone(), layout: FakeExecutor::new().layout().clone() });
+            Arc::new(PausableSource { source: self.clone(), layout: FakeExecutor::new().layout().clone() });
         let (child, executor) =
             SupervisedExecutor::detached(id("executors"), source, options, PriorSandbox::None).unwrap();
         let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(child).unwrap().build().0;
@@ -71,7 +71,7 @@ impl FakeSource {
 
 impl std::fmt::Debug for FakeSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World").finish_non_exhaustive()
+        f.debug_struct("FakeSource").finish_non_exhaustive()
     }
 }
 
@@ -81,7 +81,7 @@ fn fake_source() -> FakeSource {
 
 #[derive(Debug)]
 struct PausableSource {
-    world: FakeSource,
+    source: FakeSource,
     layout: Layout,
 }
 
@@ -91,16 +91,16 @@ impl ExecutorSource for PausableSource {
     }
 
     fn create(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
-        self.world.look(|log| (log.made, log.is_still) = (log.made + 1, false));
+        self.source.look(|log| (log.made, log.is_still) = (log.made + 1, false));
         let fake = FakeExecutor::new().with_command("true", FakeCommand::Exits(exited(0, "")));
-        let resting = PausableSandbox { world: self.world.clone(), fake };
+        let resting = PausableSandbox { source: self.source.clone(), fake };
         Box::pin(async { Ok(Box::new(resting) as Box<dyn Executor>) })
     }
 }
 
 #[derive(Debug)]
 struct PausableSandbox {
-    world: FakeSource,
+    source: FakeSource,
     fake: FakeExecutor,
 }
 
@@ -138,13 +138,13 @@ impl Executor for PausableSandbox {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
         Box::pin(async {
-            self.world.look(|log| {
+            self.source.look(|log| {
                 if log.is_still || log.is_pausing {
                     log.wrong.push("a command was run in what stands still");
                 }
                 log.running += 1;
             });
-            let _running = OperationGuard(&self.world, |log| log.running -= 1);
+            let _running = OperationGuard(&self.source, |log| log.running -= 1);
             tokio::task::yield_now().await;
             self.fake.run(command, options).await
         })
@@ -181,24 +181,24 @@ impl Executor for PausableSandbox {
 
     fn pause(&self, _: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
-            let plan = self.world.look(|log| {
+            let plan = self.source.look(|log| {
                 if log.running > 0 || log.is_pausing {
                     log.wrong.push("it was paused while a command ran");
                 }
                 (log.pauses, log.is_pausing) = (log.pauses + 1, true);
                 log.plans_of_pauses.pop_front()
             });
-            let _under_way = OperationGuard(&self.world, |log| log.is_pausing = false);
+            let _under_way = OperationGuard(&self.source, |log| log.is_pausing = false);
             tokio::task::yield_now().await;
             Self::perform(plan).await?;
-            self.world.look(|log| log.is_still = true);
+            self.source.look(|log| log.is_still = true);
             Ok(())
         })
     }
 
     fn resume(&self, _: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
-            let plan = self.world.look(|log| {
+            let plan = self.source.look(|log| {
                 if log.is_pausing {
                     log.wrong.push("it was resumed while it was being paused");
                 }
@@ -207,7 +207,7 @@ impl Executor for PausableSandbox {
             });
             tokio::task::yield_now().await;
             Self::perform(plan).await?;
-            self.world.look(|log| log.is_still = false);
+            self.source.look(|log| log.is_still = false);
             Ok(())
         })
     }

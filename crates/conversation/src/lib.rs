@@ -49,11 +49,11 @@ pub use content::response_helpers::{
     parse_response,
 };
 pub use content::stop_reason::{AfterResponse, StopReason};
+pub use driver::batch_cancellation::CANCEL_GRACE;
 pub use driver::conversation::{Conversation, ConversationObserver, SubmitError};
 pub use driver::inbox::{InboxMessage, InboxMessageKind, Receipt};
 pub use driver::run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use driver::tool_batch::execute_tool_calls;
-pub use driver::tool_cancellation::CANCEL_GRACE;
 pub use driver::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};
 pub use events::call_outcome::{CallOutcome, Decision, ResultFrom};
 pub use events::event::{EVENT_FORMAT, Event, EventKind};

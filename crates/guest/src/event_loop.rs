@@ -3,9 +3,9 @@
 //! State: the open jobs and the child processes. Nothing survives a crash.
 
 mod dispatch;
+mod guest_protection;
 mod handshake;
-mod interference;
-mod interference_weight;
+mod interference_score;
 mod job_table;
 mod open_job;
 mod pause;
@@ -13,7 +13,7 @@ mod poll;
 mod poll_token;
 mod quota;
 mod reaper;
-mod used_channels;
+mod used_channel_numbers;
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -24,10 +24,10 @@ use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 
 use conjure_guest::protocol::{Decoder, Hello, ProcessLimits};
 
-use self::interference_weight::Interference;
+use self::interference_score::Interference;
 use self::open_job::{Channel, Child, Job};
 use self::poll_token::{PollToken, rotate};
-use self::used_channels::UsedChannels;
+use self::used_channel_numbers::UsedChannels;
 use crate::confinement::{CgroupEvents, CommandConfinement, OomScore};
 use crate::error::{FatalError, system_error};
 use crate::exec::{ShimPool, SpillFolder};

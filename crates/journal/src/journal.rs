@@ -17,7 +17,7 @@ use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
 use crate::session_query::{RunningPage, SessionQuery};
 use crate::session_row::AppendBatch;
-use crate::weights::TenantWeights;
+use crate::tenant_weights::TenantWeights;
 
 /// The future of a call. It borrows nothing, so an actor may keep it in its state.
 pub type JournalFuture<T> = BoxFuture<'static, Result<T, JournalError>>;

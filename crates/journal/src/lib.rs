@@ -41,7 +41,7 @@ mod lease;
 mod session;
 mod session_query;
 mod session_row;
-mod weights;
+mod tenant_weights;
 
 mod journal;
 
@@ -71,4 +71,4 @@ pub use session_query::{RunningPage, SessionQuery};
 pub use session_row::{AppendBatch, MAX_SESSION_ROW_BYTES, RowStatus, SessionRow};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteJournal, SqliteOptions};
-pub use weights::TenantWeights;
+pub use tenant_weights::TenantWeights;

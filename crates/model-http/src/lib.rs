@@ -13,9 +13,9 @@
 
 mod calls;
 mod connection;
-pub mod exchange;
 #[cfg(feature = "fake")]
 pub mod fake;
+pub mod service_requests;
 mod stream;
 
 mod config;

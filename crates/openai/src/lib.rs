@@ -17,11 +17,11 @@ mod options;
 mod responses;
 
 mod call_context;
-mod canonical;
+mod canonical_blocks;
 mod error_body;
 mod history;
-mod members;
-mod preview;
+mod object_members;
+mod preview_events;
 mod provider;
 mod request_writer;
 mod tool_names;

@@ -19,7 +19,7 @@ use crate::content::ContentInstaller;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::copy::CopyPlan;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::gateway::Proxy;
+use crate::proxy_gateway::Proxy;
 use crate::settings::context::ExecutionContext;
 use crate::settings::isolation::Isolation;
 use crate::settings::layout::Layout;

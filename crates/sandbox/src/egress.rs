@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::gateway::{Gateway, Proxy, TunnelStream};
+use crate::proxy_gateway::{Gateway, Proxy, TunnelStream};
 use crate::settings::context::{ExecutionContext, NetworkPolicy};
 use crate::settings::sandbox_network::SandboxNetwork;
 

@@ -25,7 +25,6 @@ mod docker;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod egress;
 mod error;
-mod gateway;
 mod guest_connection;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod guest_process;
@@ -38,6 +37,7 @@ mod jail;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 mod mux;
+mod proxy_gateway;
 mod sandbox;
 mod settings;
 #[cfg(all(feature = "jail", target_os = "linux"))]
@@ -71,13 +71,13 @@ pub use docker::{
     ImagePackages, ImageProgress, ImageSource, build_image, seccomp_profile,
 };
 pub use error::{SandboxError, SandboxErrorKind};
-pub use gateway::{Gateway, Proxy, TunnelStream};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use host_dirs::{ContentDirs, DirSweepReport, SandboxDir, SandboxDirs, dir_id, remove_tree};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use jail::Jail;
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
+pub use proxy_gateway::{Gateway, Proxy, TunnelStream};
 pub use sandbox::Sandbox;
 pub use settings::context::{ExecutionContext, NetworkPolicy, SharedFolder, WorkspaceMount};
 pub use settings::isolation::{Boundary, Isolation};

@@ -2,13 +2,13 @@
 
 mod rules;
 
-mod approval_prompt;
+mod approval_text;
 mod grant;
 mod input_form;
 mod reply_reader;
 mod terminal_approver;
 
-pub(crate) use approval_prompt::input_lines;
+pub(crate) use approval_text::input_lines;
 pub(crate) use grant::{grant_always, grant_text};
 pub(crate) use reply_reader::{ReplyLine, ReplyReader, discard_typed_input};
 pub(crate) use rules::{Rules, RulesArgs};

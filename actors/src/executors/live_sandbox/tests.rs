@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::*;
+use crate::executors::idle_tracking::{IdleAction, IdlePolicy, SandboxUsage};
 use crate::executors::sandbox_slot::SandboxSlot;
-use crate::executors::usage::{IdleAction, IdlePolicy, SandboxUsage};
 
 /// Counts what is asked of it.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use super::actor_message::ActorMessage;
 use super::revival::{CrashCount, Revival};
 use crate::artifacts::ArtifactServices;
 use crate::session::error::SessionError;
-use crate::session::log::redaction::SessionRedactors;
+use crate::session::event_redaction::SessionRedactors;
 use crate::session::log::session_projection::TurnActivity;
 use crate::session::message::{SessionSnapshot, SessionStatus};
 use crate::session::spec::{Resume, SessionServices};

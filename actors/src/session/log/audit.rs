@@ -20,8 +20,8 @@ use conjure_conversation::{
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Boundary, Executor};
 
-use super::redaction::redact_json;
 use crate::metrics::RuntimeMetrics;
+use crate::session::event_redaction::redact_json;
 
 /// The maximum number of bytes of an input, and of a name, in an entry.
 const INPUT: usize = 2_048;

@@ -4,6 +4,5 @@ pub(super) mod audit;
 pub(super) mod journal_event_log;
 pub(super) mod journal_retry;
 pub(super) mod lease;
-pub(super) mod redaction;
 pub(super) mod session_projection;
 pub(super) mod session_row;

@@ -15,7 +15,7 @@ use conjure_conversation::{
 };
 use serde_json::value::RawValue;
 
-use super::redaction::{redact_json, redact_stop};
+use crate::session::event_redaction::{redact_json, redact_stop};
 use crate::session::message::{SessionSnapshot, SessionStatus};
 
 /// Whether a task owns the conversation and drives its turn.

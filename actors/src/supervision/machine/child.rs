@@ -1,6 +1,6 @@
 //! The state machine's data of one child.
 
-use super::intensity::IntensityWindow;
+use super::restart_limit::IntensityWindow;
 use super::types::{ChildKey, ChildPolicy, ChildStatus, RequestId, Uptime};
 use crate::supervision::specs::exit::ExitClass;
 use crate::supervision::specs::id::ChildId;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::child::{AfterExit, Child, FinalState, Phase, StartCause, StopRequested};
-use super::intensity::IntensityCheck;
+use super::restart_limit::IntensityCheck;
 use super::step::{Machine, SupervisorPhase};
 use super::types::{ChildKey, ChildrenKind, Effect, StopCause, Uptime};
 use crate::supervision::specs::exit::ExitClass;

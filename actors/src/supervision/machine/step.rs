@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::child::{AfterExit, Child, Phase, StartCause, StartRequester, StopRequested};
-use super::intensity::IntensityWindow;
+use super::restart_limit::IntensityWindow;
 use super::types::{
     ChildKey, ChildPolicy, ChildrenKind, Effect, Generation, Input, RequestId, RequestReply, StopCause,
     SupervisorPolicy, Uptime,

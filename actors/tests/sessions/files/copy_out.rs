@@ -86,7 +86,8 @@ impl Executor for SandboxWithOwnFiles {
             if self.is_broken.load(Ordering::SeqCst) {
                 return Err(SandboxError::new(SandboxErrorKind::NoSpace, "the disk is full"));
             }
-            let skipped = SkippedFile { path: "link".to_owned(), reason: "it is no plain file".to_owned() };
+            let skipped =
+                SkippedFile { path: "link".to_owned(), reason: "it is not a regular file".to_owned() };
             Ok(CopyOutReport { skipped: vec![skipped; 20], ..CopyOutReport::default() })
         }
         .boxed()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conjure_conversation::ModelErrorKind;
 use conjure_model_http::ServiceError;
-use conjure_model_http::exchange::AttemptError;
+use conjure_model_http::service_requests::AttemptError;
 use conjure_skill::{PackageProblemKind, SkillError};
 
 /// A failure of [`Skills`](crate::hosted::Skills) or [`Files`](crate::hosted::Files).

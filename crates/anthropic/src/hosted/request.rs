@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use conjure_base::Deadline;
-use conjure_model_http::exchange::{
+use conjure_model_http::service_requests::{
     AttemptError, MAX_CLOSED, Permit, PossibleEffects, RetryDecision, backoff, is_limit, not_admitted,
     retry_after,
 };

@@ -4,6 +4,7 @@
 //! the tools with it. What it has recorded is enough to continue. The driver records the intent before each effect, and the
 //! outcome of each call as soon as the call ends.
 
+pub(crate) mod batch_cancellation;
 mod compaction;
 pub(crate) mod conversation;
 pub(crate) mod inbox;
@@ -12,7 +13,6 @@ mod pre_call_hook;
 pub(crate) mod run_loop;
 pub(crate) mod tool_batch;
 mod tool_calls;
-pub(crate) mod tool_cancellation;
 mod turn;
 
 pub use turn::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};

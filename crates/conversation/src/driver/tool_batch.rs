@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::tool_cancellation::{BatchPhase, CANCEL_GRACE, cancelled_or_expired};
+use super::batch_cancellation::{BatchPhase, CANCEL_GRACE, cancelled_or_expired};
 use crate::events::call_outcome::CallOutcome;
 use crate::session::session_view::SessionView;
 use crate::tools::input_request::ProvidedInput;

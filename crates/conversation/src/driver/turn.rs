@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::composer::Composer;
+use crate::driver::batch_cancellation::CANCEL_GRACE;
 use crate::driver::conversation::{Conversation, SubmitError};
 use crate::driver::inbox::InboxMessage;
-use crate::driver::tool_cancellation::CANCEL_GRACE;
 use crate::events::event_log::EventLogError;
 use crate::events::turn_stop::TurnStop;
 use crate::machine::command::{CommandKind, InterruptCause, Rejection};

@@ -3,8 +3,8 @@
 use conjure_base::{ContainerId, Timestamp};
 
 use super::checks::{open_call, running_model_call, running_turn, user_input, wrong_status};
+use super::external_answers::{await_action, decide_approval, provide_input, provide_result};
 use super::model_change::set_model;
-use super::outside::{await_action, decide_approval, provide_input, provide_result};
 use super::profile::update_profile;
 use super::queue_commands::queue;
 use super::queue_commands::{start_queued, unqueue};

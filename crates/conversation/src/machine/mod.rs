@@ -6,8 +6,8 @@
 mod checks;
 pub(crate) mod command;
 mod decide;
+mod external_answers;
 mod model_change;
-mod outside;
 mod profile;
 mod queue_commands;
 mod recovery;

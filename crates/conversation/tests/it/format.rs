@@ -10,7 +10,7 @@ use conjure_conversation::{
     format_tool_results_message, parse_response, tool_servers_note,
 };
 
-use crate::support::{FakeModel, World, answer, id, outline, question, start, text, tool_use};
+use crate::support::{FakeModel, Fixture, answer, id, outline, question, start, text, tool_use};
 
 /// Blocks in forms that any reader which parses and writes anew would change.
 const ODD: [&str; 6] = [
@@ -34,18 +34,18 @@ fn odd_body() -> String {
 #[tokio::test(start_paused = true)]
 async fn what_the_model_said_goes_back_byte_for_byte_also_after_a_reload() {
     let odd = parse_response(&odd_body()).unwrap();
-    let world = World::new(FakeModel::in_turn(vec![odd, text("done")]));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("go")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![odd, text("done")]));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("go")).await;
     let check = |message: &Message| {
         let sent: Vec<&str> = message.content.iter().map(Block::json).collect();
         assert_eq!(sent, ODD);
         assert!(serde_json::to_string(message).unwrap().contains(&ODD.join(",")));
     };
-    check(&world.model.requests.lock().unwrap()[1].messages[1]);
+    check(&fixture.model.requests.lock().unwrap()[1].messages[1]);
 
     let mut state = SessionState::default();
-    for event in world.event_log.0.events() {
+    for event in fixture.event_log.0.events() {
         apply(&mut state, &serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap());
     }
     check(&state.messages()[1]);
@@ -61,12 +61,12 @@ async fn each_request_is_a_byte_prefix_of_the_next() {
         4 => answer(vec![Block::text("cut")], StopReason::MaxTokens),
         _ => text("done"),
     });
-    let world = World::new(model);
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(model);
+    let mut conversation = fixture.load().await;
     for words in ["one", "two", "three"] {
-        world.turn(&mut conversation, start(words)).await;
+        fixture.turn(&mut conversation, start(words)).await;
     }
-    let requests = world.model.requests.lock().unwrap();
+    let requests = fixture.model.requests.lock().unwrap();
     let bodies: Vec<String> =
         requests.iter().map(|request| serde_json::to_string(&request.messages).unwrap()).collect();
     assert_eq!(bodies.len(), 12);

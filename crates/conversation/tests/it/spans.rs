@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{FakeModel, World, calls, start, text};
+use crate::support::{FakeModel, Fixture, calls, start, text};
 
 /// The spans in order, each with its parent, and every field that was ever recorded.
 #[derive(Default)]
@@ -71,9 +71,9 @@ async fn a_turn_is_one_trace_without_content() {
     tracing::subscriber::set_global_default(Collector).unwrap();
     SEEN.set(Some(Seen::default()));
     let answers = vec![calls(&[("bash", "canary-id")]), text("canary answer")];
-    let world = World::new(FakeModel::in_turn(answers));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("canary question")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(answers));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("canary question")).await;
     let seen = SEEN.take().unwrap();
     let agent = Some("invoke_agent");
     let expected = [("invoke_agent", None), ("chat", agent), ("execute_tool", agent), ("chat", agent)];

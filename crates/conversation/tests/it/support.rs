@@ -1,4 +1,4 @@
-//! A world for the driver that gives way at every await, so that a test can stop it anywhere.
+//! A fixture for the driver that gives way at every await, so that a test can stop it anywhere.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -37,9 +37,9 @@ pub(crate) async fn give_way() {
 
 /// An event log in memory that gives way before and after it records.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SlowLedger(pub(crate) MemoryEventLog);
+pub(crate) struct SlowEventLog(pub(crate) MemoryEventLog);
 
-impl EventLog for SlowLedger {
+impl EventLog for SlowEventLog {
     fn append<'a>(
         &'a self,
         expected_seq: u64,
@@ -311,15 +311,15 @@ pub(crate) fn outline<M: std::borrow::Borrow<Message>>(messages: &[M]) -> Vec<St
 
 /// A model, tools and an event log, and conversations over them.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) model: FakeModel,
     pub(crate) tools: FakeTools,
-    pub(crate) event_log: SlowLedger,
+    pub(crate) event_log: SlowEventLog,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new(model: FakeModel) -> Self {
-        Self { model, tools: FakeTools::default(), event_log: SlowLedger::default() }
+        Self { model, tools: FakeTools::default(), event_log: SlowEventLog::default() }
     }
 
     pub(crate) async fn load(&self) -> Conversation {

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::fixture::{CaseError, CaseResult, JournalFixture, bodies, ensure_eq, new_session, notes, tenant};
 use crate::event::PageLimit;
 use crate::key::Epoch;
-use crate::weights::TenantWeights;
+use crate::tenant_weights::TenantWeights;
 
 pub(crate) async fn all_calls_run_in_order_for_any_weights(fixture: &dyn JournalFixture) -> CaseResult {
     const EVENTS: u64 = 30;

@@ -22,7 +22,7 @@ use crate::session::Snapshot;
 use crate::session::{ListCursor, MAX_LIST_ENTRIES, SessionInfo, SessionPage};
 use crate::session_query::{RunningPage, SessionQuery};
 use crate::session_row::{AppendBatch, RowStatus};
-use crate::weights::TenantWeights;
+use crate::tenant_weights::TenantWeights;
 
 /// A journal in memory. Clones share it.
 #[derive(Clone)]

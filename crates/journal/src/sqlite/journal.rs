@@ -36,7 +36,7 @@ use crate::sqlite::queue::job::{Batching, CallReply, QueuedCall, queued_call};
 use crate::sqlite::statements::blobs::BlobStores;
 use crate::sqlite::statements::garbage::MoreWork;
 use crate::sqlite::statements::transaction::Tx;
-use crate::weights::TenantWeights;
+use crate::tenant_weights::TenantWeights;
 
 /// The journal in an SQLite database in a directory. Clones share it.
 /// Several processes may have it open; SQLite's transactions serialise their writes. When the last clone is dropped, the threads run all

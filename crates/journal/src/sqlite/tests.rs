@@ -20,7 +20,7 @@ use crate::sqlite::database::schema::{STEPS, migrate};
 use crate::sqlite::queue::call_queue::{BatchLimits, CallQueue, OnEmpty};
 use crate::sqlite::queue::fair_queue::QueueLimits;
 use crate::sqlite::queue::job::{Batching, queued_call};
-use crate::weights::TenantWeights;
+use crate::tenant_weights::TenantWeights;
 
 const BOUNDS: QueueLimits = QueueLimits { calls: 20, calls_per_tenant: 4, bytes: 100, bytes_per_tenant: 40 };
 

@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::change_subscriptions::listen;
 use super::error::McpError;
-use super::listen::listen;
 use super::skills::{ListedSkill, SkillListing, SkillReadError, SkillReader, VerifiedSkill};
 use crate::client::calls::handler::{ClientOffer, Handler};
 use crate::client::calls::input::{check, questions, retry_params, with_input};

@@ -1,9 +1,9 @@
 //! The client: connections to servers, their tools, and the results of calls.
 
 mod calls;
+mod change_subscriptions;
 mod connection;
 mod error;
-mod listen;
 mod manifest;
 mod program;
 mod restarts;

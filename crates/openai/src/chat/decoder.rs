@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::assistant_message::AssistantMessage;
 use crate::call_context::CallContext;
 use crate::error_body::{is_error_object, service_error};
-use crate::members::{Members, array_items};
+use crate::object_members::{Members, array_items};
 use crate::usage::chat_usage;
 
 /// Reads one streamed answer.

@@ -3,7 +3,7 @@
 use conjure_model_http::{RawObject, quoted};
 use serde_json::value::RawValue;
 
-use crate::members::array_items;
+use crate::object_members::array_items;
 
 /// An item of a list.
 #[derive(Debug)]

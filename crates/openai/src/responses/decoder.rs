@@ -20,8 +20,8 @@ use super::output_item::finish_item;
 use super::streamed_item::{StreamedItem, complete_items};
 use crate::call_context::CallContext;
 use crate::error_body::service_error;
-use crate::members::{Members, array_items};
-use crate::preview::{Preview, TextKind};
+use crate::object_members::{Members, array_items};
+use crate::preview_events::{Preview, TextKind};
 use crate::usage::responses_usage;
 
 /// The maximum number of output items in an answer.

@@ -4,8 +4,8 @@ use conjure_conversation::{Block, NativeItem};
 use conjure_model_http::{InputCompletion, RawObject, quoted};
 use serde_json::value::RawValue;
 
-use crate::canonical::{call_block, finish_arguments, thinking_block};
-use crate::members::{Members, array_items};
+use crate::canonical_blocks::{call_block, finish_arguments, thinking_block};
+use crate::object_members::{Members, array_items};
 use crate::tool_names::ToolNames;
 
 /// The name of a call that has none. No tool has this name, so the call gets an error result.

@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use conjure_model_http::{RawObject, quoted};
 use serde_json::value::RawValue;
 
-use crate::members::{Members, array_items};
-use crate::preview::ShownText;
+use crate::object_members::{Members, array_items};
+use crate::preview_events::ShownText;
 
 /// An item under construction.
 #[derive(Debug, Default)]

@@ -61,7 +61,7 @@ pub(super) fn scan(workspace: &Path) -> Result<HostFiles, SandboxError> {
                     continue;
                 }
                 Some(_) if stat.is_symlink() => "it is a link",
-                Some(_) => "it is no plain file",
+                Some(_) => "it is not a regular file",
             };
             let path = relative.to_string_lossy().into_owned();
             all.skipped.push(SkippedFile { path, reason: reason.to_owned() });

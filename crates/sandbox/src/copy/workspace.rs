@@ -133,7 +133,7 @@ impl WorkspaceCopy {
         options: &CallOptions,
     ) -> Result<(), SandboxError> {
         let Some(now) = SyncedEntry::from_entry(&entry) else {
-            let message = "it is no plain file";
+            let message = "it is not a regular file";
             return Err(SandboxError::new(SandboxErrorKind::WrongFileType, message));
         };
         let DirectoryEntry { path, mode, .. } = entry;

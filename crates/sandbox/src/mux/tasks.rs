@@ -22,7 +22,7 @@ use super::tunnel_stream::TunnelStream;
 use super::violation::Violation;
 use crate::connector::SandboxGuard;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::gateway::Gateway;
+use crate::proxy_gateway::Gateway;
 
 /// How long to wait for the reason of a guest's end, which the error contains.
 const END_REASON_TIMEOUT: Duration = Duration::from_secs(1);

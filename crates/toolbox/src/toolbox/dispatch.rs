@@ -12,9 +12,9 @@ use conjure_conversation::{
 };
 use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
-use tokio_util::sync::CancellationToken;
 
 use super::Toolbox;
+use super::call_timeout::{CallAbort, SANDBOX_GRACE, abort_result};
 use super::parsed_call::ParsedCall;
 use super::resolve_inputs::{ResolvedCall, UrlAccess};
 
@@ -23,10 +23,6 @@ use crate::artifacts::CallArtifacts;
 use crate::grant::is_granted;
 use crate::skills::{SkillCallContext, SkillOutcome, SkillRequest, SkillTools};
 use crate::tool::{ToolContext, ToolOutput, ToolStatus};
-
-/// How long a cancelled call may take to clean up. It is shorter than the driver's own grace period (`CANCEL_GRACE`). So the result
-/// from here, which is more precise, comes first.
-const CANCEL_GRACE: Duration = Duration::from_millis(1500);
 
 /// The maximum length of a progress message, in characters.
 const MAX_PROGRESS_CHARS: usize = 200;
@@ -37,11 +33,6 @@ const MAX_REDACTED_CHARS: usize = 4096;
 
 /// The minimum time between two progress reports of a call. The reports in between are dropped.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
-
-/// How long a sandbox may take after a call's deadline to kill its processes and to send the output so far. It is longer than the
-/// sandbox's own timeout for its guest, so that the sandbox can report itself as lost. An embedder's tool is dropped at its
-/// deadline.
-pub(super) const SANDBOX_GRACE: Duration = Duration::from_secs(4);
 
 impl Toolbox {
     /// Parses and runs a call within its limits: the tool's timeout, the end of the turn, and cancellation.
@@ -202,28 +193,6 @@ impl Toolbox {
         })
     }
 
-    /// Completes when a call that does not return must be abandoned: `overtime` after its deadline, or a grace period after its
-    /// cancellation.
-    async fn wait_for_abort(
-        &self,
-        deadline: Deadline,
-        overtime: Duration,
-        cancel: &CancellationToken,
-    ) -> CallAbort {
-        let cancelled = async {
-            cancel.cancelled().await;
-            self.clock.sleep_until(self.clock.deadline(CANCEL_GRACE)).await;
-        };
-        let deadline_reached = async {
-            self.clock.sleep_until(deadline).await;
-            self.clock.sleep_until(self.clock.deadline(overtime)).await;
-        };
-        match future::select(Box::pin(cancelled), Box::pin(deadline_reached)).await {
-            Either::Left(_) => CallAbort::Cancelled,
-            Either::Right(_) => CallAbort::TimedOut,
-        }
-    }
-
     /// The time since `start`, which is an earlier `deadline(ZERO)` of the clock.
     pub(super) fn elapsed(&self, start: Deadline) -> Duration {
         let now = self.clock.deadline(Duration::ZERO);
@@ -240,21 +209,6 @@ fn with_notice(mut done: SkillOutcome, executor: &dyn Executor) -> SkillOutcome 
         done.outcome.content.insert(0, ResultContent::Text { text });
     }
     done
-}
-
-/// Why a call was abandoned.
-#[derive(Clone, Copy)]
-enum CallAbort {
-    TimedOut,
-    Cancelled,
-}
-
-fn abort_result(reason: CallAbort, tool: &str, when: &str) -> ToolOutput {
-    let (status, what) = match reason {
-        CallAbort::TimedOut => (ToolStatus::TimedOut, "timed out"),
-        CallAbort::Cancelled => (ToolStatus::Cancelled, "cancelled"),
-    };
-    ToolOutput::with_status(status, format!("{what}: `{tool}` was given up {when}"))
 }
 
 impl ToolRunner for Toolbox {

@@ -1,6 +1,6 @@
-//! The machine against a simulated world in any order of events, and against a simple model of what it should come to.
+//! The machine against a simulation in any order of events, and against a simple model of what it should come to.
 
 mod cases;
 mod model;
 mod properties;
-mod world;
+mod simulation;

@@ -9,9 +9,9 @@ use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 
 use super::model::{Being, Model};
-use super::world::id;
-use super::world::policy;
-use super::world::{Run, World};
+use super::simulation::id;
+use super::simulation::policy;
+use super::simulation::{Run, Simulation};
 use crate::supervision::machine::{ChildKey, ChildPolicy, ChildrenKind, Input, SupervisorPolicy};
 use crate::supervision::specs::backoff::Backoff;
 use crate::supervision::specs::exit::ExitClass;
@@ -65,7 +65,7 @@ fn plans() -> impl Strategy<Value = SupervisorPolicy> {
     })
 }
 
-/// What happens in a world where things happen one after another.
+/// What happens in a simulation where things happen one after another.
 #[derive(Debug, Clone)]
 enum Quiet {
     Start(usize, Restart),
@@ -83,7 +83,7 @@ fn quiet() -> impl Strategy<Value = Quiet> {
     ]
 }
 
-/// What happens in a world where anything does, to the child of this number.
+/// What happens in a simulation where anything does, to the child of this number.
 #[derive(Debug, Clone)]
 enum Wild {
     Start(usize, Restart, Shutdown),
@@ -147,47 +147,47 @@ proptest! {
         for (number, restart) in first.iter().enumerate().take(children.len()) {
             model.start(number, *restart);
         }
-        let mut world = World::new(supervisor_policy, children);
-        world.settle();
-        prop_assert!(world.is_ready);
+        let mut simulation = Simulation::new(supervisor_policy, children);
+        simulation.settle();
+        prop_assert!(simulation.is_ready);
         for event in events {
             match event {
                 Quiet::Start(number, restart) => {
-                    let is_new = world.key(&id(number)).is_none();
+                    let is_new = simulation.key(&id(number)).is_none();
                     if is_new {
-                        world.spawned.remove(&id(number));
+                        simulation.spawned.remove(&id(number));
                     }
-                    world.start(id(number), policy(restart));
+                    simulation.start(id(number), policy(restart));
                     model.start(number, restart);
                 }
                 Quiet::Terminate(number) => {
-                    world.terminate(id(number));
+                    simulation.terminate(id(number));
                     model.terminate(number);
                 }
                 Quiet::Fail(number, exit, bad) => {
-                    fail(&mut world, number, exit, bad);
-                    model.fail(world.now.0, number, exit, bad);
+                    fail(&mut simulation, number, exit, bad);
+                    model.fail(simulation.now.0, number, exit, bad);
                 }
-                Quiet::Wait(seconds) => world.advance(Duration::from_secs(seconds)),
+                Quiet::Wait(seconds) => simulation.advance(Duration::from_secs(seconds)),
             }
-            world.settle();
-            prop_assert_eq!(world.child_ended.is_some(), model.is_down, "after {:?}", &model.children);
+            simulation.settle();
+            prop_assert_eq!(simulation.child_ended.is_some(), model.is_down, "after {:?}", &model.children);
             if model.is_down {
                 break;
             }
-            let known: Vec<_> = world.ids.values().cloned().collect();
+            let known: Vec<_> = simulation.ids.values().cloned().collect();
             let expected: Vec<_> = model.children.iter().map(|child| id(child.id)).collect();
             prop_assert_eq!(known, expected);
             for child in &model.children {
                 let child_id = id(child.id);
-                prop_assert_eq!(world.is_up(&child_id), child.status == Being::Up, "{:?}", child);
-                prop_assert_eq!(world.spawned[&child_id], child.spawned, "{:?}", child);
+                prop_assert_eq!(simulation.is_up(&child_id), child.status == Being::Up, "{:?}", child);
+                prop_assert_eq!(simulation.spawned[&child_id], child.spawned, "{:?}", child);
             }
         }
-        prop_assert_eq!(world.unanswered(), 0);
+        prop_assert_eq!(simulation.unanswered(), 0);
     }
 
-    /// Whatever happens at whatever time, the world's own assertions hold (no overlap, order, one answer), everything comes
+    /// Whatever happens at whatever time, the simulation's own assertions hold (no overlap, order, one answer), everything comes
     /// to rest, and a stop leaves nothing.
     #[test]
     fn nothing_overlaps_and_everything_comes_to_an_end(
@@ -199,65 +199,68 @@ proptest! {
         let backoff = Backoff::new(Duration::from_millis(300), Duration::from_secs(3), Duration::from_secs(5));
         let policy =
             |restart| ChildPolicy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff };
-        let mut world = World::new(supervisor_policy, first_children(&supervisor_policy, &first, policy));
+        let mut simulation = Simulation::new(supervisor_policy, first_children(&supervisor_policy, &first, policy));
         for (step, event) in events.into_iter().enumerate() {
-            world.random = rolls[step % rolls.len()];
-            let pick = |world: &World, place: usize| {
-                let actors = world.actors.len();
-                world.actors.keys().nth(place % actors.max(1)).copied().unwrap_or(ChildKey(0))
+            simulation.random = rolls[step % rolls.len()];
+            let pick = |simulation: &Simulation, place: usize| {
+                let actors = simulation.actors.len();
+                simulation.actors.keys().nth(place % actors.max(1)).copied().unwrap_or(ChildKey(0))
             };
             match event {
                 Wild::Start(number, restart, shutdown) => {
-                    world.start(id(number), ChildPolicy { restart, shutdown, backoff });
+                    simulation.start(id(number), ChildPolicy { restart, shutdown, backoff });
                 }
-                Wild::Restart(number) => drop(world.restart(id(number))),
-                Wild::Terminate(number) => drop(world.terminate(id(number))),
-                Wild::Started(place) => world.child_started(pick(&world, place)),
-                Wild::Leave(place) => world.leave(pick(&world, place)),
-                Wild::End(place, exit) => world.end(pick(&world, place), exit),
-                Wild::Gone(place, exit) => world.child_gone(pick(&world, place), exit),
+                Wild::Restart(number) => drop(simulation.restart(id(number))),
+                Wild::Terminate(number) => drop(simulation.terminate(id(number))),
+                Wild::Started(place) => simulation.child_started(pick(&simulation, place)),
+                Wild::Leave(place) => simulation.leave(pick(&simulation, place)),
+                Wild::End(place, exit) => simulation.end(pick(&simulation, place), exit),
+                Wild::Gone(place, exit) => simulation.child_gone(pick(&simulation, place), exit),
                 Wild::Late(key, generation) => {
                     // Of an incarnation that is gone: it changes nothing.
                     let key = ChildKey(u64::try_from(key).unwrap());
-                    let current = world.actors.get(&key).map(|actor| actor.generation);
+                    let current = simulation.actors.get(&key).map(|actor| actor.generation);
                     let generation = crate::supervision::machine::Generation(generation);
                     if current.is_some_and(|current| generation < current) {
-                        world.tell(Input::Gone { key, generation, exit: ExitClass::Failed, random: 0 });
-                        prop_assert_eq!(world.actors.get(&key).map(|actor| actor.generation), current);
+                        simulation.tell(Input::Gone { key, generation, exit: ExitClass::Failed, random: 0 });
+                        prop_assert_eq!(simulation.actors.get(&key).map(|actor| actor.generation), current);
                     }
                 }
-                Wild::Wait(millis) => world.advance(Duration::from_millis(millis)),
-                Wild::Stop => world.tell(Input::Stop),
+                Wild::Wait(millis) => simulation.advance(Duration::from_millis(millis)),
+                Wild::Stop => simulation.tell(Input::Stop),
             }
         }
-        world.settle();
-        prop_assert_eq!(world.unanswered(), 0, "everybody has an answer");
-        if world.child_ended.is_none() {
-            prop_assert!(world.is_ready);
-            prop_assert!(world.actors.values().all(|actor| actor.run == Run::Up && !actor.stop_requested));
-            world.tell(Input::Stop);
-            world.settle();
+        simulation.settle();
+        prop_assert_eq!(simulation.unanswered(), 0, "everybody has an answer");
+        if simulation.child_ended.is_none() {
+            prop_assert!(simulation.is_ready);
+            prop_assert!(simulation.actors.values().all(|actor| actor.run == Run::Up && !actor.stop_requested));
+            simulation.tell(Input::Stop);
+            simulation.settle();
         }
-        prop_assert!(world.child_ended.is_some() && world.actors.is_empty() && world.ids.is_empty());
-        prop_assert_eq!(world.machine.children.len() + world.machine.keys.len() + world.machine.timers.len(), 0);
+        prop_assert!(simulation.child_ended.is_some() && simulation.actors.is_empty() && simulation.ids.is_empty());
+        prop_assert_eq!(simulation.machine.children.len() + simulation.machine.keys.len() + simulation.machine.timers.len(), 0);
     }
 }
 
 /// A child ends, its next `bad` restarts fail at their start, and the one after them is good.
-fn fail(world: &mut World, number: usize, exit: ExitClass, bad: u32) {
-    let Some(key) = world.key(&id(number)).filter(|_| world.is_up(&id(number))) else { return };
-    world.end(key, exit);
-    world.child_gone(key, exit);
+fn fail(simulation: &mut Simulation, number: usize, exit: ExitClass, bad: u32) {
+    let Some(key) = simulation.key(&id(number)).filter(|_| simulation.is_up(&id(number))) else { return };
+    simulation.end(key, exit);
+    simulation.child_gone(key, exit);
     for _ in 0..bad {
         // Those before it in its group come first.
-        while !world.actors.get(&key).is_some_and(|actor| actor.run == Run::Starting) {
-            let other = world.actors.iter().find(|(_, actor)| actor.stop_requested || actor.run != Run::Up);
+        while !simulation.actors.get(&key).is_some_and(|actor| actor.run == Run::Starting) {
+            let other =
+                simulation.actors.iter().find(|(_, actor)| actor.stop_requested || actor.run != Run::Up);
             match other.map(|(key, actor)| (*key, *actor)) {
-                Some((other, actor)) if actor.stop_requested => world.child_gone(other, ExitClass::Shutdown),
-                Some((other, _)) => world.child_started(other),
+                Some((other, actor)) if actor.stop_requested => {
+                    simulation.child_gone(other, ExitClass::Shutdown)
+                }
+                Some((other, _)) => simulation.child_started(other),
                 None => return,
             }
         }
-        world.child_gone(key, ExitClass::StartFailed);
+        simulation.child_gone(key, ExitClass::StartFailed);
     }
 }

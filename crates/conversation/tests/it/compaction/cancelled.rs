@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::compaction::histories::is_summary;
-use crate::support::{FakeModel, World, calls, start, text};
+use crate::support::{FakeModel, Fixture, calls, start, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
@@ -38,29 +38,29 @@ fn options(cancel: CancellationToken) -> TurnOptions<'static> {
     TurnOptions { cancel, compaction, ..TurnOptions::default() }
 }
 
-/// A world that has talked for as long as makes the next turn compact.
-async fn talked() -> World {
-    let world = World::new(model());
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("before")).await;
+/// A fixture that has talked for as long as makes the next turn compact.
+async fn talked() -> Fixture {
+    let fixture = Fixture::new(model());
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("before")).await;
     assert!(conversation.state().turn().is_none());
-    world
+    fixture
 }
 
-async fn resumes(world: &World, when: &str) {
-    let mut conversation = world.load().await;
+async fn resumes(fixture: &Fixture, when: &str) {
+    let mut conversation = fixture.load().await;
     conversation.submit(CommandKind::Recover).await.unwrap();
     if next(conversation.state()) != Step::Idle {
-        let outcome = world.drive(&mut conversation, options(CancellationToken::new())).await.unwrap();
+        let outcome = fixture.drive(&mut conversation, options(CancellationToken::new())).await.unwrap();
         assert_eq!(outcome, ANSWERED, "{when}");
     }
     conversation.submit(start("second")).await.unwrap();
-    let outcome = world.drive(&mut conversation, options(CancellationToken::new())).await;
+    let outcome = fixture.drive(&mut conversation, options(CancellationToken::new())).await;
     assert_eq!(outcome, Ok(ANSWERED), "{when}");
-    world.model.assert_requests_valid(when);
-    world.tools.assert_no_effect_repeated(when);
-    assert_eq!(world.load().await.state(), conversation.state(), "{when}: the event log tells the same");
-    let events = world.event_log.0.events();
+    fixture.model.assert_requests_valid(when);
+    fixture.tools.assert_no_effect_repeated(when);
+    assert_eq!(fixture.load().await.state(), conversation.state(), "{when}: the event log tells the same");
+    let events = fixture.event_log.0.events();
     let count = |is: fn(&EventKind) -> bool| events.iter().filter(|event| is(&event.kind)).count();
     let begun = count(|kind| matches!(kind, EventKind::CompactionStarted { .. }));
     let done = count(|kind| matches!(kind, EventKind::Compacted { .. }));
@@ -81,10 +81,10 @@ async fn resumes(world: &World, when: &str) {
 async fn a_turn_dropped_at_any_await_of_a_compaction_resumes() {
     let mut abandoned = 0;
     for polls in 0.. {
-        let world = talked().await;
-        let mut conversation = world.load().await;
+        let fixture = talked().await;
+        let mut conversation = fixture.load().await;
         conversation.submit(start("first")).await.unwrap();
-        let mut turn = Box::pin(world.drive(&mut conversation, options(CancellationToken::new())));
+        let mut turn = Box::pin(fixture.drive(&mut conversation, options(CancellationToken::new())));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let completed = (0..polls).any(|_| match turn.poll_unpin(&mut cx) {
             Poll::Ready(outcome) => {
@@ -94,10 +94,10 @@ async fn a_turn_dropped_at_any_await_of_a_compaction_resumes() {
             Poll::Pending => false,
         });
         drop(turn);
-        resumes(&world, &format!("dropped after {polls} polls")).await;
+        resumes(&fixture, &format!("dropped after {polls} polls")).await;
         let is_abandoned =
             |event: &conjure_conversation::Event| matches!(event.kind, EventKind::CompactionAbandoned { .. });
-        abandoned += world.event_log.0.events().iter().filter(|event| is_abandoned(event)).count();
+        abandoned += fixture.event_log.0.events().iter().filter(|event| is_abandoned(event)).count();
         if completed {
             assert!(polls > 20, "only {polls} places to stop at; the test lost its grip");
             break;
@@ -109,11 +109,11 @@ async fn a_turn_dropped_at_any_await_of_a_compaction_resumes() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_cancelled_at_any_await_of_a_compaction_resumes() {
     for polls in 0.. {
-        let world = talked().await;
-        let mut conversation = world.load().await;
+        let fixture = talked().await;
+        let mut conversation = fixture.load().await;
         conversation.submit(start("first")).await.unwrap();
         let cancel = CancellationToken::new();
-        let mut turn = Box::pin(world.drive(&mut conversation, options(cancel.clone())));
+        let mut turn = Box::pin(fixture.drive(&mut conversation, options(cancel.clone())));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let early = (0..polls).find_map(|_| match turn.poll_unpin(&mut cx) {
             Poll::Ready(outcome) => Some(outcome),
@@ -128,7 +128,7 @@ async fn a_turn_cancelled_at_any_await_of_a_compaction_resumes() {
         drop(turn);
         let interrupted = TurnOutcome::Finished(TurnStop::Interrupted);
         assert!(outcome == interrupted || outcome == ANSWERED, "{polls}: {outcome:?}");
-        resumes(&world, &format!("cancelled after {polls} polls")).await;
+        resumes(&fixture, &format!("cancelled after {polls} polls")).await;
         if completed {
             break;
         }

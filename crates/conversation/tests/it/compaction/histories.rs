@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, World, answer, calls, outline, project, start, start_within, text};
+use crate::support::{FakeModel, Fixture, answer, calls, outline, project, start, start_within, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
@@ -64,18 +64,18 @@ fn outcomes(events: &[Event]) -> Vec<&'static str> {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_turn_continues_with_a_summary_of_its_first_messages() {
-    let world = World::new(busy(23));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(busy(23));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let policy = CompactionPolicy::with_threshold(5_000).with_kept_messages(4);
-    assert_eq!(world.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
-    world.model.assert_requests_valid("compacted");
-    world.tools.assert_no_effect_repeated("compacted");
+    assert_eq!(fixture.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
+    fixture.model.assert_requests_valid("compacted");
+    fixture.tools.assert_no_effect_repeated("compacted");
 
-    let events = world.event_log.0.events();
+    let events = fixture.event_log.0.events();
     assert_eq!(outcomes(&events), ["compacted"; 3]);
     // Every call was answered, the original words are in the record, and the history is short.
-    assert_eq!(world.tools.log().len(), 2 * 23);
+    assert_eq!(fixture.tools.log().len(), 2 * 23);
     assert!(conversation.state().messages().len() < 20);
     assert_eq!(outline(conversation.state().messages()).join("").matches("first").count(), 0);
     let session = conjure_base::SessionId::from_bits(7);
@@ -90,13 +90,13 @@ async fn a_long_turn_continues_with_a_summary_of_its_first_messages() {
     assert_eq!(told("agent.tool_result"), 23);
 
     // What summaries use counts, and they are no model calls of the turn.
-    let requests = world.model.requests.lock().unwrap().clone();
+    let requests = fixture.model.requests.lock().unwrap().clone();
     assert_eq!(requests.len(), 24 + 3);
     let used: u64 = requests.iter().map(|request| counted(&request.messages)).sum();
     let turn = conversation.state().last_turn().unwrap();
     assert_eq!((turn.usage.input_tokens, turn.usage.cost_micros, turn.model_calls), (used, 27, 24));
     assert_eq!(conversation.state().usage(), &turn.usage);
-    assert_eq!(world.load().await.state(), conversation.state(), "the record tells the same");
+    assert_eq!(fixture.load().await.state(), conversation.state(), "the record tells the same");
 
     // A10: between compactions each request continues the one before; a summary is asked for at the end of what was sent.
     let flat = |request: &Request| -> Vec<String> {
@@ -148,36 +148,36 @@ fn by(summarizer: Arc<dyn Summarizer>, policy: CompactionPolicy) -> Compaction {
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_is_no_smaller_changes_nothing_and_is_not_tried_again_before_the_history_has_grown() {
-    let world = World::new(busy(23));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(busy(23));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let says = Says::bytes(1 << 20);
     let policy = CompactionPolicy::with_threshold(3_000).with_kept_messages(4).with_regrowth(4_000);
     let options = within(by(Arc::clone(&says) as _, policy));
-    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
-    world.model.assert_requests_valid("no progress");
+    assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
+    fixture.model.assert_requests_valid("no progress");
     // The history came to some 20,000: at 3,000, 7,000, 11,000, 15,000 and 19,000.
-    let last = counted(&world.model.requests.lock().unwrap().last().unwrap().messages);
+    let last = counted(&fixture.model.requests.lock().unwrap().last().unwrap().messages);
     let most = 1 + (last - 3_000) / 4_000;
     let asked = says.asked.load(Ordering::SeqCst) as u64;
     assert!(asked >= 3 && asked <= most, "{asked} of {most} at {last}");
-    assert_eq!(outcomes(&world.event_log.0.events()), vec!["no progress"; asked as usize]);
+    assert_eq!(outcomes(&fixture.event_log.0.events()), vec!["no progress"; asked as usize]);
     assert_eq!(outline(conversation.state().messages())[0], "user: first");
     assert_eq!(conversation.state().messages().len(), 2 + 2 * 23);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_history_that_is_still_too_long_is_not_compacted_again_before_it_has_grown() {
-    let world = World::new(busy(23));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(busy(23));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let says = Says::bytes(10);
     // Every answer is over it.
     let policy = CompactionPolicy::with_threshold(1).with_kept_messages(2).with_regrowth(2_000);
     let options = within(by(Arc::clone(&says) as _, policy));
-    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
-    world.model.assert_requests_valid("over it");
-    let events = world.event_log.0.events();
+    assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
+    fixture.model.assert_requests_valid("over it");
+    let events = fixture.event_log.0.events();
     // Each attempt but the first is 2,000 after what was measured after the one before.
     let mut measured: Option<u64> = None;
     let mut floor = 0;
@@ -224,13 +224,13 @@ async fn a_summariser_that_fails_panics_or_says_nothing_does_not_end_the_turn() 
     for (how, expected) in
         [("fails", "failed"), ("panics", "failed"), ("panics early", "failed"), ("empty", "empty")]
     {
-        let world = World::new(busy(9));
-        let mut conversation = world.load().await;
+        let fixture = Fixture::new(busy(9));
+        let mut conversation = fixture.load().await;
         conversation.submit(start("first")).await.unwrap();
         let policy = CompactionPolicy::with_threshold(1_500).with_regrowth(100_000);
         let options = within(by(Arc::new(Broken(how)), policy));
-        assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED), "{how}");
-        assert_eq!(outcomes(&world.event_log.0.events()), [expected], "{how}");
+        assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED), "{how}");
+        assert_eq!(outcomes(&fixture.event_log.0.events()), [expected], "{how}");
         assert_eq!(conversation.state().messages().len(), 2 + 2 * 9);
         let paid = if how == "empty" { 7 } else { 0 };
         assert_eq!(conversation.state().usage().output_tokens, 10 * 5 + paid);
@@ -247,8 +247,8 @@ async fn a_summary_ends_with_the_turns_time_or_when_it_is_cancelled() {
         }
     }
     for expected in [TurnStop::Interrupted, TurnStop::Deadline] {
-        let world = World::new(busy(9));
-        let mut conversation = world.load().await;
+        let fixture = Fixture::new(busy(9));
+        let mut conversation = fixture.load().await;
         conversation.submit(start("first")).await.unwrap();
         let cancel = CancellationToken::new();
         let is_cancelled = expected == TurnStop::Interrupted;
@@ -256,23 +256,23 @@ async fn a_summary_ends_with_the_turns_time_or_when_it_is_cancelled() {
         let deadline = SystemClock.deadline(Duration::from_secs(if is_cancelled { 3_600 } else { 60 }));
         let compaction = by(Arc::new(Hangs(told)), CompactionPolicy::with_threshold(1_500));
         let options = TurnOptions { cancel, deadline, ..within(compaction) };
-        let outcome = world.drive(&mut conversation, options).await;
+        let outcome = fixture.drive(&mut conversation, options).await;
         assert_eq!(outcome, Ok(TurnOutcome::Finished(expected)));
-        assert_eq!(world.turn(&mut conversation, start("second")).await, ANSWERED);
-        world.model.assert_requests_valid("after a summary that hung");
+        assert_eq!(fixture.turn(&mut conversation, start("second")).await, ANSWERED);
+        fixture.model.assert_requests_valid("after a summary that hung");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_summaries_use_counts_for_the_turns_limits() {
-    let world = World::new(busy(23));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(busy(23));
+    let mut conversation = fixture.load().await;
     let limits = Limits { cost_micros: Some(12), ..Limits::default() };
     conversation.submit(start_within("first", limits)).await.unwrap();
     let policy = CompactionPolicy::with_threshold(1_500).with_kept_messages(2).with_regrowth(1);
-    let outcome = world.drive(&mut conversation, within(policy)).await;
+    let outcome = fixture.drive(&mut conversation, within(policy)).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Limit(conjure_conversation::Limit::Cost))));
-    assert_eq!(world.model.request_count(), 12);
+    assert_eq!(fixture.model.request_count(), 12);
     assert!(conversation.state().last_turn().unwrap().model_calls < 12);
 }
 
@@ -329,14 +329,14 @@ async fn active_skills_are_delivered_again_exactly_once() {
         }
     }
 
-    let world = World::new(busy(23));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(busy(23));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let composer = Preserving { asked: Mutex::default() };
-    let services = TurnServices { model: &world.model, composer: &composer, tools: &Loading };
+    let services = TurnServices { model: &fixture.model, composer: &composer, tools: &Loading };
     let options = within(CompactionPolicy::with_threshold(7_000).with_kept_messages(4));
     assert_eq!(run_turn(&mut conversation, services, options).await, Ok(ANSWERED));
-    world.model.assert_requests_valid("skills");
+    fixture.model.assert_requests_valid("skills");
     // Those that were loaded in what is replaced, each time; not what is active by a result that stays.
     let asked = composer.asked.lock().unwrap().clone();
     assert!(asked.len() >= 2, "{asked:?}");
@@ -366,8 +366,8 @@ async fn what_the_user_adds_meanwhile_is_shown_after_it() {
             .boxed()
         }
     }
-    let world = World::new(busy(12));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(busy(12));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let (begun, posted) = (CancellationToken::new(), CancellationToken::new());
     let told: Arc<Mutex<Vec<Receipt>>> = Arc::default();
@@ -386,23 +386,23 @@ async fn what_the_user_adds_meanwhile_is_shown_after_it() {
     let compaction =
         by(Arc::new(Slow(begun, posted)), CompactionPolicy::with_threshold(2_500).with_regrowth(1 << 20));
     let options = TurnOptions { inbox: inbox.boxed(), ..within(compaction) };
-    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
     assert!(matches!(told.lock().unwrap().as_slice(), [Receipt::Steered { .. }]));
     let history = outline(conversation.state().messages()).join("\n");
     assert_eq!(history.matches("and quickly").count(), 1, "{history}");
-    world.model.assert_requests_valid("steered");
+    fixture.model.assert_requests_valid("steered");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_stateless_loop_compacts_too() {
-    let world = World::new(busy(12));
+    let fixture = Fixture::new(busy(12));
     let question = vec![Message::user(vec![Block::text("first")])];
     let options = LoopOptions {
         compaction: Some(CompactionPolicy::with_threshold(2_500).into()),
         ..LoopOptions::default()
     };
     let outcome =
-        run_loop(question, &world.model, &PromptPrefix::default(), &world.tools, options).await.unwrap();
+        run_loop(question, &fixture.model, &PromptPrefix::default(), &fixture.tools, options).await.unwrap();
     assert_eq!(outcome.stop, ANSWERED);
     assert!(outcome.messages[0].text().contains("In short."), "{:?}", outcome.messages[0]);
     assert_eq!(pairing::check_history(&outcome.messages), Ok(()));
@@ -417,26 +417,26 @@ async fn the_services_own_word_that_it_is_too_long_ends_the_turn_as_before() {
             ..answer(vec![Block::text("cut")], StopReason::ContextWindowExceeded)
         },
     });
-    let world = World::new(model);
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(model);
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let options = within(by(Says::bytes(1 << 20), CompactionPolicy::with_threshold(1)));
-    let outcome = world.drive(&mut conversation, options).await;
+    let outcome = fixture.drive(&mut conversation, options).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Truncated(StopReason::ContextWindowExceeded))));
 }
 
 #[test]
 fn a_reader_that_begins_in_the_middle_of_a_record_is_not_led_astray() {
     let events = {
-        let world = World::new(busy(23));
+        let fixture = Fixture::new(busy(23));
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let mut conversation = world.load().await;
+            let mut conversation = fixture.load().await;
             conversation.submit(start("first")).await.unwrap();
-            world.drive(&mut conversation, within(CompactionPolicy::with_threshold(5_000))).await.unwrap();
+            fixture.drive(&mut conversation, within(CompactionPolicy::with_threshold(5_000))).await.unwrap();
         });
-        world.event_log.0.events()
+        fixture.event_log.0.events()
     };
     let answered = |event: &Event| matches!(event.kind, EventKind::ModelAnswered { .. });
     let last = events.iter().rposition(answered).unwrap();
@@ -456,8 +456,8 @@ async fn a_summariser_that_is_always_too_slow_is_given_up_after_two_turns() {
             Box::pin(std::future::pending())
         }
     }
-    let world = World::new(busy(5));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(busy(5));
+    let mut conversation = fixture.load().await;
     let mut ended = Vec::new();
     for words in ["one", "two", "three", "four"] {
         conversation.submit(start(words)).await.unwrap();
@@ -466,11 +466,11 @@ async fn a_summariser_that_is_always_too_slow_is_given_up_after_two_turns() {
             CompactionPolicy::with_threshold(1).with_kept_messages(1).with_regrowth(1_000_000),
         ));
         options.deadline = SystemClock.deadline(Duration::from_secs(60));
-        ended.push(world.drive(&mut conversation, options).await.unwrap());
+        ended.push(fixture.drive(&mut conversation, options).await.unwrap());
     }
     let is_late = |outcome: &&TurnOutcome| matches!(outcome, TurnOutcome::Finished(TurnStop::Deadline));
     assert_eq!(ended.iter().filter(is_late).count(), 2, "{ended:?}");
-    let abandoned = world.event_log.0.events();
+    let abandoned = fixture.event_log.0.events();
     let abandoned =
         abandoned.iter().filter(|event| matches!(event.kind, EventKind::CompactionAbandoned { .. }));
     assert_eq!(abandoned.count(), 2, "each has its end");
@@ -478,7 +478,7 @@ async fn a_summariser_that_is_always_too_slow_is_given_up_after_two_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_written_in_no_container() {
-    let world = World::new(FakeModel::answering(|request| {
+    let fixture = Fixture::new(FakeModel::answering(|request| {
         let input_tokens = counted(&request.messages);
         let said = match (is_summary(request), request.call) {
             (true, _) => text("<summary>In short.</summary>"),
@@ -488,11 +488,11 @@ async fn a_summary_is_written_in_no_container() {
         let usage = Usage { input_tokens, output_tokens: 5, ..Usage::default() };
         Response { usage, container: Some(conjure_base::ContainerId::new("c_1")), ..said }
     }));
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let policy = CompactionPolicy::with_threshold(5_000).with_kept_messages(4);
-    assert_eq!(world.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
-    let requests = world.model.requests.lock().unwrap().clone();
+    assert_eq!(fixture.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
+    let requests = fixture.model.requests.lock().unwrap().clone();
     assert!(requests.iter().any(is_summary));
     for request in &requests[1..] {
         assert_eq!(request.container.is_none(), is_summary(request));

@@ -8,15 +8,17 @@ use conjure_conversation::{
     decide, run_loop,
 };
 
-use crate::support::{FakeModel, World, answer, outline, project, start, start_call, start_call_with, text};
+use crate::support::{
+    FakeModel, Fixture, answer, outline, project, start, start_call, start_call_with, text,
+};
 
 fn within(container: &str, response: Response) -> Response {
     Response { container: Some(ContainerId::new(container)), ..response }
 }
 
 /// The containers of all requests so far.
-fn named(world: &World) -> Vec<Option<String>> {
-    let requests = world.model.requests.lock().unwrap();
+fn named(fixture: &Fixture) -> Vec<Option<String>> {
+    let requests = fixture.model.requests.lock().unwrap();
     requests.iter().map(|request| request.container.as_ref().map(ToString::to_string)).collect()
 }
 
@@ -27,25 +29,25 @@ fn some(id: &str) -> Option<String> {
 #[tokio::test(start_paused = true)]
 async fn a_container_is_named_after_a_pause_in_the_next_turn_and_after_a_replay() {
     let pause = || answer(vec![Block::text("hm")], StopReason::PauseTurn);
-    let world =
-        World::new(FakeModel::answering(move |request| match (request.turn.number(), request.call) {
+    let fixture =
+        Fixture::new(FakeModel::answering(move |request| match (request.turn.number(), request.call) {
             (1, 1) => within("c_1", pause()),
             // An answer that ran no tool of the service names none; that takes nothing back.
             (1, _) => text("done"),
             _ => within("c_2", text("moved")),
         }));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("one")).await;
-    assert_eq!(named(&world), [None, some("c_1")]);
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("one")).await;
+    assert_eq!(named(&fixture), [None, some("c_1")]);
 
     // Another process, which has what the event log holds and nothing else.
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("two")).await;
-    world.turn(&mut conversation, start("three")).await;
-    assert_eq!(named(&world), [None, some("c_1"), some("c_1"), some("c_2")]);
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("two")).await;
+    fixture.turn(&mut conversation, start("three")).await;
+    assert_eq!(named(&fixture), [None, some("c_1"), some("c_1"), some("c_2")]);
 
     let mut replayed = SessionState::default();
-    for event in world.event_log.0.events() {
+    for event in fixture.event_log.0.events() {
         let written = serde_json::to_string(&event).unwrap();
         apply(&mut replayed, &serde_json::from_str::<Event>(&written).unwrap());
     }
@@ -55,7 +57,7 @@ async fn a_container_is_named_after_a_pause_in_the_next_turn_and_after_a_replay(
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_container_is_replaced_within_the_turn_with_a_note() {
-    let world = World::new(FakeModel::events(|request| {
+    let fixture = Fixture::new(FakeModel::events(|request| {
         let finished = |response| vec![Ok(ModelEvent::Finished(Box::new(response)))];
         let error = |kind, text: &str| vec![Err(ModelError::new(ModelErrorKind::Api(kind), text))];
         match request.turn.number() {
@@ -67,13 +69,13 @@ async fn a_lost_container_is_replaced_within_the_turn_with_a_note() {
             _ => finished(within("c_2", text("fresh"))),
         }
     }));
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     for words in ["one", "two", "three"] {
-        let outcome = world.turn(&mut conversation, start(words)).await;
+        let outcome = fixture.turn(&mut conversation, start(words)).await;
         let failed = matches!(outcome, TurnOutcome::Finished(TurnStop::ModelFailed(_)));
         assert_eq!(failed, words == "two", "{words}: {outcome:?}");
     }
-    assert_eq!(named(&world), [None, some("c_1"), some("c_1"), None]);
+    assert_eq!(named(&fixture), [None, some("c_1"), some("c_1"), None]);
     let told: Vec<String> = conversation.state().messages().iter().map(|message| message.text()).collect();
     assert!(
         told.iter().any(|text| text.contains("has expired, and a fresh one takes its place")),
@@ -81,7 +83,7 @@ async fn a_lost_container_is_replaced_within_the_turn_with_a_note() {
     );
     assert_eq!(conversation.state().container(), Some(&ContainerId::new("c_2")));
     let session = conjure_base::SessionId::from_bits(1);
-    let events = world.event_log.0.events();
+    let events = fixture.event_log.0.events();
     let lost = project(session, 0, &events).into_iter();
     let lost = lost.filter(|event| event.to_line().contains(r#""type":"session.container_lost""#)).count();
     assert_eq!(lost, 1);
@@ -90,7 +92,7 @@ async fn a_lost_container_is_replaced_within_the_turn_with_a_note() {
 #[tokio::test(start_paused = true)]
 async fn a_container_that_is_gone_in_a_pause_does_not_leave_the_pause() {
     let pause = || answer(vec![Block::text("hm")], StopReason::PauseTurn);
-    let world = World::new(FakeModel::events(move |request| {
+    let fixture = Fixture::new(FakeModel::events(move |request| {
         let finished = |response| vec![Ok(ModelEvent::Finished(Box::new(response)))];
         match (request.call, &request.container) {
             (1, _) => finished(within("c_1", pause())),
@@ -100,31 +102,31 @@ async fn a_container_that_is_gone_in_a_pause_does_not_leave_the_pause() {
             _ => finished(text("again")),
         }
     }));
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, start("go")).await;
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, start("go")).await;
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{outcome:?}");
-    let last = world.model.requests.lock().unwrap().last().unwrap().messages.clone();
+    let last = fixture.model.requests.lock().unwrap().last().unwrap().messages.clone();
     assert_eq!(last.len(), 3, "the user's, what was paused, what the model is told");
     assert!(last[2].text().contains("has expired"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_finds_such_a_call_says_how_the_turn_ended() {
-    let world = World::new(FakeModel::answering(|_| within("c_1", text("done"))));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("one")).await;
+    let fixture = Fixture::new(FakeModel::answering(|_| within("c_1", text("done"))));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("one")).await;
     conversation.submit(start("two")).await.unwrap();
     conversation.submit(start_call_with(SideEffects::Possible)).await.unwrap();
-    let mut conversation = world.load().await;
-    let outcome = world.drive(&mut conversation, TurnOptions::default()).await;
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await;
     let Ok(TurnOutcome::Finished(TurnStop::ModelFailed(error))) = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown);
-    assert_eq!(named(&world).len(), 1);
+    assert_eq!(named(&fixture).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_history_from_elsewhere_brings_its_container() {
-    let world = World::new(FakeModel::answering(|_| text("done")));
+    let fixture = Fixture::new(FakeModel::answering(|_| text("done")));
     let paused = vec![
         Message::user(vec![Block::text("go")]),
         Message::assistant(vec![Block::from_json(r#"{"type":"server_tool_use","id":"s"}"#).unwrap()]),
@@ -132,12 +134,12 @@ async fn a_history_from_elsewhere_brings_its_container() {
     let container = Some(ContainerId::new("c_1"));
     let options = LoopOptions { container: container.clone(), ..LoopOptions::default() };
     let outcome =
-        run_loop(paused, &world.model, &PromptPrefix::default(), &world.tools, options).await.unwrap();
-    assert_eq!(named(&world), [some("c_1")]);
+        run_loop(paused, &fixture.model, &PromptPrefix::default(), &fixture.tools, options).await.unwrap();
+    assert_eq!(named(&fixture), [some("c_1")]);
     assert_eq!(outcome.conversation.state().container(), container.as_ref());
 
     // It counts as a history: a second one is refused.
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     let import = |container| CommandKind::Import { messages: Vec::new(), container };
     conversation.submit(import(container)).await.unwrap();
     assert!(conversation.submit(import(None)).await.is_err());
@@ -218,8 +220,8 @@ fn written(messages: &[std::sync::Arc<Message>]) -> String {
 async fn a_container_that_expired_within_an_answer_is_not_named_again() {
     for stop in [StopReason::EndTurn, StopReason::PauseTurn, StopReason::ToolUse] {
         let ends = stop == StopReason::EndTurn;
-        let world =
-            World::new(FakeModel::answering(move |request| match (request.turn.number(), request.call) {
+        let fixture =
+            Fixture::new(FakeModel::answering(move |request| match (request.turn.number(), request.call) {
                 (1, 1) => within("c_1", text("made")),
                 (2, 1) => {
                     let mut content = expired();
@@ -230,18 +232,18 @@ async fn a_container_that_expired_within_an_answer_is_not_named_again() {
                 }
                 _ => within("c_2", text("again")),
             }));
-        let mut conversation = world.load().await;
+        let mut conversation = fixture.load().await;
         for words in ["one", "two", "three"] {
-            world.turn(&mut conversation, start(words)).await;
+            fixture.turn(&mut conversation, start(words)).await;
         }
         let expected: &[Option<String>] =
             if ends { &[None, some("c_1"), None] } else { &[None, some("c_1"), None, some("c_2")] };
-        assert_eq!(named(&world), expected);
+        assert_eq!(named(&fixture), expected);
         let requests: Vec<String> =
-            world.model.requests.lock().unwrap().iter().map(|request| written(&request.messages)).collect();
+            fixture.model.requests.lock().unwrap().iter().map(|request| written(&request.messages)).collect();
         let told = |request: &String| request.contains("a fresh one takes its place");
         assert_eq!(requests.iter().map(told).collect::<Vec<_>>()[..3], [false, false, true], "{requests:?}");
-        let replayed = world.load().await;
+        let replayed = fixture.load().await;
         assert_eq!(replayed.state(), conversation.state());
     }
 }
@@ -250,7 +252,7 @@ const PENDING: &str = r#"{"type":"server_tool_use","id":"s1","name":"bash_code_e
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_container_leaves_no_call_of_the_service_without_a_result() {
-    let world = World::new(FakeModel::events(move |request| {
+    let fixture = Fixture::new(FakeModel::events(move |request| {
         let finished = |response| vec![Ok(ModelEvent::Finished(Box::new(response)))];
         match (request.call, &request.container) {
             (1, _) => finished(within(
@@ -261,9 +263,9 @@ async fn a_lost_container_leaves_no_call_of_the_service_without_a_result() {
             _ => finished(text("again")),
         }
     }));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("go")).await;
-    let requests = world.model.requests.lock().unwrap();
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("go")).await;
+    let requests = fixture.model.requests.lock().unwrap();
     assert!(written(&requests[1].messages).contains("server_tool_use"), "it was resumed as it was");
     let last = written(&requests[2].messages);
     assert!(!last.contains("server_tool_use") && last.contains("its container expired"), "{last}");
@@ -271,46 +273,46 @@ async fn a_lost_container_leaves_no_call_of_the_service_without_a_result() {
 
 #[tokio::test(start_paused = true)]
 async fn words_behind_a_pause_leave_no_call_of_the_service_without_a_result() {
-    let world = World::new(FakeModel::answering(|request| match request.turn.number() {
+    let fixture = Fixture::new(FakeModel::answering(|request| match request.turn.number() {
         1 => within("c_1", answer(vec![block(PENDING)], StopReason::PauseTurn)),
         _ => text("done"),
     }));
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     let limits = Limits { pauses: 0, ..Limits::default() };
     let input = vec![Block::text("go")];
-    let outcome = world.turn(&mut conversation, CommandKind::StartTurn { input, limits }).await;
+    let outcome = fixture.turn(&mut conversation, CommandKind::StartTurn { input, limits }).await;
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Limit(_))), "{outcome:?}");
-    world.turn(&mut conversation, start("never mind")).await;
-    let last = written(&world.model.requests.lock().unwrap().last().unwrap().messages);
+    fixture.turn(&mut conversation, start("never mind")).await;
+    let last = written(&fixture.model.requests.lock().unwrap().last().unwrap().messages);
     assert!(!last.contains("server_tool_use") && last.contains("what came of it is not known"), "{last}");
 }
 
 /// What was sent before it stays as it was, so that the service finds it in its cache.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_cut_before_its_first_word_leaves_the_one_before_as_it_was() {
-    let world = World::new(FakeModel::answering(|request| match request.turn.number() {
+    let fixture = Fixture::new(FakeModel::answering(|request| match request.turn.number() {
         1 => within("c_1", answer(vec![block(PENDING)], StopReason::EndTurn)),
         2 => answer(Vec::new(), StopReason::MaxTokens),
         _ => text("done"),
     }));
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     for words in ["one", "two", "three"] {
-        world.turn(&mut conversation, start(words)).await;
+        fixture.turn(&mut conversation, start(words)).await;
     }
-    let requests = world.model.requests.lock().unwrap();
+    let requests = fixture.model.requests.lock().unwrap();
     assert_eq!(requests[2].messages[..2], requests[1].messages[..2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_file_that_the_service_has_no_more_is_left_out_and_given_again() {
-    let world = World::new(FakeModel::events(|request| {
+    let fixture = Fixture::new(FakeModel::events(|request| {
         if written(&request.messages).contains(r#""file_id":"file_1""#) && request.turn.number() > 1 {
             let kind = ModelErrorKind::Api(ApiErrorKind::NotFound);
             return vec![Err(ModelError::new(kind, "the service answered 404: File not found: file_1"))];
         }
         vec![Ok(ModelEvent::Finished(Box::new(text("done"))))]
     }));
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     let content = ArtifactContent { digest: Digest::of_bytes(b"a"), size: 1 };
     let artifact =
         Artifact::new("sales".parse().unwrap(), ArtifactSource::Content, "text/csv", Some(content));
@@ -324,10 +326,10 @@ async fn a_file_that_the_service_has_no_more_is_left_out_and_given_again() {
     let attach = |uploaded| CommandKind::AttachUpload { uploaded: Box::new(uploaded) };
     assert!(conversation.submit(attach(upload(b"b"))).await.is_err(), "it is not what is due");
     conversation.submit(attach(upload(b"a"))).await.unwrap();
-    world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert_eq!(conversation.state().pending_uploads().count(), 0);
 
-    let outcome = world.turn(&mut conversation, start("two")).await;
+    let outcome = fixture.turn(&mut conversation, start("two")).await;
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{outcome:?}");
     assert_eq!(conversation.state().pending_uploads().count(), 1);
     assert!(!written(conversation.state().messages()).contains("container_upload"));

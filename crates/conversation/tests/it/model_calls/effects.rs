@@ -9,7 +9,7 @@ use conjure_conversation::{
     StopReason, TurnOptions, TurnOutcome, TurnStop, apply, decide, model_fn, next, pairing,
 };
 
-use crate::support::{FakeModel, World, answer, start, start_call_with, text};
+use crate::support::{FakeModel, Fixture, answer, start, start_call_with, text};
 
 fn act(state: &mut SessionState, kind: CommandKind) -> Vec<Event> {
     let events = decide(state, Command { at: Timestamp::default(), kind }).unwrap();
@@ -133,13 +133,13 @@ fn a_call_of_an_old_record_may_have_done_what_its_session_had_the_service_do() {
     }
 }
 
-/// What the calls of this world were recorded with.
-fn recorded(world: &World) -> Vec<Option<SideEffects>> {
+/// What the calls of this fixture were recorded with.
+fn recorded(fixture: &Fixture) -> Vec<Option<SideEffects>> {
     let effects = |event: Event| match event.kind {
         EventKind::ModelCallStarted { effects, .. } => Some(effects),
         _ => None,
     };
-    world.event_log.0.events().into_iter().filter_map(effects).collect()
+    fixture.event_log.0.events().into_iter().filter_map(effects).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,12 +154,12 @@ async fn what_the_model_says_of_a_call_is_recorded_with_it() {
     let (none, possible) = (Some(SideEffects::None), Some(SideEffects::Possible));
     // One that says nothing goes by the request: the first names no container yet.
     for (model, expected) in [(answering(), [none, possible]), (answering().acting(), [possible, possible])] {
-        let world = World::new(model);
-        let mut conversation = world.load().await;
+        let fixture = Fixture::new(model);
+        let mut conversation = fixture.load().await;
         for words in ["one", "two"] {
-            world.turn(&mut conversation, start(words)).await;
+            fixture.turn(&mut conversation, start(words)).await;
         }
-        assert_eq!(recorded(&world), expected);
+        assert_eq!(recorded(&fixture), expected);
     }
 }
 
@@ -178,10 +178,10 @@ impl Model for Mute {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_crashes_over_the_question_is_not_called() {
-    let world = World::new(FakeModel::answering(|_| text("done")));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::answering(|_| text("done")));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
-    let outcome = world.drive_model(&Mute, &mut conversation, TurnOptions::default()).await;
+    let outcome = fixture.drive_model(&Mute, &mut conversation, TurnOptions::default()).await;
     let Ok(TurnOutcome::Finished(TurnStop::ModelFailed(error))) = outcome else { panic!("{outcome:?}") };
     assert_eq!(
         (error.kind, error.message.as_str()),

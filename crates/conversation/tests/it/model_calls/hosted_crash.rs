@@ -6,7 +6,7 @@ use conjure_conversation::{
     SessionState, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
 };
 
-use crate::support::{FakeModel, World, answer, start, text};
+use crate::support::{FakeModel, Fixture, answer, start, text};
 
 fn profile() -> CommandKind {
     let hosted = vec![HostedSkill::anthropic("xlsx").with_version(LATEST)];
@@ -41,7 +41,7 @@ async fn the_same_goes_for_a_service_that_acts_by_what_its_client_is_configured_
 }
 
 async fn check_each_end(opening: CommandKind, service: fn() -> FakeModel) {
-    let whole = World::new(service());
+    let whole = Fixture::new(service());
     let mut conversation = whole.load().await;
     conversation.submit(opening).await.unwrap();
     whole.turn(&mut conversation, start("make a table")).await;
@@ -49,34 +49,34 @@ async fn check_each_end(opening: CommandKind, service: fn() -> FakeModel) {
     assert_eq!(whole.model.request_count(), 3);
 
     for end in 1..=events.len() {
-        let world = World::new(service());
+        let fixture = Fixture::new(service());
         let before: Vec<Event> = events[..end].to_vec();
         let sent_before = before.iter().filter(|event| is_start(event)).count();
         let mut state = SessionState::default();
         before.iter().for_each(|event| apply(&mut state, event));
         let was_under_way = next(&state) == Step::AwaitModel;
         let was_running = state.turn().is_some();
-        world.event_log.0.append(0, &before).await.unwrap();
+        fixture.event_log.0.append(0, &before).await.unwrap();
 
-        let mut conversation = world.load().await;
+        let mut conversation = fixture.load().await;
         if was_running {
-            let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+            let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
             let TurnOutcome::Finished(stop) = outcome else { panic!("{end}: {outcome:?}") };
             if was_under_way {
                 let TurnStop::ModelFailed(error) = &stop else { panic!("{end}: {stop}") };
                 assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown, "{end}");
-                assert_eq!(world.model.request_count(), 0, "{end}: it was sent again");
+                assert_eq!(fixture.model.request_count(), 0, "{end}: it was sent again");
             } else {
                 assert!(matches!(stop, TurnStop::Answered(_)), "{end}: {stop}");
-                assert_eq!(sent_before + world.model.request_count(), 3, "{end}: each call once");
+                assert_eq!(sent_before + fixture.model.request_count(), 3, "{end}: each call once");
             }
         }
         // In the container that it had, where it had one.
         let had = conversation.state().container().cloned();
-        let outcome = world.turn(&mut conversation, start("go on")).await;
+        let outcome = fixture.turn(&mut conversation, start("go on")).await;
         assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{end}: {outcome:?}");
-        world.model.assert_requests_valid(&format!("after {end} events"));
-        let requests = world.model.requests.lock().unwrap();
+        fixture.model.assert_requests_valid(&format!("after {end} events"));
+        let requests = fixture.model.requests.lock().unwrap();
         let turn = conversation.state().last_turn().unwrap().turn;
         let first = requests.iter().find(|request| request.turn == turn).unwrap();
         assert_eq!(first.container, had, "{end}");

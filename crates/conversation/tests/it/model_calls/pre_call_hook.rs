@@ -11,7 +11,7 @@ use conjure_conversation::{
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use crate::support::{FakeModel, World, calls, outline, posting, start, start_within, text};
+use crate::support::{FakeModel, Fixture, calls, outline, posting, start, start_within, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
@@ -47,28 +47,28 @@ fn taking(duration: Duration) -> BoxStream<'static, CommandKind> {
 
 #[tokio::test(start_paused = true)]
 async fn what_it_yields_stands_before_the_call_and_what_is_refused_is_passed_over() {
-    let world = World::new(FakeModel::in_turn(vec![text("done")]));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     let unknown = CommandKind::UnregisterArtifact { name: "nobody".parse().unwrap() };
     let first = stream::iter([note("one"), unknown, note("two")]).boxed();
     let work = Work::of([first, stream::iter([note("three")]).boxed()]);
     let options = TurnOptions { pre_call_hook: &work, ..TurnOptions::default() };
-    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
     assert_eq!(outline(conversation.state().messages())[0], "user: go | one | two | three");
-    assert_eq!(world.model.request_count(), 1);
+    assert_eq!(fixture.model.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_are_accepted_while_the_hook_runs() {
-    let world = World::new(FakeModel::in_turn(vec![text("done")]));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([posting(InboxMessageKind::Steer, "meanwhile", &told)]);
     let work = Work::of([taking(Duration::from_secs(5))]);
     let options = TurnOptions { pre_call_hook: &work, inbox: inbox.boxed(), ..TurnOptions::default() };
-    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
     assert!(matches!(told.lock().unwrap()[..], [Receipt::Steered { .. }]));
     assert_eq!(outline(conversation.state().messages())[0], "user: go | meanwhile | ready");
 }
@@ -76,8 +76,8 @@ async fn messages_are_accepted_while_the_hook_runs() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_the_turn() {
     for expected in [TurnStop::Limit(Limit::WallClock), TurnStop::Deadline, TurnStop::Interrupted] {
-        let world = World::new(FakeModel::in_turn(vec![text("done")]));
-        let mut conversation = world.load().await;
+        let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
+        let mut conversation = fixture.load().await;
         let limit = (expected == TurnStop::Limit(Limit::WallClock)).then_some(Duration::from_secs(2));
         let limits = Limits { wall_clock: limit, ..Limits::default() };
         conversation.submit(start_within("go", limits)).await.unwrap();
@@ -92,9 +92,9 @@ async fn it_ends_with_the_turn() {
             cancel.cancel();
         };
         let (outcome, ()) =
-            futures_util::future::join(world.drive(&mut conversation, options), cancelling).await;
+            futures_util::future::join(fixture.drive(&mut conversation, options), cancelling).await;
         assert_eq!(outcome, Ok(TurnOutcome::Finished(expected)));
-        assert_eq!(world.model.request_count(), 0);
+        assert_eq!(fixture.model.request_count(), 0);
     }
 }
 
@@ -112,15 +112,15 @@ impl PreCallHook for BetweenCalls {
 /// Also of what is left when the calls of an answer have been looked at, of which the record says how long they took.
 #[tokio::test(start_paused = true)]
 async fn how_long_it_took_counts_in_the_time_of_the_turn() {
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let mut conversation = fixture.load().await;
     let limits = Limits { wall_clock: Some(Duration::from_secs(5)), ..Limits::default() };
     conversation.submit(start_within("go", limits)).await.unwrap();
     let seconds = Duration::from_secs(3);
     let work = Work::of([taking(seconds), taking(seconds)]);
     let work = BetweenCalls(work, Mutex::new(false));
     let options = TurnOptions { pre_call_hook: &work, ..TurnOptions::default() };
-    let outcome = world.drive(&mut conversation, options).await;
+    let outcome = fixture.drive(&mut conversation, options).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Limit(Limit::WallClock))));
-    assert_eq!(world.model.request_count(), 1);
+    assert_eq!(fixture.model.request_count(), 1);
 }

@@ -11,15 +11,15 @@ use conjure_conversation::{
 };
 use futures_util::{StreamExt, stream};
 
-use crate::support::{FakeModel, World, calls, id, project, start, start_call, text};
+use crate::support::{FakeModel, Fixture, calls, id, project, start, start_call, text};
 
 #[derive(Default)]
-struct Bed {
+struct SessionFixture {
     state: SessionState,
     events: Vec<Event>,
 }
 
-impl Bed {
+impl SessionFixture {
     fn submit(&mut self, kind: CommandKind) -> Result<(), Rejection> {
         for event in decide(&self.state, Command { at: Timestamp::default(), kind })? {
             apply(&mut self.state, &event);
@@ -71,9 +71,9 @@ fn fetched(name: &str, url: &str, bytes: &[u8]) -> FetchedArtifact {
 
 #[test]
 fn artifacts_keep_their_order_and_each_has_a_variable_of_its_own() {
-    let mut bed = Bed::default();
+    let mut fixture = SessionFixture::default();
     for name in ["sales.2024", "b", "sales 2024", "sales_2024"] {
-        bed.register(name, ArtifactSource::Content).unwrap();
+        fixture.register(name, ArtifactSource::Content).unwrap();
     }
     let expected = [
         ("sales.2024", "ARTIFACT_SALES_2024"),
@@ -81,14 +81,14 @@ fn artifacts_keep_their_order_and_each_has_a_variable_of_its_own() {
         ("sales 2024", "ARTIFACT_SALES_2024_2"),
         ("sales_2024", "ARTIFACT_SALES_2024_3"),
     ];
-    assert_eq!(bed.named(), expected);
+    assert_eq!(fixture.named(), expected);
     // What goes takes no other's variable with it.
-    bed.submit(CommandKind::UnregisterArtifact { name: "sales.2024".parse().unwrap() }).unwrap();
-    assert_eq!(bed.named(), expected[1..]);
-    assert_eq!(bed.reloaded(), bed.state);
-    bed.submit(CommandKind::ClearArtifacts).unwrap();
-    assert_eq!(bed.named(), []);
-    assert_eq!(bed.reloaded(), bed.state);
+    fixture.submit(CommandKind::UnregisterArtifact { name: "sales.2024".parse().unwrap() }).unwrap();
+    assert_eq!(fixture.named(), expected[1..]);
+    assert_eq!(fixture.reloaded(), fixture.state);
+    fixture.submit(CommandKind::ClearArtifacts).unwrap();
+    assert_eq!(fixture.named(), []);
+    assert_eq!(fixture.reloaded(), fixture.state);
 }
 
 /// The artifacts themselves, in their order: where two lists name the same place, nothing was copied.
@@ -98,67 +98,70 @@ fn places(state: &SessionState) -> Vec<*const Artifact> {
 
 #[test]
 fn a_change_of_one_artifact_copies_no_other_nor_does_a_clone_of_all() {
-    let mut bed = Bed::default();
+    let mut fixture = SessionFixture::default();
     for name in ["a", "b", "c"] {
-        bed.register(name, url("https://a.example/1")).unwrap();
+        fixture.register(name, url("https://a.example/1")).unwrap();
     }
-    let (before, view) = (places(&bed.state), bed.state.view().clone());
-    assert!(Arc::ptr_eq(view.artifacts(), bed.state.view().artifacts()));
-    bed.register("d", ArtifactSource::Content).unwrap();
-    assert_eq!(places(&bed.state)[..3], before);
+    let (before, view) = (places(&fixture.state), fixture.state.view().clone());
+    assert!(Arc::ptr_eq(view.artifacts(), fixture.state.view().artifacts()));
+    fixture.register("d", ArtifactSource::Content).unwrap();
+    assert_eq!(places(&fixture.state)[..3], before);
     let fetched = Box::new(fetched("b", "https://a.example/1", b"1"));
-    bed.submit(CommandKind::FetchArtifact { fetched }).unwrap();
-    let after = places(&bed.state);
+    fixture.submit(CommandKind::FetchArtifact { fetched }).unwrap();
+    let after = places(&fixture.state);
     assert_eq!((after[0], after[2]), (before[0], before[2]));
-    bed.submit(CommandKind::UnregisterArtifact { name: "a".parse().unwrap() }).unwrap();
-    assert_eq!(places(&bed.state), after[1..]);
+    fixture.submit(CommandKind::UnregisterArtifact { name: "a".parse().unwrap() }).unwrap();
+    assert_eq!(places(&fixture.state), after[1..]);
     assert_eq!(view.artifacts()[1].size(), None, "who has an earlier moment sees that");
-    assert_eq!(bed.reloaded(), bed.state);
+    assert_eq!(fixture.reloaded(), fixture.state);
 }
 
 #[test]
 fn a_name_is_taken_once_and_there_are_only_so_many() {
-    let mut bed = Bed::default();
-    bed.register("a", ArtifactSource::Content).unwrap();
+    let mut fixture = SessionFixture::default();
+    fixture.register("a", ArtifactSource::Content).unwrap();
     let taken = Rejection::ArtifactExists { name: "a".parse().unwrap() };
-    assert_eq!(bed.register("a", url("https://a.example/")), Err(taken));
+    assert_eq!(fixture.register("a", url("https://a.example/")), Err(taken));
     let absent = Rejection::NoArtifact { name: "b".parse().unwrap() };
-    assert_eq!(bed.submit(CommandKind::UnregisterArtifact { name: "b".parse().unwrap() }), Err(absent));
+    assert_eq!(fixture.submit(CommandKind::UnregisterArtifact { name: "b".parse().unwrap() }), Err(absent));
     for number in 1..ARTIFACT_LIMIT {
-        bed.register(&format!("n{number}"), ArtifactSource::Content).unwrap();
+        fixture.register(&format!("n{number}"), ArtifactSource::Content).unwrap();
     }
     let full = Rejection::TooManyArtifacts { limit: ARTIFACT_LIMIT };
-    assert_eq!(bed.register("one more", ArtifactSource::Content), Err(full));
+    assert_eq!(fixture.register("one more", ArtifactSource::Content), Err(full));
 }
 
 #[test]
 fn what_was_fetched_belongs_to_the_url_that_the_artifact_has() {
-    let mut bed = Bed::default();
-    bed.register("api", url("https://a.example/1")).unwrap();
-    bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
+    let mut fixture = SessionFixture::default();
+    fixture.register("api", url("https://a.example/1")).unwrap();
+    fixture
+        .submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
         .unwrap();
-    let artifact = &bed.state.view().artifacts()[0];
+    let artifact = &fixture.state.view().artifacts()[0];
     assert_eq!((artifact.size(), artifact.content_type.as_str()), (Some(1), "application/json"));
     // Registered anew, it is another.
-    bed.submit(CommandKind::UnregisterArtifact { name: "api".parse().unwrap() }).unwrap();
-    bed.register("api", url("https://a.example/2")).unwrap();
-    bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
+    fixture.submit(CommandKind::UnregisterArtifact { name: "api".parse().unwrap() }).unwrap();
+    fixture.register("api", url("https://a.example/2")).unwrap();
+    fixture
+        .submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
         .unwrap();
-    assert_eq!(bed.state.view().artifacts()[0].size(), None);
-    assert_eq!(bed.reloaded(), bed.state);
+    assert_eq!(fixture.state.view().artifacts()[0].size(), None);
+    assert_eq!(fixture.reloaded(), fixture.state);
 }
 
 #[test]
 fn a_declared_media_type_is_not_replaced_by_what_a_server_says() {
-    let mut bed = Bed::default();
+    let mut fixture = SessionFixture::default();
     let artifact = Artifact::new("api".parse().unwrap(), url("https://a.example/1"), "text/csv", None);
     let artifact = Artifact { content_type_origin: ContentTypeOrigin::Declared, ..artifact };
-    bed.submit(CommandKind::RegisterArtifact { artifact: Box::new(artifact) }).unwrap();
-    bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
+    fixture.submit(CommandKind::RegisterArtifact { artifact: Box::new(artifact) }).unwrap();
+    fixture
+        .submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
         .unwrap();
-    let artifact = &bed.state.view().artifacts()[0];
+    let artifact = &fixture.state.view().artifacts()[0];
     assert_eq!((artifact.size(), artifact.content_type.as_str()), (Some(1), "text/csv"));
-    assert_eq!(bed.reloaded(), bed.state);
+    assert_eq!(fixture.reloaded(), fixture.state);
 }
 
 #[test]
@@ -177,15 +180,15 @@ fn of_an_older_record_a_media_type_is_a_guess() {
 
 #[test]
 fn what_a_call_fetched_counts_with_its_result_and_a_late_one_does_not() {
-    let mut bed = Bed::default();
-    bed.register("api", url("https://a.example/1")).unwrap();
-    bed.submit(start("go")).unwrap();
-    bed.submit(start_call()).unwrap();
-    let (turn, call) = bed.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+    let mut fixture = SessionFixture::default();
+    fixture.register("api", url("https://a.example/1")).unwrap();
+    fixture.submit(start("go")).unwrap();
+    fixture.submit(start_call()).unwrap();
+    let (turn, call) = fixture.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
     let response = Box::new(calls(&[("view", "a"), ("view", "b")]));
-    bed.submit(CommandKind::AcceptResponse { turn, call, response }).unwrap();
+    fixture.submit(CommandKind::AcceptResponse { turn, call, response }).unwrap();
     let started = ["a", "b"].map(|call| StartedCall { call: id(call), idempotent: true }).to_vec();
-    bed.submit(CommandKind::StartTools { calls: started }).unwrap();
+    fixture.submit(CommandKind::StartTools { calls: started }).unwrap();
     let finish = |bytes: &[u8]| {
         let result = ToolResult::text_result(&id("a"), "so").with_fetched(vec![fetched(
             "api",
@@ -194,12 +197,12 @@ fn what_a_call_fetched_counts_with_its_result_and_a_late_one_does_not() {
         )]);
         CommandKind::FinishTool { result, outcome: CallOutcome::Finished }
     };
-    bed.submit(finish(b"one")).unwrap();
-    assert_eq!(bed.state.view().artifacts()[0].size(), Some(3));
-    assert!(bed.submit(finish(b"later")).is_err());
-    assert_eq!(bed.state.view().artifacts()[0].size(), Some(3));
-    assert_eq!(bed.reloaded(), bed.state);
-    let told = bed.told();
+    fixture.submit(finish(b"one")).unwrap();
+    assert_eq!(fixture.state.view().artifacts()[0].size(), Some(3));
+    assert!(fixture.submit(finish(b"later")).is_err());
+    assert_eq!(fixture.state.view().artifacts()[0].size(), Some(3));
+    assert_eq!(fixture.reloaded(), fixture.state);
+    let told = fixture.told();
     let fetched = told.iter().filter(|kind| *kind == "session.artifact_fetched").count();
     assert_eq!((told[0].as_str(), fetched), ("session.artifact_registered", 1));
 }
@@ -223,32 +226,32 @@ fn produce(turn: TurnId, files: Vec<SessionFile>) -> CommandKind {
 
 #[test]
 fn of_too_many_files_those_of_the_oldest_turns_and_the_deepest_are_forgotten() {
-    let mut bed = Bed::default();
-    let turn = |bed: &mut Bed, turn, files| {
-        bed.submit(start("go")).unwrap();
-        bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
-        bed.submit(produce(turn, files)).unwrap();
+    let mut fixture = SessionFixture::default();
+    let turn = |fixture: &mut SessionFixture, turn, files| {
+        fixture.submit(start("go")).unwrap();
+        fixture.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+        fixture.submit(produce(turn, files)).unwrap();
     };
     let (first, second) = (TurnId::FIRST, TurnId::FIRST.next());
     let made = |turn| move |number| file(&format!("a/{turn:?}-{number:05}"), FileChange::Created, turn);
     let mut files: Vec<_> = (0..FILE_LIMIT - 1).map(made(first)).collect();
     files.push(file("old", FileChange::Created, first));
-    turn(&mut bed, first, files);
-    assert_eq!(bed.state.files().len(), FILE_LIMIT);
+    turn(&mut fixture, first, files);
+    assert_eq!(fixture.state.files().len(), FILE_LIMIT);
     // The newest are known, and of the turn before what lies highest is.
-    turn(&mut bed, second, vec![file("z/new", FileChange::Created, second), made(first)(0)]);
-    let has = |bed: &Bed, id: &str| bed.state.files().any(|file| file.id == id);
-    assert_eq!(bed.state.files().len(), FILE_LIMIT);
-    assert!(has(&bed, "z/new") && has(&bed, "old") && has(&bed, &made(first)(0).id));
-    assert!(!has(&bed, &made(first)(FILE_LIMIT - 2).id), "the last of the deepest");
+    turn(&mut fixture, second, vec![file("z/new", FileChange::Created, second), made(first)(0)]);
+    let has = |fixture: &SessionFixture, id: &str| fixture.state.files().any(|file| file.id == id);
+    assert_eq!(fixture.state.files().len(), FILE_LIMIT);
+    assert!(has(&fixture, "z/new") && has(&fixture, "old") && has(&fixture, &made(first)(0).id));
+    assert!(!has(&fixture, &made(first)(FILE_LIMIT - 2).id), "the last of the deepest");
     // One turn alone makes too many.
     let third = second.next();
     let mut files: Vec<_> = (0..FILE_LIMIT).map(made(third)).collect();
     files.push(file("report.csv", FileChange::Created, third));
-    turn(&mut bed, third, files);
-    assert_eq!(bed.state.files().len(), FILE_LIMIT);
-    assert!(has(&bed, "report.csv") && !has(&bed, "old") && !has(&bed, "z/new"));
-    assert_eq!(bed.reloaded(), bed.state);
+    turn(&mut fixture, third, files);
+    assert_eq!(fixture.state.files().len(), FILE_LIMIT);
+    assert!(has(&fixture, "report.csv") && !has(&fixture, "old") && !has(&fixture, "z/new"));
+    assert_eq!(fixture.reloaded(), fixture.state);
 }
 
 #[test]
@@ -271,27 +274,27 @@ fn the_event_of_files_has_their_completeness() {
 
 #[test]
 fn the_files_of_a_turn_are_recorded_once_behind_its_end() {
-    let mut bed = Bed::default();
-    assert_eq!(bed.state.files_due(), None);
-    bed.submit(start("go")).unwrap();
+    let mut fixture = SessionFixture::default();
+    assert_eq!(fixture.state.files_due(), None);
+    fixture.submit(start("go")).unwrap();
     let first = TurnId::FIRST;
-    assert_eq!(bed.state.files_due().map(|(turn, _)| turn), Some(first));
+    assert_eq!(fixture.state.files_due().map(|(turn, _)| turn), Some(first));
     let not_due = Err(Rejection::FilesNotDue { turn: first });
-    assert_eq!(bed.submit(produce(first, Vec::new())), not_due, "while it runs");
-    bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
-    bed.submit(produce(first, vec![file("b", FileChange::Created, first)])).unwrap();
-    assert_eq!(bed.submit(produce(first, Vec::new())), not_due, "twice");
-    assert_eq!(bed.state.files_due(), None);
+    assert_eq!(fixture.submit(produce(first, Vec::new())), not_due, "while it runs");
+    fixture.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+    fixture.submit(produce(first, vec![file("b", FileChange::Created, first)])).unwrap();
+    assert_eq!(fixture.submit(produce(first, Vec::new())), not_due, "twice");
+    assert_eq!(fixture.state.files_due(), None);
 
-    bed.submit(start("on")).unwrap();
-    bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+    fixture.submit(start("on")).unwrap();
+    fixture.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
     let second = first.next();
     let files = vec![file("b", FileChange::Changed, second), file("a", FileChange::Created, second)];
-    bed.submit(produce(second, files)).unwrap();
-    let known: Vec<_> = bed.state.files().map(|file| (file.id.as_str(), file.turn)).collect();
+    fixture.submit(produce(second, files)).unwrap();
+    let known: Vec<_> = fixture.state.files().map(|file| (file.id.as_str(), file.turn)).collect();
     assert_eq!(known, [("a", second), ("b", second)]);
-    assert_eq!(bed.reloaded(), bed.state);
-    assert_eq!(bed.told().last().unwrap(), "session.files_produced");
+    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(fixture.told().last().unwrap(), "session.files_produced");
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,9 +313,9 @@ async fn artifacts_change_during_a_turn_and_observers_see_the_state_first() {
             }
         }
     }
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let driver_fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
     let seen = Arc::new(Seen::default());
-    let mut conversation = world.load_with(seen.clone()).await;
+    let mut conversation = driver_fixture.load_with(seen.clone()).await;
     conversation.submit(start("go")).await.unwrap();
     let told: Arc<Mutex<Vec<Receipt>>> = Arc::default();
     let message = |change| {
@@ -330,7 +333,7 @@ async fn artifacts_change_during_a_turn_and_observers_see_the_state_first() {
     ]);
     let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
     let answered = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
-    assert_eq!(world.drive(&mut conversation, options).await, Ok(answered));
+    assert_eq!(driver_fixture.drive(&mut conversation, options).await, Ok(answered));
     let exists = Receipt::Refused(Rejection::ArtifactExists { name: "a".parse().unwrap() });
     let expected = [Receipt::Recorded, exists, Receipt::Recorded, Receipt::Recorded];
     assert_eq!(*told.lock().unwrap(), expected);
@@ -346,32 +349,33 @@ async fn artifacts_change_during_a_turn_and_observers_see_the_state_first() {
 
 #[test]
 fn a_turn_has_acted_once_it_ran_a_tool_here_or_with_the_service() {
-    let mut bed = Bed::default();
-    let answer = |bed: &mut Bed, response| {
-        bed.submit(start_call()).unwrap();
-        let (turn, call) = bed.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-        bed.submit(CommandKind::AcceptResponse { turn, call, response: Box::new(response) }).unwrap();
+    let mut fixture = SessionFixture::default();
+    let answer = |fixture: &mut SessionFixture, response| {
+        fixture.submit(start_call()).unwrap();
+        let (turn, call) = fixture.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+        fixture.submit(CommandKind::AcceptResponse { turn, call, response: Box::new(response) }).unwrap();
     };
-    bed.submit(start("chat")).unwrap();
-    answer(&mut bed, text("hello"));
-    assert!(!bed.state.has_run_tools());
-    bed.submit(start("go")).unwrap();
-    answer(&mut bed, calls(&[("view", "a")]));
-    assert!(!bed.state.has_run_tools(), "it may be denied");
-    assert!(!bed.state.has_started_tools());
-    bed.submit(CommandKind::StartTools { calls: vec![StartedCall { call: id("a"), idempotent: true }] })
+    fixture.submit(start("chat")).unwrap();
+    answer(&mut fixture, text("hello"));
+    assert!(!fixture.state.has_run_tools());
+    fixture.submit(start("go")).unwrap();
+    answer(&mut fixture, calls(&[("view", "a")]));
+    assert!(!fixture.state.has_run_tools(), "it may be denied");
+    assert!(!fixture.state.has_started_tools());
+    fixture
+        .submit(CommandKind::StartTools { calls: vec![StartedCall { call: id("a"), idempotent: true }] })
         .unwrap();
-    assert!(bed.state.has_run_tools());
-    bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
-    assert!(bed.state.has_run_tools(), "its files are still of interest");
-    bed.submit(start("chat")).unwrap();
-    assert!(!bed.state.has_run_tools());
-    assert!(bed.state.has_started_tools(), "an earlier turn has");
+    assert!(fixture.state.has_run_tools());
+    fixture.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
+    assert!(fixture.state.has_run_tools(), "its files are still of interest");
+    fixture.submit(start("chat")).unwrap();
+    assert!(!fixture.state.has_run_tools());
+    assert!(fixture.state.has_started_tools(), "an earlier turn has");
     let hosted = r#"{"type":"server_tool_use","id":"s1","name":"code_execution","input":{}}"#;
     let mut response = text("done");
     response.content.insert(0, Block::from_json(hosted).unwrap());
-    answer(&mut bed, response);
-    assert!(bed.state.has_run_tools());
+    answer(&mut fixture, response);
+    assert!(fixture.state.has_run_tools());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use conjure_conversation::{
 };
 use serde_json::Value;
 
-use crate::support::{FakeModel, World, answer, calls, id, project, start, text, tool_use};
+use crate::support::{FakeModel, Fixture, answer, calls, id, project, start, text, tool_use};
 
 fn lines(events: &[Event]) -> Vec<String> {
     let session = SessionId::from_bits(7);
@@ -29,13 +29,13 @@ fn types(events: &[Event]) -> Vec<String> {
 async fn a_turn_has_session_events_in_known_nouns() {
     let thinking = Block::from_json(r#"{"type":"thinking","thinking":"hm","signature":"s"}"#).unwrap();
     let first = answer(vec![thinking, Block::text("I look."), tool_use("ask", "1")], StopReason::ToolUse);
-    let world = World::new(FakeModel::in_turn(vec![first, text("Done.")]));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("go")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![first, text("Done.")]));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("go")).await;
     conversation.submit(CommandKind::Decide { call: id("1"), decision: Decision::Allow }).await.unwrap();
-    world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert_eq!(
-        types(&world.event_log.0.events()),
+        types(&fixture.event_log.0.events()),
         [
             "user.message",
             "session.status_running",
@@ -59,10 +59,10 @@ async fn a_turn_has_session_events_in_known_nouns() {
 #[tokio::test(start_paused = true)]
 async fn every_call_has_a_result_also_where_the_answer_was_cut() {
     let cut = answer(vec![tool_use("bash", "1")], StopReason::MaxTokens);
-    let world = World::new(FakeModel::in_turn(vec![cut]));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("go")).await;
-    let told = types(&world.event_log.0.events());
+    let fixture = Fixture::new(FakeModel::in_turn(vec![cut]));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("go")).await;
+    let told = types(&fixture.event_log.0.events());
     assert_eq!(told[4..], ["agent.tool_use", "agent.tool_result", "session.status_idle cut"]);
 }
 
@@ -121,10 +121,11 @@ fn every_stop_has_its_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_has_the_events_of_the_live_session() {
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1"), ("deny", "2")]), text("done")]));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("go")).await;
-    let live = world.event_log.0.events();
+    let fixture =
+        Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1"), ("deny", "2")]), text("done")]));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("go")).await;
+    let live = fixture.event_log.0.events();
     let replayed: Vec<Event> = live
         .iter()
         .map(|event| serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap())

@@ -10,18 +10,18 @@ use crate::support::{calls, id, project, start, start_call};
 
 /// A machine without a driver, and what it recorded.
 #[derive(Default)]
-struct Bed {
+struct SessionFixture {
     state: SessionState,
     events: Vec<Event>,
 }
 
-impl Bed {
+impl SessionFixture {
     /// One turn that has called these tools.
     fn called(ids: &[&str]) -> Self {
-        let mut bed = Self::default();
-        bed.submit(start("go")).unwrap();
-        bed.call(ids);
-        bed
+        let mut fixture = Self::default();
+        fixture.submit(start("go")).unwrap();
+        fixture.call(ids);
+        fixture
     }
 
     fn submit(&mut self, kind: CommandKind) -> Result<(), Rejection> {
@@ -83,106 +83,108 @@ fn skill(name: &str, content: &str) -> PinnedSkill {
 
 #[test]
 fn calls_of_one_answer_are_judged_by_what_was_active_when_it_came() {
-    let mut bed = Bed::called(&["toolu_1", "toolu_2"]);
-    bed.begin("toolu_1");
-    bed.finish("toolu_1", &[skill("x", "1")]).unwrap();
-    assert_eq!(bed.active(), ["x"]);
-    assert!(bed.state.view().skills_at_response().is_empty());
-    bed.begin("toolu_2");
-    bed.finish("toolu_2", &[skill("x", "1")]).unwrap();
-    bed.call(&["toolu_3"]);
-    assert_eq!(bed.state.view().skills_at_response(), [skill("x", "1")]);
+    let mut fixture = SessionFixture::called(&["toolu_1", "toolu_2"]);
+    fixture.begin("toolu_1");
+    fixture.finish("toolu_1", &[skill("x", "1")]).unwrap();
+    assert_eq!(fixture.active(), ["x"]);
+    assert!(fixture.state.view().skills_at_response().is_empty());
+    fixture.begin("toolu_2");
+    fixture.finish("toolu_2", &[skill("x", "1")]).unwrap();
+    fixture.call(&["toolu_3"]);
+    assert_eq!(fixture.state.view().skills_at_response(), [skill("x", "1")]);
 }
 
 #[test]
 fn a_result_makes_skills_active_once_and_in_its_order() {
-    let mut bed = Bed::called(&["a", "b"]);
-    bed.begin("a");
-    bed.begin("b");
-    bed.finish("b", &[skill("x", "1")]).unwrap();
-    bed.finish("a", &[skill("y", "1"), skill("x", "1")]).unwrap();
-    assert_eq!(bed.active(), ["y", "x"]);
-    assert_eq!(bed.state.view().active_skill("x"), Some(&skill("x", "1")));
-    assert_eq!(bed.state.view().active_skill("z"), None);
+    let mut fixture = SessionFixture::called(&["a", "b"]);
+    fixture.begin("a");
+    fixture.begin("b");
+    fixture.finish("b", &[skill("x", "1")]).unwrap();
+    fixture.finish("a", &[skill("y", "1"), skill("x", "1")]).unwrap();
+    assert_eq!(fixture.active(), ["y", "x"]);
+    assert_eq!(fixture.state.view().active_skill("x"), Some(&skill("x", "1")));
+    assert_eq!(fixture.state.view().active_skill("z"), None);
 }
 
 #[test]
 fn results_that_come_late_or_twice_change_nothing() {
-    let mut bed = Bed::called(&["a", "b"]);
-    bed.begin("a");
-    bed.begin("b");
-    bed.finish("a", &[skill("x", "1")]).unwrap();
-    let before = bed.state.clone();
+    let mut fixture = SessionFixture::called(&["a", "b"]);
+    fixture.begin("a");
+    fixture.begin("b");
+    fixture.finish("a", &[skill("x", "1")]).unwrap();
+    let before = fixture.state.clone();
     for call in ["a", "nobody"] {
-        assert!(matches!(bed.finish(call, &[]), Err(Rejection::NoOpenCall { .. })));
+        assert!(matches!(fixture.finish(call, &[]), Err(Rejection::NoOpenCall { .. })));
     }
     // Also where such an event stands in the record of another library.
     for call in ["a", "nobody"] {
         let result = ToolResult::text_result(&id(call), "so").with_active_skills(vec![skill("z", "1")]);
         let kind = conjure_conversation::EventKind::ToolFinished { result, outcome: CallOutcome::Finished };
-        apply(&mut bed.state, &Event { at: Timestamp::default(), kind });
-        assert_eq!(bed.state.view(), before.view(), "{call}");
+        apply(&mut fixture.state, &Event { at: Timestamp::default(), kind });
+        assert_eq!(fixture.state.view(), before.view(), "{call}");
     }
-    assert_eq!(bed.active(), ["x"]);
+    assert_eq!(fixture.active(), ["x"]);
 }
 
 #[test]
 fn a_call_with_an_unknown_outcome_changes_nothing() {
-    let mut bed = Bed::called(&["a"]);
-    bed.begin("a");
-    bed.finish("a", &[skill("x", "1")]).unwrap();
-    bed.call(&["b"]);
-    bed.begin("b");
-    bed.submit(CommandKind::Recover).unwrap();
-    assert!(bed.state.open_calls().is_empty());
-    assert!(matches!(bed.finish("b", &[]), Err(Rejection::NoOpenCall { .. })));
-    assert_eq!(bed.active(), ["x"]);
+    let mut fixture = SessionFixture::called(&["a"]);
+    fixture.begin("a");
+    fixture.finish("a", &[skill("x", "1")]).unwrap();
+    fixture.call(&["b"]);
+    fixture.begin("b");
+    fixture.submit(CommandKind::Recover).unwrap();
+    assert!(fixture.state.open_calls().is_empty());
+    assert!(matches!(fixture.finish("b", &[]), Err(Rejection::NoOpenCall { .. })));
+    assert_eq!(fixture.active(), ["x"]);
 }
 
 #[test]
 fn a_grant_of_a_skill_holds_for_one_content_while_that_is_active() {
-    let mut bed = Bed::called(&["a"]);
-    bed.begin("a");
-    bed.finish("a", &[skill("x", "1"), skill("y", "1")]).unwrap();
-    bed.call(&["b", "c", "d"]);
-    bed.grant("b", "view", GrantScope::Session);
-    bed.grant("c", "bash_tool(git:*)", GrantScope::Skill(skill("x", "1")));
+    let mut fixture = SessionFixture::called(&["a"]);
+    fixture.begin("a");
+    fixture.finish("a", &[skill("x", "1"), skill("y", "1")]).unwrap();
+    fixture.call(&["b", "c", "d"]);
+    fixture.grant("b", "view", GrantScope::Session);
+    fixture.grant("c", "bash_tool(git:*)", GrantScope::Skill(skill("x", "1")));
     // The same again adds nothing.
-    bed.grant("d", "view", GrantScope::Session);
-    assert_eq!(bed.rules(), ["view", "bash_tool(git:*)"]);
-    bed.submit(CommandKind::Interrupt { cause: conjure_conversation::InterruptCause::Cancelled }).unwrap();
-    bed.submit(start("on")).unwrap();
+    fixture.grant("d", "view", GrantScope::Session);
+    assert_eq!(fixture.rules(), ["view", "bash_tool(git:*)"]);
+    fixture
+        .submit(CommandKind::Interrupt { cause: conjure_conversation::InterruptCause::Cancelled })
+        .unwrap();
+    fixture.submit(start("on")).unwrap();
 
     // While it is not loaded, it does not hold.
-    bed.activate("e", &[skill("y", "1")]);
-    assert_eq!(bed.rules(), ["view"]);
-    bed.activate("f", &[skill("y", "1"), skill("x", "1")]);
-    assert_eq!(bed.rules(), ["view", "bash_tool(git:*)"]);
+    fixture.activate("e", &[skill("y", "1")]);
+    assert_eq!(fixture.rules(), ["view"]);
+    fixture.activate("f", &[skill("y", "1"), skill("x", "1")]);
+    assert_eq!(fixture.rules(), ["view", "bash_tool(git:*)"]);
     // Another content ends it for good.
-    bed.activate("g", &[skill("y", "1"), skill("x", "2")]);
-    assert_eq!(bed.rules(), ["view"]);
-    bed.activate("h", &[skill("x", "1")]);
-    assert_eq!(bed.rules(), ["view"]);
+    fixture.activate("g", &[skill("y", "1"), skill("x", "2")]);
+    assert_eq!(fixture.rules(), ["view"]);
+    fixture.activate("h", &[skill("x", "1")]);
+    assert_eq!(fixture.rules(), ["view"]);
 
     let mut replayed = SessionState::default();
-    for event in &bed.events {
+    for event in &fixture.events {
         apply(&mut replayed, &serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
     }
-    assert_eq!(replayed, bed.state);
+    assert_eq!(replayed, fixture.state);
 }
 
 #[test]
 fn skills_and_grants_have_session_events() {
-    let mut bed = Bed::called(&["a", "b"]);
-    bed.grant("a", "bash_tool(git:*)", GrantScope::Skill(skill("x", "1")));
-    bed.begin("a");
-    bed.finish("a", &[skill("x", "1")]).unwrap();
+    let mut fixture = SessionFixture::called(&["a", "b"]);
+    fixture.grant("a", "bash_tool(git:*)", GrantScope::Skill(skill("x", "1")));
+    fixture.begin("a");
+    fixture.finish("a", &[skill("x", "1")]).unwrap();
     let digest = Digest::of_bytes(b"1");
     let grant = format!(
         r#""grant":{{"rule":"bash_tool(git:*)","scope":{{"skill":{{"name":"x","digest":"{digest}"}}}}}}}}"#
     );
     let call = format!(r#""tool_use_id":"sevt_{:032x}_ca","call_id":"a""#, 7);
-    let told = bed.told();
+    let told = fixture.told();
     let said = |what: &str| {
         let line = told.iter().find(|line| line.contains(&format!(r#""type":"{what}""#))).unwrap();
         line.split_once(r#","type":"#).unwrap().1.to_owned()

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, World, answer, calls, outline, posting, start, text, tool_use};
+use crate::support::{FakeModel, Fixture, answer, calls, outline, posting, start, text, tool_use};
 use conjure_conversation::{Block, Role, Step};
 
 /// Pauses, calls tools of every kind in two answers, then ends. The answer depends on the history alone, so a
@@ -46,8 +46,8 @@ enum GoOn {
 
 /// Polls the turn `polls` times, drops it, goes on. Returns whether the turn had completed before that.
 async fn stop_after(polls: usize, how: GoOn) -> bool {
-    let world = World::new(model());
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(model());
+    let mut conversation = fixture.load().await;
     conversation.submit(start("first")).await.unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([
@@ -55,7 +55,7 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
         posting(InboxMessageKind::Queue, "later", &told),
     ]);
     let options = TurnOptions { inbox: Box::pin(inbox), ..TurnOptions::default() };
-    let mut turn = Box::pin(world.drive(&mut conversation, options));
+    let mut turn = Box::pin(fixture.drive(&mut conversation, options));
     let mut cx = Context::from_waker(std::task::Waker::noop());
     let completed = (0..polls).any(|_| match turn.poll_unpin(&mut cx) {
         Poll::Ready(outcome) => {
@@ -68,31 +68,31 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
     // Whatever became of them: each sender was told once, and what was said to be recorded is.
     let told = std::mem::take(&mut *told.lock().unwrap());
     assert_eq!(told.len(), 2, "{how:?} after {polls} polls: {told:?}");
-    let recorded = world.event_log.0.events().len() as u64;
+    let recorded = fixture.event_log.0.events().len() as u64;
     for receipt in told {
         let (Receipt::Steered { seq } | Receipt::Queued { seq, .. }) = receipt else { continue };
         assert!(seq < recorded, "{how:?} after {polls} polls");
     }
 
     if how != GoOn::KeepAndStartAnew {
-        conversation = world.load().await;
+        conversation = fixture.load().await;
     }
     conversation.submit(CommandKind::Recover).await.unwrap();
     let when = format!("{how:?} after {polls} polls");
     if next(conversation.state()) != Step::Idle {
         if how == GoOn::ReloadAndResume {
-            let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+            let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
             assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)), "{when}");
         } else {
             let cause = conjure_conversation::InterruptCause::Cancelled;
             conversation.submit(CommandKind::Interrupt { cause }).await.unwrap();
         }
     }
-    let outcome = world.turn(&mut conversation, start("second")).await;
+    let outcome = fixture.turn(&mut conversation, start("second")).await;
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)), "{when}");
-    world.model.assert_requests_valid(&when);
-    world.tools.assert_no_effect_repeated(&when);
-    assert_eq!(world.load().await.state(), conversation.state(), "{when}: the event log tells the same");
+    fixture.model.assert_requests_valid(&when);
+    fixture.tools.assert_no_effect_repeated(&when);
+    assert_eq!(fixture.load().await.state(), conversation.state(), "{when}: the event log tells the same");
     let said = outline(conversation.state().messages()).join("\n");
     assert_eq!(said.matches("first").count(), 1, "{when}: {said}");
     assert_eq!(said.matches("second").count(), 1, "{when}: {said}");
@@ -113,12 +113,12 @@ async fn a_turn_dropped_at_any_await_leaves_a_valid_history_and_repeats_no_effec
 #[tokio::test(start_paused = true)]
 async fn a_turn_cancelled_at_any_await_leaves_a_valid_history_and_repeats_no_effect() {
     for polls in 0.. {
-        let world = World::new(model());
-        let mut conversation = world.load().await;
+        let fixture = Fixture::new(model());
+        let mut conversation = fixture.load().await;
         conversation.submit(start("first")).await.unwrap();
         let cancel = CancellationToken::new();
         let options = TurnOptions { cancel: cancel.clone(), ..TurnOptions::default() };
-        let mut turn = Box::pin(world.drive(&mut conversation, options));
+        let mut turn = Box::pin(fixture.drive(&mut conversation, options));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let early = (0..polls).find_map(|_| match turn.poll_unpin(&mut cx) {
             Poll::Ready(outcome) => Some(outcome),
@@ -134,11 +134,11 @@ async fn a_turn_cancelled_at_any_await_leaves_a_valid_history_and_repeats_no_eff
         let answered = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
         let interrupted = TurnOutcome::Finished(TurnStop::Interrupted);
         assert!(outcome == interrupted || outcome == answered, "{polls}: {outcome:?}");
-        assert_eq!(world.turn(&mut conversation, start("second")).await, answered, "{polls}");
+        assert_eq!(fixture.turn(&mut conversation, start("second")).await, answered, "{polls}");
         let when = format!("cancelled after {polls} polls");
-        world.model.assert_requests_valid(&when);
-        world.tools.assert_no_effect_repeated(&when);
-        assert_eq!(world.load().await.state(), conversation.state(), "{when}");
+        fixture.model.assert_requests_valid(&when);
+        fixture.tools.assert_no_effect_repeated(&when);
+        assert_eq!(fixture.load().await.state(), conversation.state(), "{when}");
         if completed {
             return;
         }
@@ -147,50 +147,50 @@ async fn a_turn_cancelled_at_any_await_leaves_a_valid_history_and_repeats_no_eff
 
 #[tokio::test(start_paused = true)]
 async fn a_started_call_without_an_outcome_is_unknown_unless_it_may_run_again() {
-    let world = World::new(FakeModel::in_turn(vec![
+    let fixture = Fixture::new(FakeModel::in_turn(vec![
         calls(&[("hang", "h"), ("read", "r"), ("bash", "b")]),
         text("done"),
     ]));
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     {
         // `read` gets stuck in its first await, as `hang` does in its second: neither has an outcome.
-        let mut turn = Box::pin(world.drive(&mut conversation, TurnOptions::default()));
+        let mut turn = Box::pin(fixture.drive(&mut conversation, TurnOptions::default()));
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        while world.tools.log().len() < 3 {
+        while fixture.tools.log().len() < 3 {
             assert!(turn.poll_unpin(&mut cx).is_pending());
         }
     }
-    let mut conversation = world.load().await;
-    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
     let results = &outline(conversation.state().messages())[2];
     assert!(results.starts_with("user: h!interrupted, outcome unknown"), "{results}");
     assert!(results.contains("r=read done | b!interrupted, outcome unknown"), "{results}");
-    assert_eq!(world.tools.log().iter().filter(|line| *line == "start read r").count(), 2);
+    assert_eq!(fixture.tools.log().iter().filter(|line| *line == "start read r").count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancelled_tools_have_a_grace_and_are_then_dropped() {
-    let world = World::new(FakeModel::in_turn(vec![
+    let fixture = Fixture::new(FakeModel::in_turn(vec![
         calls(&[("hang", "h"), ("obey", "o"), ("write", "w")]),
         text("no"),
     ]));
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     let cancel = CancellationToken::new();
     let options =
         TurnOptions { cancel: cancel.clone(), grace: Duration::from_secs(2), ..TurnOptions::default() };
     let cancel_later = async {
-        while world.tools.log().len() < 2 {
+        while fixture.tools.log().len() < 2 {
             tokio::task::yield_now().await;
         }
         cancel.cancel();
     };
-    let (outcome, ()) = tokio::join!(world.drive(&mut conversation, options), cancel_later);
+    let (outcome, ()) = tokio::join!(fixture.drive(&mut conversation, options), cancel_later);
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Interrupted)));
     let results = &outline(conversation.state().messages())[2];
     assert!(results.starts_with("user: h!cancelled: "), "{results}");
     assert!(results.contains("o=obey done | w!not run: the turn was interrupted"), "{results}");
-    assert_eq!(world.model.request_count(), 1);
+    assert_eq!(fixture.model.request_count(), 1);
 }

@@ -16,25 +16,25 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, FakeTools, World, calls, give_way, id, outline, posting, start, text};
+use crate::support::{FakeModel, FakeTools, Fixture, calls, give_way, id, outline, posting, start, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_without_an_end_is_a_truncated_answer() {
-    let world = World::new(FakeModel::events(|_| vec![Ok(ModelEvent::Started)]));
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, start("hi")).await;
+    let fixture = Fixture::new(FakeModel::events(|_| vec![Ok(ModelEvent::Started)]));
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, start("hi")).await;
     let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.kind, ModelErrorKind::Truncated);
-    assert_eq!(world.model.request_count(), 1, "the driver repeats no call");
+    assert_eq!(fixture.model.request_count(), 1, "the driver repeats no call");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_panics_has_failed() {
-    let world = World::new(FakeModel::answering(|_| panic!("this client panics")));
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, start("hi")).await;
+    let fixture = Fixture::new(FakeModel::answering(|_| panic!("this client panics")));
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, start("hi")).await;
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::ModelFailed(_))), "{outcome:?}");
 }
 
@@ -62,54 +62,54 @@ fn picture() -> CommandKind {
 #[tokio::test(start_paused = true)]
 async fn a_block_that_the_service_refuses_does_not_brick_the_session() {
     for named in ["messages.0.content.1", "could not process "] {
-        let world = World::new(picky(named));
-        let mut conversation = world.load().await;
-        assert_eq!(world.turn(&mut conversation, picture()).await, ANSWERED);
-        assert_eq!(world.model.request_count(), 2);
+        let fixture = Fixture::new(picky(named));
+        let mut conversation = fixture.load().await;
+        assert_eq!(fixture.turn(&mut conversation, picture()).await, ANSWERED);
+        assert_eq!(fixture.model.request_count(), 2);
         let said = outline(conversation.state().messages());
         assert!(
             said[0].starts_with("user: look | [left out: the service refused this content: "),
             "{said:?}"
         );
-        assert_eq!(world.turn(&mut conversation, start("and now?")).await, ANSWERED);
+        assert_eq!(fixture.turn(&mut conversation, start("and now?")).await, ANSWERED);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_names_the_wrong_block_fails_after_one_try_for_it() {
-    let world = World::new(picky("messages.0.content.0"));
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, picture()).await;
+    let fixture = Fixture::new(picky("messages.0.content.0"));
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, picture()).await;
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::ModelFailed(_))), "{outcome:?}");
-    assert_eq!(world.model.request_count(), 2);
+    assert_eq!(fixture.model.request_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn allowed_calls_run_while_a_person_is_asked_and_the_wait_survives() {
     let answers = vec![calls(&[("bash", "1"), ("ask", "2"), ("ask", "3")]), text("done")];
-    let world = World::new(FakeModel::in_turn(answers));
-    let mut conversation = world.load().await;
-    let TurnOutcome::RequiresAction(approvals) = world.turn(&mut conversation, start("go")).await else {
+    let fixture = Fixture::new(FakeModel::in_turn(answers));
+    let mut conversation = fixture.load().await;
+    let TurnOutcome::RequiresAction(approvals) = fixture.turn(&mut conversation, start("go")).await else {
         panic!("nobody was asked");
     };
     assert_eq!(approvals.iter().map(|a| a.call.id.as_str()).collect::<Vec<_>>(), ["2", "3"]);
     assert_eq!(approvals[0].need, ActionNeed::Approval { reason: "may it?".to_owned() });
-    assert_eq!(world.tools.log(), ["start bash 1", "end bash 1"]);
+    assert_eq!(fixture.tools.log(), ["start bash 1", "end bash 1"]);
 
-    let mut conversation = world.load().await;
-    let again = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    let mut conversation = fixture.load().await;
+    let again = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert_eq!(again, TurnOutcome::RequiresAction(approvals.clone()));
     // Whoever stops driving does not end a wait that nobody drives.
     let cancelled = TurnOptions::default();
     cancelled.cancel.cancel();
-    let again = world.drive(&mut conversation, cancelled).await.unwrap();
+    let again = fixture.drive(&mut conversation, cancelled).await.unwrap();
     assert_eq!(again, TurnOutcome::RequiresAction(approvals));
     let deny = Decision::Deny { reason: "no".to_owned() };
     for (call, decision) in [("2", Decision::Allow), ("3", deny)] {
         conversation.submit(CommandKind::Decide { call: id(call), decision }).await.unwrap();
     }
-    let mut conversation = world.load().await;
-    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert_eq!(outcome, ANSWERED);
     let results = "user: 1=bash done | 2=ask done | 3!denied: no";
     assert_eq!(outline(conversation.state().messages())[2], results);
@@ -117,8 +117,8 @@ async fn allowed_calls_run_while_a_person_is_asked_and_the_wait_survives() {
 
 #[tokio::test(start_paused = true)]
 async fn steering_reaches_the_model_after_the_results() {
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([
@@ -127,7 +127,7 @@ async fn steering_reaches_the_model_after_the_results() {
         posting(InboxMessageKind::Steer, "be brief", &told),
     ]);
     let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
-    assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
+    assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
     assert_eq!(outline(conversation.state().messages())[2], "user: 1=bash done | be brief");
 
     let queued: Vec<QueueId> = conversation.state().queue().map(|queued| queued.id).collect();
@@ -143,9 +143,9 @@ async fn steering_reaches_the_model_after_the_results() {
 /// What comes too late to steer goes back; what was to be queued is.
 #[tokio::test(start_paused = true)]
 async fn a_message_after_the_turn_is_queued_or_returned() {
-    let world = World::new(FakeModel::in_turn(vec![text("done")]));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("go")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("go")).await;
     let told = Arc::new(Mutex::new(Vec::new()));
     for kind in [InboxMessageKind::Steer, InboxMessageKind::Queue] {
         posting(kind, "late", &told).submit(&mut conversation).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_message_after_the_turn_is_queued_or_returned() {
     let [Receipt::Returned(input), Receipt::Queued { .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(input, &[Block::text("late")]);
     let limits = Limits::default();
-    assert_eq!(world.turn(&mut conversation, CommandKind::StartQueued { limits }).await, ANSWERED);
+    assert_eq!(fixture.turn(&mut conversation, CommandKind::StartQueued { limits }).await, ANSWERED);
     assert_eq!(outline(conversation.state().messages())[2], "user: late");
     assert_eq!(conversation.state().queue().len(), 0);
 }
@@ -167,15 +167,15 @@ async fn a_composer_that_panics_fails_the_turn_and_nothing_else() {
             panic!("this composer panics")
         }
     }
-    let world = World::new(FakeModel::in_turn(vec![text("done")]));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
-    let services = TurnServices { model: &world.model, composer: &Broken, tools: &world.tools };
+    let services = TurnServices { model: &fixture.model, composer: &Broken, tools: &fixture.tools };
     let outcome = run_turn(&mut conversation, services, TurnOptions::default()).await.unwrap();
     let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.message, "the composer of the request has crashed");
-    assert_eq!(world.turn(&mut conversation, start("go on")).await, ANSWERED);
-    world.model.assert_requests_valid("after a composer's panic");
+    assert_eq!(fixture.turn(&mut conversation, start("go on")).await, ANSWERED);
+    fixture.model.assert_requests_valid("after a composer's panic");
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,8 +183,8 @@ async fn a_deadline_covers_the_whole_run() {
     let silent = FakeModel::answering(|_| text("never heard"));
     let hanging = FakeModel::in_turn(vec![calls(&[("hang", "h")])]);
     for (model, silent) in [(silent, true), (hanging, false)] {
-        let world = World::new(model);
-        let mut conversation = world.load().await;
+        let fixture = Fixture::new(model);
+        let mut conversation = fixture.load().await;
         conversation.submit(start("go")).await.unwrap();
         let deadline = SystemClock.deadline(Duration::from_secs(30));
         let options = TurnOptions { deadline, ..TurnOptions::default() };
@@ -192,16 +192,16 @@ async fn a_deadline_covers_the_whole_run() {
             // A model that has begun and says nothing more.
             let mute = model_fn(|_| std::future::pending());
             let composer = PromptPrefix::default();
-            let services = TurnServices { model: &mute, composer: &composer, tools: &world.tools };
+            let services = TurnServices { model: &mute, composer: &composer, tools: &fixture.tools };
             run_turn(&mut conversation, services, options).await
         } else {
-            world.drive(&mut conversation, options).await
+            fixture.drive(&mut conversation, options).await
         };
         assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Deadline)));
         assert_eq!(SystemClock.remaining(deadline), Duration::ZERO);
-        let world = World { model: FakeModel::in_turn(vec![text("fine")]), ..world };
-        assert_eq!(world.turn(&mut conversation, start("go on")).await, ANSWERED);
-        world.model.assert_requests_valid("after a deadline");
+        let fixture = Fixture { model: FakeModel::in_turn(vec![text("fine")]), ..fixture };
+        assert_eq!(fixture.turn(&mut conversation, start("go on")).await, ANSWERED);
+        fixture.model.assert_requests_valid("after a deadline");
     }
 }
 
@@ -229,12 +229,12 @@ async fn a_model_that_never_stops_talking_can_be_cancelled() {
         }
     }
     let cancel = CancellationToken::new();
-    let world = World::new(FakeModel::answering(|_| text("")));
+    let fixture = Fixture::new(FakeModel::answering(|_| text("")));
     let observer = Arc::new(CancelAfter(cancel.clone(), AtomicUsize::new(0)));
-    let mut conversation = world.load_with(observer).await;
+    let mut conversation = fixture.load_with(observer).await;
     conversation.submit(start("go")).await.unwrap();
     let (model, composer) = (Babbler(babble), PromptPrefix::default());
-    let services = TurnServices { model: &model, composer: &composer, tools: &world.tools };
+    let services = TurnServices { model: &model, composer: &composer, tools: &fixture.tools };
     let options = TurnOptions { cancel, ..TurnOptions::default() };
     let outcome = run_turn(&mut conversation, services, options).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Interrupted)));
@@ -242,9 +242,9 @@ async fn a_model_that_never_stops_talking_can_be_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_turn_there_is_nothing_to_drive() {
-    let world = World::new(FakeModel::answering(|_| text("")));
-    let mut conversation = world.load().await;
-    let outcome = world.drive(&mut conversation, TurnOptions::default()).await;
+    let fixture = Fixture::new(FakeModel::answering(|_| text("")));
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await;
     assert_eq!(outcome, Err(DriveError::NoTurn));
 }
 
@@ -283,7 +283,7 @@ async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds
                 calls(&[("bash", "1"), ("write", "2"), ("deny", "3")]),
                 text("done"),
             ]);
-            let world = World::new(model);
+            let fixture = Fixture::new(model);
             let event_log =
                 Flaky { inner: MemoryEventLog::new(), fails_at, records_first, appends: AtomicUsize::new(0) };
             let record = event_log.inner.clone();
@@ -293,7 +293,7 @@ async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds
                 conversation.submit(start("go")).await,
                 Err(SubmitError::EventLog(EventLogError::Failed { .. }))
             );
-            match world.drive(&mut conversation, TurnOptions::default()).await {
+            match fixture.drive(&mut conversation, TurnOptions::default()).await {
                 Ok(ANSWERED) => {}
                 Err(DriveError::EventLog(EventLogError::Failed { .. })) => failed = true,
                 Err(DriveError::NoTurn) if failed => {}
@@ -302,11 +302,11 @@ async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds
             // The conversation finds back to its event log by itself.
             conversation.submit(CommandKind::Recover).await.unwrap();
             if conversation.state().turn().is_some() {
-                assert_eq!(world.drive(&mut conversation, TurnOptions::default()).await, Ok(ANSWERED));
+                assert_eq!(fixture.drive(&mut conversation, TurnOptions::default()).await, Ok(ANSWERED));
             }
             let when = format!("append {fails_at} failed, recorded: {records_first}");
-            world.model.assert_requests_valid(&when);
-            world.tools.assert_no_effect_repeated(&when);
+            fixture.model.assert_requests_valid(&when);
+            fixture.tools.assert_no_effect_repeated(&when);
             let reloaded =
                 Conversation::load(Arc::new(record), Arc::new(SystemClock), Arc::new(())).await.unwrap();
             assert_eq!(reloaded.state(), conversation.state(), "{when}");
@@ -320,8 +320,8 @@ async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds
 
 #[tokio::test(start_paused = true)]
 async fn two_writers_of_one_ledger_are_noticed() {
-    let world = World::new(FakeModel::answering(|_| text("hello")));
-    let (mut one, mut two) = (world.load().await, world.load().await);
+    let fixture = Fixture::new(FakeModel::answering(|_| text("hello")));
+    let (mut one, mut two) = (fixture.load().await, fixture.load().await);
     one.submit(start("one")).await.unwrap();
     let refused = two.submit(start("two")).await;
     assert_eq!(refused, Err(SubmitError::EventLog(EventLogError::Conflict { expected: 0, found: 1 })));
@@ -340,11 +340,11 @@ async fn observers_see_every_event_in_order_after_it_was_recorded() {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
     let seen = Arc::new(Seen::default());
-    let mut conversation = world.load_with(seen.clone()).await;
-    world.turn(&mut conversation, start("go")).await;
-    let recorded: Vec<(u64, Event)> = (0..).zip(world.event_log.0.events()).collect();
+    let mut conversation = fixture.load_with(seen.clone()).await;
+    fixture.turn(&mut conversation, start("go")).await;
+    let recorded: Vec<(u64, Event)> = (0..).zip(fixture.event_log.0.events()).collect();
     assert_eq!(*seen.0.lock().unwrap(), recorded);
     assert_eq!(seen.1.load(Ordering::Relaxed), 4);
     let position =
@@ -382,15 +382,15 @@ async fn the_stateless_loop_refuses_messages_that_the_service_would_refuse() {
 
 #[tokio::test(start_paused = true)]
 async fn a_passed_deadline_prevents_all_calls() {
-    let world = World::new(FakeModel::answering(|_| text("no")));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::answering(|_| text("no")));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     let deadline = SystemClock.deadline(Duration::ZERO);
     assert_ne!(deadline, Deadline::NEVER);
     let options = TurnOptions { deadline, ..TurnOptions::default() };
-    let outcome = world.drive(&mut conversation, options).await;
+    let outcome = fixture.drive(&mut conversation, options).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Deadline)));
-    assert_eq!(world.model.request_count(), 0);
+    assert_eq!(fixture.model.request_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -408,13 +408,13 @@ async fn a_ledger_that_never_answers_does_not_keep_a_turn_from_ending() {
             self.0.load()
         }
     }
-    let world = World::new(FakeModel::in_turn(vec![text("unheard")]));
+    let fixture = Fixture::new(FakeModel::in_turn(vec![text("unheard")]));
     let event_log = Arc::new(Stuck::default());
     let mut conversation = Conversation::load(event_log, Arc::new(SystemClock), Arc::new(())).await.unwrap();
     conversation.submit(start("go")).await.unwrap();
     let options =
         TurnOptions { deadline: SystemClock.deadline(Duration::from_secs(30)), ..TurnOptions::default() };
-    let outcome = world.drive(&mut conversation, options).await;
+    let outcome = fixture.drive(&mut conversation, options).await;
     assert!(matches!(outcome, Err(DriveError::EventLog(EventLogError::Failed { .. }))), "{outcome:?}");
     conversation.submit(CommandKind::Recover).await.unwrap();
     assert_eq!(next(conversation.state()), Step::CallModel, "it was read anew and can go on");
@@ -422,10 +422,10 @@ async fn a_ledger_that_never_answers_does_not_keep_a_turn_from_ending() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_can_be_driven_in_a_task() {
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { world.drive(&mut conversation, TurnOptions::default()).await });
+    tasks.spawn(async move { fixture.drive(&mut conversation, TurnOptions::default()).await });
     assert_eq!(tasks.join_next().await.unwrap().unwrap(), Ok(ANSWERED));
 }

@@ -8,7 +8,9 @@ use conjure_conversation::{
     Step, StopReason, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
 };
 
-use crate::support::{FakeModel, World, answer, calls, id, start, start_call, start_within, text, tool_use};
+use crate::support::{
+    FakeModel, Fixture, answer, calls, id, start, start_call, start_within, text, tool_use,
+};
 
 /// A model that calls another tool with another id in every answer.
 fn restless(name: &'static str) -> FakeModel {
@@ -20,15 +22,15 @@ fn restless(name: &'static str) -> FakeModel {
 
 /// The turn stops by `limit` after `model_calls` calls of the model; then another turn is answered.
 async fn check(limits: Limits, model: FakeModel, limit: Limit, model_calls: usize) {
-    let world = World::new(model);
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, start_within("go", limits)).await;
+    let fixture = Fixture::new(model);
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, start_within("go", limits)).await;
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Limit(limit)));
-    assert_eq!(world.model.request_count(), model_calls, "{limit:?}");
-    let world = World { model: FakeModel::in_turn(vec![text("fine")]), ..world };
-    let outcome = world.turn(&mut conversation, start("go on")).await;
+    assert_eq!(fixture.model.request_count(), model_calls, "{limit:?}");
+    let fixture = Fixture { model: FakeModel::in_turn(vec![text("fine")]), ..fixture };
+    let outcome = fixture.turn(&mut conversation, start("go on")).await;
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
-    world.model.assert_requests_valid("after a limit");
+    fixture.model.assert_requests_valid("after a limit");
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,9 +78,9 @@ async fn a_denied_tool_asked_for_again_and_again_ends_the_turn() {
 #[tokio::test(start_paused = true)]
 async fn many_denials_in_one_answer_count_once() {
     let denied = calls(&[("deny", "a"), ("deny", "b"), ("deny", "c"), ("deny", "d")]);
-    let world = World::new(FakeModel::in_turn(vec![denied, text("I see")]));
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, start("go")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![denied, text("I see")]));
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, start("go")).await;
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
 }
 
@@ -180,10 +182,10 @@ async fn the_time_limit_pauses_while_an_approver_decides_inline() {
 #[tokio::test(start_paused = true)]
 async fn usage_is_summed_per_turn_and_session() {
     let answers = vec![answer(vec![tool_use("read", "a")], StopReason::ToolUse), text("done")];
-    let world = World::new(FakeModel::in_turn(answers));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("one")).await;
-    world.turn(&mut conversation, start("two")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(answers));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("one")).await;
+    fixture.turn(&mut conversation, start("two")).await;
     let state = conversation.state();
     assert_eq!(state.last_turn().unwrap().usage.total(), 30);
     assert_eq!(state.usage().total(), 60);
@@ -191,12 +193,12 @@ async fn usage_is_summed_per_turn_and_session() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_a_turn_survives_a_restart() {
-    let world = World::new(restless("read"));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(restless("read"));
+    let mut conversation = fixture.load().await;
     let limits = Limits { model_calls: 2, ..Limits::default() };
     conversation.submit(start_within("go", limits)).await.unwrap();
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     assert_eq!(next(conversation.state()), Step::CallModel);
-    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Limit(Limit::ModelCalls)));
 }

@@ -10,7 +10,7 @@ use conjure_conversation::{
 };
 use futures_util::{StreamExt, stream};
 
-use crate::support::{FakeModel, World, calls, id, outline, project, question, start, start_call, text};
+use crate::support::{FakeModel, Fixture, calls, id, outline, project, question, start, start_call, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
@@ -149,56 +149,56 @@ fn settings_change_by_an_event_and_what_the_model_reads_only_between_turns() {
 #[tokio::test(start_paused = true)]
 async fn other_calls_run_while_the_client_is_awaited_and_the_wait_survives_a_restart() {
     let response = calls(&[("client", "1"), ("bash", "2"), ("write", "3"), ("client", "4")]);
-    let world = World::new(FakeModel::in_turn(vec![response, text("done")]));
-    let mut conversation = world.load().await;
-    let TurnOutcome::RequiresAction(actions) = world.turn(&mut conversation, start("go")).await else {
+    let fixture = Fixture::new(FakeModel::in_turn(vec![response, text("done")]));
+    let mut conversation = fixture.load().await;
+    let TurnOutcome::RequiresAction(actions) = fixture.turn(&mut conversation, start("go")).await else {
         panic!("nobody is awaited");
     };
     assert_eq!(pending(&actions), ["1", "4"]);
     assert_eq!(actions[0].need, ActionNeed::Result { from: ResultFrom::Client, deadline: None });
-    assert_eq!(world.tools.log(), ["start bash 2", "end bash 2", "start write 3", "end write 3"]);
+    assert_eq!(fixture.tools.log(), ["start bash 2", "end bash 2", "start write 3", "end write 3"]);
 
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     conversation.submit(provide("4", "four")).await.unwrap();
-    let again = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    let again = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert!(matches!(&again, TurnOutcome::RequiresAction(actions) if pending(actions) == ["1"]), "{again:?}");
     conversation.submit(provide("1", "one")).await.unwrap();
-    let mut conversation = world.load().await;
-    assert_eq!(world.drive(&mut conversation, TurnOptions::default()).await.unwrap(), ANSWERED);
+    let mut conversation = fixture.load().await;
+    assert_eq!(fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap(), ANSWERED);
     let results = "user: 1=one | 2=bash done | 3=write done | 4=four";
     assert_eq!(outline(conversation.state().messages())[2], results);
-    assert_eq!(world.tools.log().len(), 4, "nothing ran twice");
+    assert_eq!(fixture.tools.log().len(), 4, "nothing ran twice");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_for_a_decision_holds_back_what_follows_and_nothing_before() {
     let response = calls(&[("read", "1"), ("ask", "2"), ("write", "3"), ("ask_write", "4"), ("read", "5")]);
-    let world = World::new(FakeModel::in_turn(vec![response, text("done")]));
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, start("go")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![response, text("done")]));
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, start("go")).await;
     assert!(matches!(&outcome, TurnOutcome::RequiresAction(actions) if pending(actions) == ["2", "4"]));
-    assert_eq!(world.tools.log(), ["start read 1", "end read 1", "start write 3", "end write 3"]);
+    assert_eq!(fixture.tools.log(), ["start read 1", "end read 1", "start write 3", "end write 3"]);
     let allow = |call: &str| CommandKind::Decide { call: id(call), decision: Decision::Allow };
     conversation.submit(allow("2")).await.unwrap();
-    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert!(matches!(&outcome, TurnOutcome::RequiresAction(actions) if pending(actions) == ["4"]));
-    assert_eq!(world.tools.log()[4..], ["start ask 2", "end ask 2"]);
+    assert_eq!(fixture.tools.log()[4..], ["start ask 2", "end ask 2"]);
     conversation.submit(allow("4")).await.unwrap();
-    assert_eq!(world.drive(&mut conversation, TurnOptions::default()).await.unwrap(), ANSWERED);
+    assert_eq!(fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap(), ANSWERED);
     let rest = ["start ask_write 4", "end ask_write 4", "start read 5", "end read 5"];
-    assert_eq!(world.tools.log()[6..], rest);
+    assert_eq!(fixture.tools.log()[6..], rest);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_another_call_runs_is_taken_at_once() {
     let response = calls(&[("ask", "1"), ("client", "2"), ("bash", "3")]);
-    let world = World::new(FakeModel::in_turn(vec![response, text("done")]));
-    let mut conversation = world.load().await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![response, text("done")]));
+    let mut conversation = fixture.load().await;
     conversation.submit(start("go")).await.unwrap();
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let commands = [CommandKind::Decide { call: id("1"), decision: Decision::Allow }, provide("2", "two")];
     // The model call takes what is posted before the tools run, so the posts come when the call runs.
-    let (log, receipts) = (world.tools.clone(), std::sync::Arc::clone(&told));
+    let (log, receipts) = (fixture.tools.clone(), std::sync::Arc::clone(&told));
     let inbox = stream::iter(commands).then(move |command| {
         let (log, receipts) = (log.clone(), std::sync::Arc::clone(&receipts));
         async move {
@@ -209,18 +209,18 @@ async fn an_answer_that_comes_while_another_call_runs_is_taken_at_once() {
         }
     });
     let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
-    assert_eq!(world.drive(&mut conversation, options).await.unwrap(), ANSWERED);
+    assert_eq!(fixture.drive(&mut conversation, options).await.unwrap(), ANSWERED);
     assert_eq!(*told.lock().unwrap(), [Receipt::Recorded, Receipt::Recorded]);
-    assert_eq!(world.tools.log()[..2], ["start bash 3", "start ask 1"]);
+    assert_eq!(fixture.tools.log()[..2], ["start bash 3", "start ask 1"]);
     let results = "user: 1=ask done | 2=two | 3=bash done";
     assert_eq!(outline(conversation.state().messages())[2], results);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_nobody_answers_in_time_ends_with_an_error() {
-    let world = World::new(FakeModel::in_turn(vec![calls(&[("hasty_client", "1")]), text("done")]));
-    let mut conversation = world.load().await;
-    assert_eq!(world.turn(&mut conversation, start("go")).await, ANSWERED);
+    let fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("hasty_client", "1")]), text("done")]));
+    let mut conversation = fixture.load().await;
+    assert_eq!(fixture.turn(&mut conversation, start("go")).await, ANSWERED);
     let expected = "user: 1!nobody provided the result of this call in time";
     assert_eq!(outline(conversation.state().messages())[2], expected);
 }
@@ -238,14 +238,14 @@ fn kinds(events: &[SessionEvent]) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn session_events_name_all_that_is_awaited_by_the_ids_of_the_calls() {
     let response = calls(&[("client", "1"), ("bash", "2"), ("ask", "3"), ("deny", "4")]);
-    let world = World::new(FakeModel::in_turn(vec![response, text("done")]));
-    let mut conversation = world.load().await;
-    world.turn(&mut conversation, start("go")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(vec![response, text("done")]));
+    let mut conversation = fixture.load().await;
+    fixture.turn(&mut conversation, start("go")).await;
     conversation.submit(provide("1", "one")).await.unwrap();
     conversation.submit(CommandKind::Decide { call: id("3"), decision: Decision::Allow }).await.unwrap();
-    world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     let session = SessionId::from_bits(7);
-    let events = project(session, 0, &world.event_log.0.events());
+    let events = project(session, 0, &fixture.event_log.0.events());
     assert_eq!(
         kinds(&events)[3..],
         [
@@ -394,30 +394,34 @@ fn a_call_asks_only_so_often_and_an_interruption_ends_its_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_asks_waits_across_a_restart_and_runs_again_with_the_answers() {
     let response = calls(&[("elicit_write", "1"), ("bash", "2"), ("elicit", "3")]);
-    let world = World::new(FakeModel::in_turn(vec![response, text("done")]));
-    let mut conversation = world.load().await;
-    let TurnOutcome::RequiresAction(actions) = world.turn(&mut conversation, start("go")).await else {
+    let fixture = Fixture::new(FakeModel::in_turn(vec![response, text("done")]));
+    let mut conversation = fixture.load().await;
+    let TurnOutcome::RequiresAction(actions) = fixture.turn(&mut conversation, start("go")).await else {
         panic!("nobody is asked");
     };
     assert_eq!(pending(&actions), ["1"]);
     assert!(matches!(&actions[0].need, ActionNeed::Input { round: 1, request } if **request == question()));
     let begun = ["start elicit_write 1", "end elicit_write 1"];
-    assert_eq!(world.tools.log(), begun, "an exclusive call in the middle of its work holds back the others");
+    assert_eq!(
+        fixture.tools.log(),
+        begun,
+        "an exclusive call in the middle of its work holds back the others"
+    );
 
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     conversation.submit(input("1", 1, accept("main"))).await.unwrap();
-    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert!(
         matches!(&outcome, TurnOutcome::RequiresAction(actions) if pending(actions) == ["3"]),
         "{outcome:?}"
     );
-    let mut conversation = world.load().await;
+    let mut conversation = fixture.load().await;
     conversation.submit(input("3", 1, InputAnswers::new())).await.unwrap();
-    assert_eq!(world.drive(&mut conversation, TurnOptions::default()).await.unwrap(), ANSWERED);
+    assert_eq!(fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap(), ANSWERED);
     let results = r#"user: 1=elicit_write done with {"branch":{"action":"accept","content":{"branch":"main"}}} and half | 2=bash done | 3=elicit done with {"branch":{"action":"cancel"}} and half"#;
     assert_eq!(outline(conversation.state().messages())[2], results);
 
-    let events = project(SessionId::from_bits(1), 0, &world.event_log.load().await.unwrap());
+    let events = project(SessionId::from_bits(1), 0, &fixture.event_log.load().await.unwrap());
     let is_question =
         |event: &&SessionEvent| matches!(event.kind, SessionEventKind::AgentInputRequest { .. });
     let asked: Vec<&SessionEvent> = events.iter().filter(is_question).collect();

@@ -9,7 +9,7 @@ use conjure_conversation::{
 };
 use futures_util::future::{BoxFuture, pending};
 
-use crate::support::{FakeModel, FakeTools, World, call, calls, outline, start, text};
+use crate::support::{FakeModel, FakeTools, Fixture, call, calls, outline, start, text};
 
 fn context() -> CallContext {
     CallContext::default()
@@ -91,9 +91,9 @@ async fn a_check_that_never_answers_does_not_keep_calls_from_ending() {
 #[tokio::test(start_paused = true)]
 async fn in_a_turn_a_panic_is_a_result_in_its_place() {
     let answers = vec![calls(&[("bash", "1"), ("panic", "2"), ("write", "3")]), text("done")];
-    let world = World::new(FakeModel::in_turn(answers));
-    let mut conversation = world.load().await;
-    let outcome = world.turn(&mut conversation, start("go")).await;
+    let fixture = Fixture::new(FakeModel::in_turn(answers));
+    let mut conversation = fixture.load().await;
+    let outcome = fixture.turn(&mut conversation, start("go")).await;
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
     assert_eq!(
         outline(conversation.state().messages())[2],

@@ -8,7 +8,7 @@ use conjure_base::lock;
 
 use super::fair_queue::{FairQueue, LaneKey, QueueFull, QueueLimits, QueueLoad};
 use crate::error::JournalError;
-use crate::weights::TenantWeights;
+use crate::tenant_weights::TenantWeights;
 
 pub(crate) struct CallQueue<J> {
     limits: QueueLimits,

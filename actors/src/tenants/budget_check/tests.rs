@@ -55,8 +55,8 @@ fn amount(tokens: u64) -> Spend {
     Spend { tokens, micros: 0 }
 }
 
-/// The machine in a world in which what is read is old by the time it is used.
-struct World {
+/// The machine in a simulation in which what is read is old by the time it is used.
+struct Simulation {
     budget: BudgetState,
     allowances: Vec<Allowance>,
     journal: HashMap<String, u64>,
@@ -66,7 +66,7 @@ struct World {
     overrun: u64,
 }
 
-impl World {
+impl Simulation {
     fn name(allowance: &Allowance, at: Timestamp) -> (String, u64) {
         let (resource, period, limit) = allowance.parts();
         (counter_name(resource, period, at), limit)
@@ -197,7 +197,7 @@ proptest! {
             Allowance::Tokens { period: Period::Month, limit: month },
             Allowance::Tokens { period: Period::Day, limit: day },
         ];
-        let mut world = World {
+        let mut simulation = Simulation {
             budget: BudgetState::default(),
             allowances,
             journal: HashMap::new(),
@@ -206,7 +206,7 @@ proptest! {
             overrun: 0,
         };
         for (session, op) in ops {
-            world.step(SessionId::from_bits(session), op);
+            simulation.step(SessionId::from_bits(session), op);
         }
     }
 }

@@ -11,7 +11,7 @@
 use rustix::process::{Pid, Signal, WaitStatus};
 
 use super::EventLoop;
-use super::interference_weight::{KILLED, STALLED, STOPPED};
+use super::interference_score::{KILLED, STALLED, STOPPED};
 use super::open_job::{Job, NO_OPERATION};
 use crate::clock;
 use crate::job::{AbortReason, kill};

@@ -38,7 +38,7 @@ pub(super) struct Actor {
     pub(super) stop_requested: bool,
 }
 
-pub(super) struct World {
+pub(super) struct Simulation {
     pub(super) machine: Machine,
     children_kind: ChildrenKind,
     pub(super) now: Uptime,
@@ -56,9 +56,9 @@ pub(super) struct World {
     pub(super) random: u64,
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new(supervisor_policy: SupervisorPolicy, children: Vec<(ChildId, ChildPolicy)>) -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             machine: Machine::new(supervisor_policy),
             children_kind: supervisor_policy.children_kind,
             now: Uptime(Duration::ZERO),
@@ -73,8 +73,8 @@ impl World {
             child_ended: None,
             random: 0,
         };
-        world.tell(Input::Boot { children });
-        world
+        simulation.tell(Input::Boot { children });
+        simulation
     }
 
     pub(super) fn tell(&mut self, input: Input) {
