@@ -19,21 +19,22 @@ mod harness;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
 #[path = "../tests/system/support/image.rs"]
 mod image;
+#[path = "support/kinds.rs"]
+mod kinds;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conjure_base::{Clock, SystemClock};
-use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, Connector, ExecutionContext, Executor, Jail, Local, Sandbox,
-};
+use conjure_sandbox::{CallOptions, Command, CommandEnd, ExecutionContext, Executor, Sandbox};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::task::JoinSet;
 
 use crate::containers::Containers;
 use crate::harness::Result;
+use crate::kinds::{Kind, kinds};
 
 const WARM_UP: usize = 10;
 const ROUNDS: usize = 200;
@@ -60,18 +61,6 @@ fn main() -> Result<()> {
     // Before the runtime, and for longer than it.
     let containers = Containers::find("docker-plain, docker-setsid")?;
     harness::run(measure(kinds(containers.as_ref())))
-}
-
-/// A kind of sandbox: what its cases begin with, and how one is made.
-type Kind = (&'static str, Box<dyn Connector>);
-
-fn kinds(containers: Option<&Containers>) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> =
-        vec![("local-", Box::new(Local::without_isolation([]))), ("", Box::new(Jail::new([])))];
-    if let Some(containers) = containers {
-        kinds.push(("docker-", Box::new(containers.connector())));
-    }
-    kinds
 }
 
 /// One tree in one sandbox.

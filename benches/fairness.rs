@@ -33,8 +33,7 @@ use conjure::conversation::TurnStop;
 use conjure::runtime::{AdmissionGate, Share};
 use conjure::{
     Block, Clock as _, Config, Limits, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
-    Session, SessionId, SessionSpec, Settings, StopReason, SystemClock, TenantId, TenantPolicy, Usage,
-    model_fn,
+    Session, SessionId, SessionSpec, Settings, StopReason, SystemClock, TenantId, TenantPolicy, model_fn,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
@@ -275,21 +274,10 @@ fn model() -> impl Model {
             let words = request.messages.last().map(|message| message.text()).unwrap_or_default();
             let id = format!("toolu_{}", request.messages.len());
             let input = serde_json::json!({"command": words, "description": "as it was asked"});
-            let call = serde_json::json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input});
-            let block = Block::from_json(call.to_string());
-            (block.unwrap_or_else(|error| unreachable!("it is a block: {error}")), StopReason::ToolUse)
+            (Block::tool_use(id, "bash_tool", &input), StopReason::ToolUse)
         } else {
             (Block::text("It is done."), StopReason::EndTurn)
         };
-        Ok(Response {
-            id: None,
-            model: None,
-            content: vec![content],
-            stop_reason,
-            usage: Usage::default(),
-            request_id: None,
-            container: None,
-            native: None,
-        })
+        Ok(Response::new(vec![content], stop_reason))
     })
 }

@@ -19,6 +19,8 @@ mod harness;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
 #[path = "../tests/system/support/image.rs"]
 mod image;
+#[path = "support/kinds.rs"]
+mod kinds;
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -28,13 +30,13 @@ use std::time::{Duration, Instant};
 
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Connector, ExecutionContext, Executor, Jail, Limits, Local, Sandbox, SandboxError,
-    SandboxErrorKind,
+    CallOptions, ExecutionContext, Executor, Limits, Sandbox, SandboxError, SandboxErrorKind,
 };
 use futures_util::{StreamExt as _, stream};
 
 use crate::containers::Containers;
 use crate::harness::Result;
+use crate::kinds::{Kind, kinds};
 
 /// What a size is called, how large it is, and how often it is measured.
 const SIZES: [(&str, usize, usize); 3] =
@@ -47,18 +49,6 @@ fn main() -> Result<()> {
     // Before the runtime, and for longer than it.
     let containers = Containers::find("docker-in-SIZE, docker-out-SIZE")?;
     harness::run(measure(kinds(containers.as_ref())))
-}
-
-/// A kind of sandbox: what its cases begin with, and how one is made.
-type Kind = (&'static str, Box<dyn Connector>);
-
-fn kinds(containers: Option<&Containers>) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> =
-        vec![("local-", Box::new(Local::without_isolation([]))), ("", Box::new(Jail::new([])))];
-    if let Some(containers) = containers {
-        kinds.push(("docker-", Box::new(containers.connector())));
-    }
-    kinds
 }
 
 async fn measure(kinds: Vec<Kind>) -> Result<()> {

@@ -19,6 +19,8 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time, and spawns for comparison")]
 
+#[path = "support/bubblewrap.rs"]
+mod bubblewrap;
 #[path = "support/containers.rs"]
 mod containers;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
@@ -49,6 +51,7 @@ use conjure_sandbox::{
 };
 use tokio::task::JoinSet;
 
+use crate::bubblewrap::BUBBLEWRAP;
 use crate::containers::{Containers, LABEL};
 use crate::engine::{client, docker};
 use crate::harness::Result;
@@ -66,32 +69,6 @@ const PROGRAM: &str = "/bin/true";
 const GOAL: f64 = 10.0;
 const CONTAINER_GOAL: f64 = 20.0;
 const HIT_GOAL: f64 = 5.0;
-
-/// A sandbox as tools make one with bubblewrap: nothing is shared, the system is read-only.
-const BWRAP: [&str; 22] = [
-    "bwrap",
-    "--unshare-all",
-    "--die-with-parent",
-    "--ro-bind",
-    "/usr",
-    "/usr",
-    "--symlink",
-    "usr/bin",
-    "/bin",
-    "--symlink",
-    "usr/lib",
-    "/lib",
-    "--symlink",
-    "usr/lib64",
-    "/lib64",
-    "--proc",
-    "/proc",
-    "--dev",
-    "/dev",
-    "--tmpfs",
-    "/tmp",
-    PROGRAM,
-];
 
 fn main() -> Result<()> {
     // Before the runtime, and for longer than it.
@@ -317,10 +294,11 @@ async fn four_at_once(jail: &Jail, context: &ExecutionContext) -> Result<Duratio
 }
 
 async fn bwrap() -> Result<Duration> {
-    let [program, arguments @ ..] = BWRAP;
+    let [program, arguments @ ..] = BUBBLEWRAP;
     let started = Instant::now();
     let mut child = tokio::process::Command::new(program)
         .args(arguments)
+        .arg(PROGRAM)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

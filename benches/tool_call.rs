@@ -20,6 +20,8 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time, and spawns for comparison")]
 
+#[path = "support/bubblewrap.rs"]
+mod bubblewrap;
 #[path = "support/containers.rs"]
 mod containers;
 #[expect(clippy::unwrap_used, reason = "the tests' own")]
@@ -48,6 +50,7 @@ use conjure_sandbox::{
     CallOptions, Command, CommandEnd, Connector, ExecutionContext, Executor, Jail, Local, Sandbox,
 };
 
+use crate::bubblewrap::BUBBLEWRAP;
 use crate::containers::Containers;
 use crate::engine::{client, docker};
 use crate::harness::Result;
@@ -59,31 +62,6 @@ const PROGRAM: &str = "/bin/true";
 
 /// `docker exec` takes so long that it is measured once in so many rounds.
 const EXEC_EVERY: usize = 20;
-
-/// A sandbox as tools make one with bubblewrap: nothing is shared, the system is read-only.
-const BWRAP: [&str; 21] = [
-    "bwrap",
-    "--unshare-all",
-    "--die-with-parent",
-    "--ro-bind",
-    "/usr",
-    "/usr",
-    "--symlink",
-    "usr/bin",
-    "/bin",
-    "--symlink",
-    "usr/lib",
-    "/lib",
-    "--symlink",
-    "usr/lib64",
-    "/lib64",
-    "--proc",
-    "/proc",
-    "--dev",
-    "/dev",
-    "--tmpfs",
-    "/tmp",
-];
 
 fn main() -> Result<()> {
     // Before the runtime, and for longer than it.
@@ -142,7 +120,7 @@ async fn one_at_a_time(containers: Option<&Containers>) -> Result<()> {
         Way::new("sandbox (jail)", How::Sandbox(&jail.sandbox, PROGRAM)),
         Way::new("tokio::process", How::Spawn(vec![PROGRAM])),
     ];
-    let bwrap = [&BWRAP[..], &[PROGRAM]].concat();
+    let bwrap = [&BUBBLEWRAP[..], &[PROGRAM]].concat();
     match spawn(&bwrap).await {
         Ok(_) => ways.push(Way::new("bwrap", How::Spawn(bwrap))),
         Err(error) => {

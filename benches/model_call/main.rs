@@ -27,7 +27,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_anthropic::{Client, Config, ModelOptions};
-use conjure_base::TurnId;
 use conjure_conversation::{Block, Message, Model, ModelEvent, Request};
 use conjure_gemini::{Gemini, GeminiOptions, KEY_HEADER};
 use conjure_model_http::{HttpClient, HttpConfig, KeyHeader};
@@ -117,15 +116,7 @@ async fn batch(model: Arc<dyn Model>) -> Result<()> {
 
 /// One call, to its whole answer. How many previews there were.
 async fn call(model: &dyn Model) -> Result<usize> {
-    let request = Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: [].into(),
-        messages: vec![Message::user(vec![Block::text("Hi")]).into()],
-        container: None,
-        hosted: [].into(),
-    };
+    let request = Request::new(vec![Message::user(vec![Block::text("Hi")]).into()]);
     let mut stream = model.stream(request);
     let mut previews = 0;
     while let Some(event) = stream.next().await {

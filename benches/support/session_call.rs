@@ -71,21 +71,9 @@ fn answer(request: &Request, program: &str, watch: &Mutex<Watch>) -> Response {
         (Block::text("done"), StopReason::EndTurn)
     } else {
         let input = serde_json::json!({"command": program, "description": "as it was asked"});
-        let call =
-            serde_json::json!({"type": "tool_use", "id": "toolu_1", "name": "bash_tool", "input": input});
         watch.asked = Some(Instant::now());
-        let call = Block::from_json(call.to_string());
-        (call.unwrap_or_else(|error| Block::text(error.to_string())), StopReason::ToolUse)
+        (Block::tool_use("toolu_1", "bash_tool", &input), StopReason::ToolUse)
     };
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Response {
-        id: None,
-        model: None,
-        content: vec![content],
-        stop_reason,
-        usage,
-        request_id: None,
-        container: None,
-        native: None,
-    }
+    Response { usage, ..Response::new(vec![content], stop_reason) }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use conjure::ProcessEnv;
 use conjure::session::Redactor;
 
-use crate::cli::cli_error::CliError;
+use crate::cli::cli_error::{CliError, ExitStatus};
 
 /// The width if the output is not a terminal.
 const DEFAULT_COLUMNS: usize = 80;
@@ -126,6 +126,14 @@ impl Terminal {
         if let Some(hint) = &failure.hint {
             self.marked(Style::Good, "hint", &format!(": {hint}"));
         }
+    }
+
+    /// The exit status of a command. If it failed, its error is printed.
+    pub(crate) fn exit_status(&self, result: Result<ExitStatus, CliError>) -> ExitStatus {
+        result.unwrap_or_else(|error| {
+            self.error(&error);
+            error.exit
+        })
     }
 
     /// Prints clap's message: help and version on standard output, errors on standard error.

@@ -46,24 +46,14 @@ fn answer(request: &Request) -> Response {
         let calls: Vec<Value> = serde_json::from_str(&last.text()).unwrap();
         let call = |(index, call): (usize, Value)| {
             let id = format!("toolu_{}_{index}", request.messages.len());
-            let block = json!({"type": "tool_use", "id": id, "name": call["name"], "input": call["input"]});
-            Block::from_json(block.to_string()).unwrap()
+            Block::tool_use(id, call["name"].as_str().unwrap(), &call["input"])
         };
         (calls.into_iter().enumerate().map(call).collect(), StopReason::ToolUse)
     } else {
         (vec![Block::text(results.join("\n===\n"))], StopReason::EndTurn)
     };
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Response {
-        id: None,
-        model: None,
-        content,
-        stop_reason,
-        usage,
-        request_id: None,
-        container: None,
-        native: None,
-    }
+    Response { usage, ..Response::new(content, stop_reason) }
 }
 
 fn result(block: &Block) -> Option<String> {

@@ -12,8 +12,8 @@ use conjure::config::ExecutorKind;
 use conjure::conversation::TurnStop;
 use conjure::model::{ApiErrorKind, ModelErrorKind, parse_response};
 use conjure::{
-    Clock as _, Config, Model, ModelError, ProcessEnv, Request, Runtime, RuntimeOptions, SessionSpec,
-    Settings, SystemClock, TenantId, model_fn,
+    Block, Clock as _, Config, Model, ModelError, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
+    SessionSpec, Settings, StopReason, SystemClock, TenantId, model_fn,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -240,17 +240,13 @@ const VARIABLE: &str = "canary-of-a-variable";
 fn runs_the_script() -> impl Model {
     model_fn(|request: Request| async move {
         let call = |id: &str, name: &str, input: serde_json::Value| {
-            let call = serde_json::json!({"type": "tool_use", "id": id, "name": name, "input": input});
-            serde_json::json!({"stop_reason": "tool_use", "content": [call]})
+            Response::new(vec![Block::tool_use(id, name, &input)], StopReason::ToolUse)
         };
-        let body = match request.call {
+        Ok(match request.call {
             1 => call("toolu_load", "skills_load", serde_json::json!({"names": ["greeting"]})),
             2 => call("toolu_run", "skills_run_script", serde_json::json!({"path": "scripts/run.sh"})),
-            _ => {
-                serde_json::json!({"stop_reason": "end_turn", "content": [{"type": "text", "text": "Done."}]})
-            }
-        };
-        Ok(parse_response(&body.to_string()).unwrap())
+            _ => Response::text("Done."),
+        })
     })
 }
 

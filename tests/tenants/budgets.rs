@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use conjure::conversation::{Limit, TurnStop};
 use conjure::model::{CallSettings, ModelErrorKind, ModelEvent};
-use conjure::session::TurnId;
 use conjure::tenant::{CostLimit, Period, Price, Quota};
 use conjure::{
     Block, Message, Model as _, Request, RuntimeOptions, SessionError, Settings, TenantPolicy, model_fn,
@@ -256,15 +255,7 @@ async fn calls_without_a_session_are_paid_by_the_budget_too() {
     let runtime = host.start(host.options().tenant(tenant("acme"), room_for(2))).await;
     let model = runtime.model(&tenant("acme"), "echo", &CallSettings::default()).unwrap();
     let call = || {
-        let request = Request {
-            turn: TurnId::FIRST,
-            call: 1,
-            instructions: Vec::new(),
-            tools: Arc::new([]),
-            messages: vec![Arc::new(Message::user(vec![Block::text("hello")]))],
-            container: None,
-            hosted: Arc::new([]),
-        };
+        let request = Request::new(vec![Arc::new(Message::user(vec![Block::text("hello")]))]);
         model.stream(request).collect::<Vec<_>>()
     };
     for answers in 1..=2 {

@@ -59,7 +59,7 @@ pub(crate) fn answer(request: &Request) -> Response {
     let last = request.messages.last().unwrap();
     let said = request.messages.iter().filter(|message| message.role == Role::User);
     let asked = said.map(|message| message.text()).rfind(|text| !text.is_empty()).unwrap();
-    // What is said behind the results of a turn that ended is the next turn.
+    // A text that follows the results of an ended turn starts the next turn.
     let results = results(last).filter(|_| last.text().is_empty());
     let wants = asked.strip_prefix("$ ").filter(|_| results.is_none()).map(str::to_owned);
     let number = request.messages.len();
@@ -68,21 +68,14 @@ pub(crate) fn answer(request: &Request) -> Response {
         (Some(command), _) => {
             let input = serde_json::json!({"command": command, "description": "as it was asked"});
             let id = format!("toolu_{number}");
-            let call = serde_json::json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input});
-            (Block::from_json(call.to_string()).unwrap(), StopReason::ToolUse)
+            (Block::tool_use(id, "bash_tool", &input), StopReason::ToolUse)
         }
         (None, Some(results)) => (Block::text(format!("it says: {results}")), StopReason::EndTurn),
         (None, None) => (Block::text(format!("heard: {asked}")), StopReason::EndTurn),
     };
     Response {
-        id: None,
-        model: None,
-        content: vec![content],
-        stop_reason,
         usage: Usage { input_tokens: ANSWER - 1, output_tokens: 1, ..Usage::default() },
-        request_id: None,
-        container: None,
-        native: None,
+        ..Response::new(vec![content], stop_reason)
     }
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock, TenantId};
-use conjure_conversation::{
-    HostedFiles, HostedSupport, Model, ModelError, ModelErrorKind, ModelStream, Request, SideEffects,
-};
+use conjure_conversation::{Model, ModelError, ModelErrorKind, ModelStream, Request};
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
@@ -46,20 +44,8 @@ impl Model for AdmittedModel {
         answering.into_stream().flatten().boxed()
     }
 
-    fn hosted_support(&self) -> HostedSupport {
-        self.model.hosted_support()
-    }
-
-    fn hosted_files(&self) -> HostedFiles {
-        self.model.hosted_files()
-    }
-
-    fn context_tokens(&self) -> Option<u64> {
-        self.model.context_tokens()
-    }
-
-    fn side_effects(&self, request: &Request) -> SideEffects {
-        self.model.side_effects(request)
+    fn inner(&self) -> Option<&dyn Model> {
+        Some(&self.model)
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use conjure_base::SessionId;
 use conjure_conversation::{
-    Block, BlockKind, HostedFiles, HostedSupport, Message, Model, ModelError, ModelErrorKind, ModelStream,
-    PromptPrefix, Request, SideEffects, ToolDefinition,
+    Block, BlockKind, Message, Model, ModelError, ModelErrorKind, ModelStream, PromptPrefix, Request,
+    ToolDefinition,
 };
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -65,20 +65,8 @@ impl Model for BudgetedModel {
         answering.into_stream().flatten().boxed()
     }
 
-    fn hosted_support(&self) -> HostedSupport {
-        self.model.hosted_support()
-    }
-
-    fn hosted_files(&self) -> HostedFiles {
-        self.model.hosted_files()
-    }
-
-    fn context_tokens(&self) -> Option<u64> {
-        self.model.context_tokens()
-    }
-
-    fn side_effects(&self, request: &Request) -> SideEffects {
-        self.model.side_effects(request)
+    fn inner(&self) -> Option<&dyn Model> {
+        Some(&self.model)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::admission::{AdmissionGate, AdmittedModel, Overloaded, Permit, Share};
-use conjure_base::{Clock as _, Deadline, SystemClock, TenantId, TurnId};
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
 use conjure_conversation::{
     HostedSupport, Model, ModelErrorKind, ModelEvent, ModelStream, Request, SideEffects,
@@ -131,15 +131,7 @@ fn an_admitted_model_reports_the_properties_of_its_model() {
 }
 
 fn request() -> Request {
-    Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: Arc::from([]),
-        messages: Vec::new(),
-        container: None,
-        hosted: Arc::default(),
-    }
+    Request::new(Vec::new())
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,17 +104,11 @@ impl Model for Scenario {
             requests.len() - 1
         };
         let response = |content, stop_reason| Response {
-            id: None,
-            model: None,
-            content,
-            stop_reason,
             usage: Usage {
                 input_tokens: 1 + 1_000 * text.matches("long").count() as u64,
                 ..Usage::default()
             },
-            request_id: None,
-            container: None,
-            native: None,
+            ..Response::new(content, stop_reason)
         };
         assert!(text != "panic", "the model panics");
         let answer = match text.strip_prefix("call ").filter(|_| !has_results) {

@@ -37,6 +37,20 @@ pub struct Request {
 }
 
 impl Request {
+    /// The first call of a session's first turn, with this history and nothing else.
+    #[must_use]
+    pub fn new(messages: Vec<Arc<Message>>) -> Self {
+        Self {
+            turn: TurnId::FIRST,
+            call: 1,
+            instructions: Vec::new(),
+            tools: [].into(),
+            messages,
+            container: None,
+            hosted: [].into(),
+        }
+    }
+
     /// The side effects that follow from the request itself: from hosted skills or a container. [`Model::side_effects`] adds those of the
     /// model's configuration.
     #[must_use]
@@ -93,11 +107,17 @@ impl Response {
     /// A complete response with this text, for clients of your own.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
+        Self::new(vec![Block::text(text)], StopReason::EndTurn)
+    }
+
+    /// A complete response with these blocks, without usage and ids. To call tools, use [`Block::tool_use`] and [`StopReason::ToolUse`].
+    #[must_use]
+    pub fn new(content: Vec<Block>, stop_reason: StopReason) -> Self {
         Self {
             id: None,
             model: None,
-            content: vec![Block::text(text)],
-            stop_reason: StopReason::EndTurn,
+            content,
+            stop_reason,
             usage: Usage::default(),
             request_id: None,
             container: None,
@@ -207,34 +227,42 @@ pub trait Model: Send + Sync {
     /// [`ModelEvent::Sent`], and [`ModelEvent::UsageReported`] when it knows more.
     fn stream(&self, request: Request) -> ModelStream;
 
+    /// The model that this one wraps. The methods below answer as it does, unless the wrapper overrides them.
+    fn inner(&self) -> Option<&dyn Model> {
+        None
+    }
+
     /// Whether its service supports hosted skills. A session with hosted skills needs such a model.
     fn hosted_support(&self) -> HostedSupport {
-        HostedSupport::None
+        self.inner().map_or(HostedSupport::None, Model::hosted_support)
     }
 
-    /// Access to the files of its service's containers. A model with hosted skills implements it; a wrapper forwards it.
+    /// Access to the files of its service's containers. A model with hosted skills implements it.
     fn hosted_files(&self) -> HostedFiles {
-        HostedFiles::Unknown
+        self.inner().map_or(HostedFiles::Unknown, Model::hosted_files)
     }
 
-    /// The size of the model's context in tokens, if that is known. A session's history is compacted before it reaches this size. A
-    /// wrapper forwards it.
+    /// The size of the model's context in tokens, if that is known. A session's history is compacted before it reaches this size.
     fn context_tokens(&self) -> Option<u64> {
-        None
+        self.inner().and_then(Model::context_tokens)
     }
 
     /// The possible side effects of this call. It is called once, before the call is recorded and made.
     ///
-    /// The default follows from the request alone ([`Request::side_effects`]). A model whose configuration adds side effects
-    /// overrides this method. A wrapper forwards it.
+    /// Without a wrapped model, the default follows from the request alone ([`Request::side_effects`]). A model whose configuration
+    /// adds side effects overrides this method.
     fn side_effects(&self, request: &Request) -> SideEffects {
-        request.side_effects()
+        self.inner().map_or_else(|| request.side_effects(), |inner| inner.side_effects(request))
     }
 }
 
 impl<M: Model + ?Sized> Model for Arc<M> {
     fn stream(&self, request: Request) -> ModelStream {
         (**self).stream(request)
+    }
+
+    fn inner(&self) -> Option<&dyn Model> {
+        (**self).inner()
     }
 
     fn hosted_support(&self) -> HostedSupport {

@@ -150,16 +150,7 @@ mod tests {
         let said = |text: &str, stop_reason: StopReason| {
             let content = vec![Block::text(text)];
             let usage = Usage { output_tokens: 3, ..Usage::default() };
-            let response = Response {
-                id: None,
-                model: None,
-                content,
-                stop_reason,
-                usage,
-                request_id: None,
-                container: None,
-                native: None,
-            };
+            let response = Response { usage, ..Response::new(content, stop_reason) };
             let summary = parse_summary(response);
             assert_eq!(summary.usage.output_tokens, 3);
             summary.text

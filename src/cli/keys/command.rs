@@ -22,10 +22,7 @@ pub(crate) async fn keys(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    run(command, &config, &environment, &terminal).await.unwrap_or_else(|error| {
-        terminal.error(&error);
-        error.exit
-    })
+    terminal.exit_status(run(command, &config, &environment, &terminal).await)
 }
 
 async fn run(

@@ -28,13 +28,7 @@ pub(crate) async fn serve(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    match run(&args, &config, &environment, &terminal).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            terminal.error(&error);
-            error.exit
-        }
-    }
+    terminal.exit_status(run(&args, &config, &environment, &terminal).await)
 }
 
 async fn run(

@@ -19,10 +19,7 @@ pub(crate) async fn login(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    sign_in(&args, &config, &environment, &terminal).await.unwrap_or_else(|error| {
-        terminal.error(&error);
-        error.exit
-    })
+    terminal.exit_status(sign_in(&args, &config, &environment, &terminal).await)
 }
 
 /// Deletes a sign-in, and prints an error if that fails.
@@ -32,10 +29,7 @@ pub(crate) async fn logout(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    sign_out(&args, &config, &environment, &terminal).await.unwrap_or_else(|error| {
-        terminal.error(&error);
-        error.exit
-    })
+    terminal.exit_status(sign_out(&args, &config, &environment, &terminal).await)
 }
 
 async fn sign_in(

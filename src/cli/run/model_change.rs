@@ -5,8 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure::hosted::{HostedFiles, HostedSupport};
-use conjure::model::{ModelStream, SideEffects};
+use conjure::model::ModelStream;
 use conjure::{Model, Request, Session, SessionError};
 
 /// The change to another model, as soon as no turn is in progress.
@@ -55,19 +54,7 @@ impl Model for RecordedModelProxy {
         self.current().stream(request)
     }
 
-    fn hosted_support(&self) -> HostedSupport {
-        self.current().hosted_support()
-    }
-
-    fn hosted_files(&self) -> HostedFiles {
-        self.current().hosted_files()
-    }
-
-    fn context_tokens(&self) -> Option<u64> {
-        self.current().context_tokens()
-    }
-
-    fn side_effects(&self, request: &Request) -> SideEffects {
-        self.current().side_effects(request)
+    fn inner(&self) -> Option<&dyn Model> {
+        Some(self.current())
     }
 }

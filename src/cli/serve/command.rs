@@ -29,13 +29,7 @@ pub(crate) async fn serve(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    match run(Arc::new(args), config_file, &config, &environment, &terminal).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            terminal.error(&error);
-            error.exit
-        }
-    }
+    terminal.exit_status(run(Arc::new(args), config_file, &config, &environment, &terminal).await)
 }
 
 async fn run(

@@ -52,16 +52,7 @@ fn assert_prefixes(requests: &[RecordedRequest]) {
 
 fn stopping(content: Vec<conjure_conversation::Block>, stop_reason: StopReason) -> Reply {
     let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
-    Reply::answer(Response {
-        id: None,
-        model: None,
-        content,
-        stop_reason,
-        usage,
-        request_id: None,
-        container: None,
-        native: None,
-    })
+    Reply::answer(Response { usage, ..Response::new(content, stop_reason) })
 }
 
 #[test]
@@ -253,14 +244,9 @@ fn a_model_without_a_known_price_says_so() {
     let answer = |model: &str, content| {
         let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
         Reply::answer(Response {
-            id: None,
             model: Some(model.to_owned()),
-            content,
-            stop_reason: StopReason::Missing,
             usage,
-            request_id: None,
-            container: None,
-            native: None,
+            ..Response::new(content, StopReason::Missing)
         })
     };
     let service =

@@ -56,23 +56,14 @@ pub(crate) fn answer(request: &Request) -> Response {
             Some(command) => {
                 let input = serde_json::json!({"command": command, "description": "as it was asked"});
                 let id = format!("toolu_{}", request.messages.len());
-                let call = serde_json::json!(
-                    {"type": "tool_use", "id": id, "name": "bash_tool", "input": input}
-                );
-                (Block::from_json(call.to_string()).unwrap(), StopReason::ToolUse)
+                (Block::tool_use(id, "bash_tool", &input), StopReason::ToolUse)
             }
             None => (Block::text(format!("heard: {}", last.text())), StopReason::EndTurn),
         },
     };
     Response {
-        id: None,
-        model: None,
-        content: vec![content],
-        stop_reason,
         usage: Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() },
-        request_id: None,
-        container: None,
-        native: None,
+        ..Response::new(vec![content], stop_reason)
     }
 }
 

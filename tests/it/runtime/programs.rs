@@ -98,21 +98,14 @@ fn answer(request: &Request) -> Option<Response> {
             Some(calls) => {
                 let calls = calls.iter().enumerate().map(|(number, (name, input))| {
                     let id = format!("call_{index}_{round}_{number}");
-                    let call = json!({"type": "tool_use", "id": id, "name": name, "input": input});
-                    Block::from_json(call.to_string()).unwrap()
+                    Block::tool_use(id, name, input)
                 });
                 (calls.collect(), StopReason::ToolUse)
             }
         },
     };
     Some(Response {
-        id: None,
-        model: None,
-        content,
-        stop_reason,
         usage: Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() },
-        request_id: None,
-        container: None,
-        native: None,
+        ..Response::new(content, stop_reason)
     })
 }

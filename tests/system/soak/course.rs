@@ -202,22 +202,10 @@ pub(crate) fn model() -> impl Model {
             Some(command) if request.call == 1 => {
                 let id = format!("toolu_{}", request.messages.len());
                 let input = serde_json::json!({"command": command, "description": "as it was asked"});
-                let call =
-                    serde_json::json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input});
-                let block = Block::from_json(call.to_string());
-                (block.unwrap_or_else(|error| unreachable!("it is a block: {error}")), StopReason::ToolUse)
+                (Block::tool_use(id, "bash_tool", &input), StopReason::ToolUse)
             }
             _ => (Block::text("It is done."), StopReason::EndTurn),
         };
-        Ok(Response {
-            id: None,
-            model: None,
-            content: vec![content],
-            stop_reason,
-            usage: Usage::default(),
-            request_id: None,
-            container: None,
-            native: None,
-        })
+        Ok(Response::new(vec![content], stop_reason))
     })
 }

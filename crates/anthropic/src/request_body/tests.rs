@@ -1,13 +1,11 @@
 use super::*;
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use conjure_conversation::{ModelApi, NativeContent, Origin, ToolDefinition, ToolResult};
 use proptest::prelude::*;
 use serde_json::json;
 
 fn request(messages: &[Message]) -> Request {
     Request {
-        turn: TurnId::FIRST,
-        call: 1,
         instructions: vec!["Base.".to_owned(), String::new(), "Skills.".to_owned()],
         tools: Arc::from([
             ToolDefinition {
@@ -17,9 +15,7 @@ fn request(messages: &[Message]) -> Request {
             },
             ToolDefinition { name: "b".to_owned(), description: String::new(), input_schema: json!({}) },
         ]),
-        messages: messages.iter().cloned().map(Arc::new).collect(),
-        container: None,
-        hosted: Arc::default(),
+        ..Request::new(messages.iter().cloned().map(Arc::new).collect())
     }
 }
 

@@ -24,24 +24,15 @@ fn is_acting(tool: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
-    use conjure_base::{ContainerId, TurnId};
+    use conjure_base::ContainerId;
     use conjure_conversation::HostedSkill;
     use serde_json::json;
 
     use super::*;
 
     fn plain() -> Request {
-        Request {
-            turn: TurnId::FIRST,
-            call: 1,
-            instructions: Vec::new(),
-            tools: Arc::default(),
-            messages: Vec::new(),
-            container: None,
-            hosted: Arc::default(),
-        }
+        Request::new(Vec::new())
     }
 
     #[test]

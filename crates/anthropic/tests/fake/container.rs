@@ -8,7 +8,7 @@ use conjure_base::{ContainerId, SystemClock};
 use conjure_conversation::scripted::{Recorder, ScriptedModel};
 use conjure_conversation::{
     Block, CommandKind, Conversation, Limits, MemoryEventLog, Model, PromptPrefix, Response, StopReason,
-    TurnOptions, TurnOutcome, TurnServices, TurnStop, Usage, run_turn,
+    TurnOptions, TurnOutcome, TurnServices, TurnStop, run_turn,
 };
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -28,14 +28,8 @@ fn client(fake: &FakeMessages, options: ModelOptions) -> Messages {
 /// An answer that pauses within its container.
 fn paused() -> Reply {
     Reply::answer(Response {
-        id: None,
-        model: None,
-        content: vec![Block::from_json(SEARCH).unwrap()],
-        stop_reason: StopReason::PauseTurn,
-        usage: Usage::default(),
-        request_id: None,
         container: Some(ContainerId::new(ID)),
-        native: None,
+        ..Response::new(vec![Block::from_json(SEARCH).unwrap()], StopReason::PauseTurn)
     })
 }
 

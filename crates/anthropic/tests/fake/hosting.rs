@@ -11,7 +11,7 @@ use conjure_anthropic::hosted::{
     container_config, container_upload, extract_file_ids, produced_files, run_until_complete,
 };
 use conjure_anthropic::{ApiProfile, Messages, ModelOptions};
-use conjure_base::{Clock, ContainerId, Deadline, SystemClock, Timestamp, TurnId};
+use conjure_base::{Clock, ContainerId, Deadline, SystemClock, Timestamp};
 use conjure_conversation::{Block, Message, ModelErrorKind, Request, StopReason};
 use serde_json::{Value, json};
 
@@ -20,13 +20,9 @@ use crate::support::{KEY, ask, file, send, start};
 
 fn request(content: Vec<Block>, container: Option<ContainerId>) -> Request {
     Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: Arc::new([]),
-        messages: vec![Arc::new(Message::user(content))],
         container,
         hosted: [HostedSkill::anthropic("xlsx")].into(),
+        ..Request::new(vec![Arc::new(Message::user(content))])
     }
 }
 

@@ -73,16 +73,7 @@ fn tools() -> Vec<ToolDefinition> {
 
 fn stopping(content: Vec<Block>, stop_reason: StopReason) -> Reply {
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Reply::answer(Response {
-        id: None,
-        model: None,
-        content,
-        stop_reason,
-        usage,
-        request_id: None,
-        container: None,
-        native: None,
-    })
+    Reply::answer(Response { usage, ..Response::new(content, stop_reason) })
 }
 
 fn raw(value: &Value) -> Block {

@@ -77,7 +77,7 @@ pub(crate) async fn ask(model: &Messages, request: Request) -> Result<Response, 
 }
 
 pub(crate) fn call(id: &str, name: &str, input: &Value) -> Block {
-    Block::from_json(json!({"type": "tool_use", "id": id, "name": name, "input": input}).to_string()).unwrap()
+    Block::tool_use(id, name, input)
 }
 
 /// An open file of this content.

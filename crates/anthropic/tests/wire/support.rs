@@ -46,12 +46,8 @@ pub(crate) fn turn() -> TurnId {
 pub(crate) fn ask(text: &str) -> Request {
     Request {
         turn: turn(),
-        call: 1,
         instructions: vec!["Be brief.".to_owned()],
-        tools: Arc::new([]),
-        messages: vec![Arc::new(Message::user(vec![Block::text(text)]))],
-        container: None,
-        hosted: Arc::default(),
+        ..Request::new(vec![Arc::new(Message::user(vec![Block::text(text)]))])
     }
 }
 

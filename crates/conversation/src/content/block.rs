@@ -79,6 +79,15 @@ impl Block {
         Self { raw: raw_json(json), kind: BlockKind::Text(text) }
     }
 
+    /// A `tool_use` block: a call of the tool `name` with this input.
+    #[must_use]
+    pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: &Value) -> Self {
+        let call = ToolCall::new(id, name, input);
+        let [id, name] = [call.id.as_str(), call.name.as_str()].map(Value::from);
+        let json = format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{input}}}"#);
+        Self { raw: raw_json(json), kind: BlockKind::ToolUse(call) }
+    }
+
     /// The `tool_result` block of `result`.
     #[must_use]
     pub fn tool_result(result: &crate::ToolResult) -> Self {

@@ -19,8 +19,7 @@ use serde_json::Value;
 use crate::content::block::Block;
 use crate::content::stop_reason::StopReason;
 use crate::model::Usage;
-use crate::model::{Model, ModelError, ModelEvent, ModelStream, Request, Response, SideEffects};
-use crate::session::hosted::{HostedFiles, HostedSupport};
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Request, Response};
 
 use super::error::ScriptError;
 use super::recording_file::RecordingFile;
@@ -141,20 +140,8 @@ impl<M: Model> Model for Recorder<M> {
         })
     }
 
-    fn hosted_support(&self) -> HostedSupport {
-        self.model.hosted_support()
-    }
-
-    fn hosted_files(&self) -> HostedFiles {
-        self.model.hosted_files()
-    }
-
-    fn context_tokens(&self) -> Option<u64> {
-        self.model.context_tokens()
-    }
-
-    fn side_effects(&self, request: &Request) -> SideEffects {
-        self.model.side_effects(request)
+    fn inner(&self) -> Option<&dyn Model> {
+        Some(&self.model)
     }
 }
 

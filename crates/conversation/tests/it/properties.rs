@@ -69,16 +69,7 @@ fn response() -> impl Strategy<Value = Response> {
         |(mut content, calls, stop_reason, input_tokens, container)| {
             content.extend(calls.into_iter().map(|id| tool_use("bash", id)));
             let usage = Usage { input_tokens, ..Usage::default() };
-            Response {
-                id: None,
-                model: None,
-                content,
-                stop_reason,
-                usage,
-                request_id: None,
-                container,
-                native: None,
-            }
+            Response { usage, container, ..Response::new(content, stop_reason) }
         },
     )
 }

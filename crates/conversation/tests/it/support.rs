@@ -231,16 +231,7 @@ pub(crate) fn text(text: &str) -> Response {
 
 pub(crate) fn answer(content: Vec<Block>, stop_reason: StopReason) -> Response {
     let usage = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
-    Response {
-        id: None,
-        model: None,
-        content,
-        stop_reason,
-        usage,
-        request_id: None,
-        container: None,
-        native: None,
-    }
+    Response { usage, ..Response::new(content, stop_reason) }
 }
 
 /// An answer that calls tools, each given by its name and id.

@@ -61,8 +61,7 @@ impl History {
                 let id = given_id.map_or_else(|| format!("toolu_script_{calls}"), str::to_owned);
                 let name = call["name"].as_str().unwrap_or_default().to_owned();
                 let input = call.get("args").cloned().unwrap_or_else(|| json!({}));
-                let json = json!({"type": "tool_use", "id": id, "name": name, "input": input});
-                blocks.extend(Block::from_json(json.to_string()).ok());
+                blocks.push(Block::tool_use(&id, &name, &input));
                 open.push(OpenCall { id, name, has_own_id: given_id.is_some() });
             }
             if !open.is_empty() && !follows_user {

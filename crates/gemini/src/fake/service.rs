@@ -1,9 +1,6 @@
 //! [`GeminiService`]: checks a request, chooses its reply and writes its answer.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use conjure_base::TurnId;
 use conjure_conversation::{ApiErrorKind, Request};
 use conjure_model_http::fake::{
     AnswerContext, Ending, FakeService, FakeState, HistoryPosition, ReceivedRequest, ReplyOf,
@@ -80,13 +77,10 @@ impl FakeService for GeminiService {
         let history = History::of(&contents)?;
         let (session, answers) = (history.first_text(), history.answers);
         let request = Request {
-            turn: TurnId::FIRST,
             call: u32::try_from(answers).unwrap_or(u32::MAX).saturating_add(1),
             instructions,
             tools: tools.into(),
-            messages: history.messages,
-            container: None,
-            hosted: Arc::default(),
+            ..Request::new(history.messages)
         };
         // An answer that is being continued is not in the history. Its token is in the request.
         let position =

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use conjure_conversation::{
     Block, Message, ModelApi, NativeContent, NativeItem, ResultContent, ToolDefinition, ToolResult,
 };
@@ -16,15 +16,7 @@ fn other_origin() -> Origin {
 }
 
 fn request(messages: Vec<Message>) -> Request {
-    Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: Arc::from([]),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        container: None,
-        hosted: Arc::default(),
-    }
+    Request::new(messages.into_iter().map(Arc::new).collect())
 }
 
 fn user(texts: &[&str]) -> Message {

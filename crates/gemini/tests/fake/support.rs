@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use conjure_conversation::scripted::{Script, ScriptFormat};
 use conjure_conversation::{
     Block, Message, Model, ModelError, ModelEvent, ModelStream, Request, Response, ToolDefinition, ToolResult,
@@ -63,13 +63,10 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
 
 pub(crate) fn request(messages: &[Message]) -> Request {
     Request {
-        turn: TurnId::FIRST,
         call: u32::try_from(messages.len().div_ceil(2)).unwrap(),
         instructions: vec!["Be brief.".to_owned()],
         tools: Arc::from([tool("view"), tool("9lives")]),
-        messages: messages.iter().cloned().map(Arc::new).collect(),
-        container: None,
-        hosted: Arc::default(),
+        ..Request::new(messages.iter().cloned().map(Arc::new).collect())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::TurnId;
 use conjure_conversation::{
     ApiErrorKind, Block, Message, ModelError, ModelErrorKind, ModelEvent, Request, Response,
 };
@@ -103,15 +102,7 @@ pub(crate) fn config(url: &str) -> HttpConfig {
 }
 
 pub(crate) fn request() -> Request {
-    Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: Arc::new([]),
-        messages: vec![Arc::new(Message::user(vec![Block::text("Hi")]))],
-        container: None,
-        hosted: Arc::default(),
-    }
+    Request::new(vec![Arc::new(Message::user(vec![Block::text("Hi")]))])
 }
 
 pub(crate) fn call(client: &HttpClient) -> HttpCall {

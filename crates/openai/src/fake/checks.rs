@@ -116,8 +116,7 @@ pub(super) fn call_block(id: &str, name: &str, arguments: &str, at: &str) -> Che
     let input: Value = serde_json::from_str(arguments).map_err(|error| {
         FakeError::invalid(format!("Invalid '{at}.arguments': not valid JSON ({error})."))
     })?;
-    let json = json!({"type": "tool_use", "id": id, "name": name, "input": input});
-    Block::from_json(json.to_string()).map_err(|error| FakeError::invalid(error.to_string()))
+    Ok(Block::tool_use(id, name, &input))
 }
 
 /// The blocks of a content. It is a text, or a list of parts of these types.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use conjure_conversation::{Block, Message, Request, Role, ToolDefinition, ToolResult};
 
 /// A request that passed all checks.
@@ -54,13 +54,10 @@ impl CanonicalHistory {
     pub(super) fn into_request(self, tools: Vec<ToolDefinition>) -> Request {
         let call = u32::try_from(self.answers()).unwrap_or(u32::MAX).saturating_add(1);
         Request {
-            turn: TurnId::FIRST,
             call,
             instructions: self.instructions,
             tools: tools.into(),
-            messages: self.messages.into_iter().map(Arc::new).collect(),
-            container: None,
-            hosted: Arc::from([]),
+            ..Request::new(self.messages.into_iter().map(Arc::new).collect())
         }
     }
 }

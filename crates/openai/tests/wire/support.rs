@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use conjure_conversation::{
     Block, Message, Model, ModelError, ModelEvent, Request, Response, ToolDefinition, ToolResult,
 };
@@ -40,7 +40,7 @@ pub(crate) fn user(text: &str) -> Message {
 }
 
 pub(crate) fn call(id: &str, name: &str, input: &Value) -> Block {
-    Block::from_json(json!({"type": "tool_use", "id": id, "name": name, "input": input}).to_string()).unwrap()
+    Block::tool_use(id, name, input)
 }
 
 pub(crate) fn thinking(text: &str) -> Block {
@@ -58,13 +58,9 @@ pub(crate) fn request(messages: Vec<Message>) -> Request {
         input_schema: json!({"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}),
     };
     Request {
-        turn: TurnId::FIRST,
-        call: 1,
         instructions: vec!["Be brief.".to_owned()],
         tools: Arc::from([tool("bash"), tool("skills.load")]),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        container: None,
-        hosted: Arc::from([]),
+        ..Request::new(messages.into_iter().map(Arc::new).collect())
     }
 }
 

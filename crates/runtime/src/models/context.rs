@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use conjure_conversation::{HostedFiles, HostedSupport, Model, ModelStream, Request, SideEffects};
+use conjure_conversation::{Model, ModelStream, Request};
 use conjure_model_http::{HttpClient, known_model};
 use futures_util::{FutureExt as _, StreamExt as _};
 
@@ -73,20 +73,12 @@ impl Model for ModelWithContext {
         asked.into_stream().flatten().boxed()
     }
 
-    fn hosted_support(&self) -> HostedSupport {
-        self.model.hosted_support()
-    }
-
-    fn hosted_files(&self) -> HostedFiles {
-        self.model.hosted_files()
-    }
-
     fn context_tokens(&self) -> Option<u64> {
         self.tokens.get().copied().flatten()
     }
 
-    fn side_effects(&self, request: &Request) -> SideEffects {
-        self.model.side_effects(request)
+    fn inner(&self) -> Option<&dyn Model> {
+        Some(&self.model)
     }
 }
 
@@ -94,7 +86,7 @@ impl Model for ModelWithContext {
 mod tests {
     use super::*;
     use crate::config::{Config, ProcessEnv};
-    use conjure_base::TurnId;
+
     use conjure_conversation::{Block, Message, Response, model_fn};
     use conjure_model_http::HttpConfig;
     use std::io::{Read as _, Write as _};
@@ -120,15 +112,7 @@ mod tests {
         let client = HttpClient::new(&HttpConfig::new(&target.base_url)).unwrap();
         let answering = Arc::new(model_fn(|_| async { Ok(Response::text("Hi.")) }));
         let model = with_context(answering, &target, Some(client));
-        let request = Request {
-            turn: TurnId::FIRST,
-            call: 1,
-            instructions: Vec::new(),
-            tools: Vec::new().into(),
-            messages: vec![Arc::new(Message::user(vec![Block::text("hi")]))],
-            container: None,
-            hosted: Vec::new().into(),
-        };
+        let request = Request::new(vec![Arc::new(Message::user(vec![Block::text("hi")]))]);
         assert!(model.stream(request).all(|event| std::future::ready(event.is_ok())).await);
         model.context_tokens()
     }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use conjure_conversation::{
-    ApiErrorKind, HostedFiles, HostedSupport, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream,
-    Request, SideEffects,
+    ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, SideEffects,
 };
 use futures_util::{StreamExt as _, stream};
 
@@ -72,22 +71,14 @@ impl Model for FallbackModel {
         }))
     }
 
-    fn hosted_support(&self) -> HostedSupport {
-        self.first.hosted_support()
-    }
-
-    fn hosted_files(&self) -> HostedFiles {
-        self.first.hosted_files()
-    }
-
     /// The smallest context of all models, because each of them must be able to read the history.
     fn context_tokens(&self) -> Option<u64> {
         let all = [&self.first].into_iter().chain(&self.others);
         all.filter_map(|model| model.context_tokens()).min()
     }
 
-    fn side_effects(&self, request: &Request) -> SideEffects {
-        self.first.side_effects(request)
+    fn inner(&self) -> Option<&dyn Model> {
+        Some(&self.first)
     }
 }
 
@@ -106,19 +97,11 @@ const fn is_failure_of_service(error: &ModelError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conjure_base::TurnId;
+
     use conjure_conversation::{Block, Message, Response, model_fn};
 
     fn request() -> Request {
-        Request {
-            turn: TurnId::FIRST,
-            call: 1,
-            instructions: Vec::new(),
-            tools: Vec::new().into(),
-            messages: vec![Arc::new(Message::user(vec![Block::text("hi")]))],
-            container: None,
-            hosted: Vec::new().into(),
-        }
+        Request::new(vec![Arc::new(Message::user(vec![Block::text("hi")]))])
     }
 
     /// A model that answers with its name.

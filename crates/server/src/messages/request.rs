@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use conjure_api::{MessageCreate, MessageOptions, MessageRole, MessageTool, MessageToolChoice};
-use conjure_base::TurnId;
 use conjure_conversation::{Block, Message, Request, ToolDefinition};
 use conjure_runtime::{CallSettings, ToolChoice};
 
@@ -64,15 +63,7 @@ pub(crate) fn model_request(create: MessageCreate) -> Result<Request, ApiError> 
         }));
     }
     let tools: Vec<ToolDefinition> = create.tools.into_iter().map(tool).collect::<Result<_, _>>()?;
-    Ok(Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: create.system,
-        tools: tools.into(),
-        messages,
-        container: None,
-        hosted: Arc::new([]),
-    })
+    Ok(Request { instructions: create.system, tools: tools.into(), ..Request::new(messages) })
 }
 
 fn tool(tool: MessageTool) -> Result<ToolDefinition, ApiError> {

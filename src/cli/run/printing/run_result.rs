@@ -167,10 +167,10 @@ pub(crate) fn timeout_error() -> CliError {
 #[cfg(test)]
 mod tests {
     use conjure::conversation::{LoopOptions, PromptPrefix, TurnOutcome};
-    use conjure::model::parse_response;
     use conjure::tool::{Authorization, CallConcurrency, CallTraits, Toolbox};
     use conjure::{
-        Approver, Block, Message, Request, ToolDefinition, ToolOutput, approver_fn, model_fn, tool_fn,
+        Approver, Block, Message, Request, Response, ToolDefinition, ToolOutput, approver_fn, model_fn,
+        tool_fn,
     };
 
     use super::*;
@@ -186,10 +186,9 @@ mod tests {
         let tool = tool_fn(definition, traits, |_, _| async { ToolOutput::text("knock") });
         let toolbox = Toolbox::builder().with_tool(tool).with_approver(policy).build().unwrap();
         let model = model_fn(|request: Request| async move {
-            let call = serde_json::json!({"type": "tool_use", "id": format!("toolu_{}", request.call),
-                                          "name": "knock", "input": {"time": request.call}});
-            let body = serde_json::json!({"stop_reason": "tool_use", "content": [call]});
-            Ok(parse_response(&body.to_string()).unwrap())
+            let input = serde_json::json!({"time": request.call});
+            let call = Block::tool_use(format!("toolu_{}", request.call), "knock", &input);
+            Ok(Response::new(vec![call], StopReason::ToolUse))
         });
         let messages = vec![Message::user(vec![Block::text("Go")])];
         let composer = PromptPrefix::default();

@@ -262,14 +262,8 @@ impl MixedModel {
     fn answer(&self, request: &Request) -> Response {
         let block = |value: Value| Block::from_json(value.to_string()).unwrap();
         let mut response = Response {
-            id: None,
-            model: None,
-            content: Vec::new(),
-            stop_reason: StopReason::EndTurn,
             usage: Usage { input_tokens: 1_000, output_tokens: 1, ..Usage::default() },
-            request_id: None,
-            container: None,
-            native: None,
+            ..Response::new(Vec::new(), StopReason::EndTurn)
         };
         if request.hosted.is_empty() {
             response.content.push(Block::text("a summary"));

@@ -50,21 +50,11 @@ fn answer(request: &Request, sent: &SentRequests) -> Response {
         None => {
             let input = serde_json::json!({"command": last.text(), "description": "as it was asked"});
             let id = format!("toolu_{}", request.messages.len());
-            let call = serde_json::json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input});
-            (Block::from_json(call.to_string()).unwrap(), StopReason::ToolUse)
+            (Block::tool_use(id, "bash_tool", &input), StopReason::ToolUse)
         }
     };
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Response {
-        id: None,
-        model: None,
-        content: vec![content],
-        stop_reason,
-        usage,
-        request_id: None,
-        container: None,
-        native: None,
-    }
+    Response { usage, ..Response::new(vec![content], stop_reason) }
 }
 
 /// A catalog of this tenant's own, with a skill of the same name as the other's.

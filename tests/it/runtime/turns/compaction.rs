@@ -33,14 +33,9 @@ fn answer(request: &Request) -> Response {
     let last = request.messages.last().unwrap().text();
     let text = if is_summary(request) { "In short.".to_owned() } else { format!("heard: {last}") };
     Response {
-        id: None,
         model: Some("echo".to_owned()),
-        content: vec![Block::text(text)],
-        stop_reason: StopReason::EndTurn,
         usage: Usage { input_tokens, output_tokens: 2, ..Usage::default() },
-        request_id: None,
-        container: None,
-        native: None,
+        ..Response::new(vec![Block::text(text)], StopReason::EndTurn)
     }
 }
 

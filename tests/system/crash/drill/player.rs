@@ -105,16 +105,7 @@ impl Model for Player {
         }
         let (content, stop_reason) = self.answer(&request);
         let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
-        let answer = Response {
-            id: None,
-            model: None,
-            content,
-            stop_reason,
-            usage,
-            request_id: None,
-            container: None,
-            native: None,
-        };
+        let answer = Response { usage, ..Response::new(content, stop_reason) };
         let hm = ModelEvent::TextDelta { index: 0, text: "hm".to_owned() };
         let finish = async move {
             // It takes a moment, so that some kills meet it.

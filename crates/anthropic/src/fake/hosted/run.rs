@@ -20,8 +20,6 @@ use crate::fake::response_writer::{CALL_PLACEHOLDER, ProducedFile};
 pub struct FakeToolRun {
     command: String,
     stdout: String,
-    stderr: String,
-    return_code: i32,
     files: Vec<(String, Bytes)>,
     error: Option<String>,
     text: Option<String>,
@@ -34,8 +32,6 @@ impl FakeToolRun {
         Self {
             command: command.into(),
             stdout: String::new(),
-            stderr: String::new(),
-            return_code: 0,
             files: Vec::new(),
             error: None,
             text: None,
@@ -47,20 +43,6 @@ impl FakeToolRun {
     #[must_use]
     pub fn with_stdout(mut self, text: impl Into<String>) -> Self {
         self.stdout = text.into();
-        self
-    }
-
-    /// Sets the standard error output.
-    #[must_use]
-    pub fn with_stderr(mut self, text: impl Into<String>) -> Self {
-        self.stderr = text.into();
-        self
-    }
-
-    /// Sets the exit code.
-    #[must_use]
-    pub const fn with_return_code(mut self, code: i32) -> Self {
-        self.return_code = code;
         self
     }
 
@@ -109,8 +91,8 @@ impl From<FakeToolRun> for Reply {
         let content = match run.error {
             Some(code) => json!({"type": "bash_code_execution_tool_result_error", "error_code": code}),
             None => json!({
-                "type": "bash_code_execution_result", "stdout": run.stdout, "stderr": run.stderr,
-                "return_code": run.return_code, "content": outputs,
+                "type": "bash_code_execution_result", "stdout": run.stdout, "stderr": "",
+                "return_code": 0, "content": outputs,
             }),
         };
         let call = json!({

@@ -9,7 +9,7 @@ mod recording;
 
 use std::sync::Arc;
 
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use futures_util::StreamExt as _;
 use serde_json::json;
 
@@ -33,13 +33,9 @@ fn request(messages: Vec<Message>) -> Request {
         input_schema: json!({"type": "object"}),
     };
     Request {
-        turn: TurnId::FIRST,
-        call: 1,
         instructions: vec![INSTRUCTIONS.to_owned(), "Be brief.".to_owned()],
         tools: Arc::from([tool("view"), tool("bash_tool")]),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        container: None,
-        hosted: Arc::default(),
+        ..Request::new(messages.into_iter().map(Arc::new).collect())
     }
 }
 

@@ -76,12 +76,12 @@ fn service() -> impl Model {
         let response = Response {
             id: Some(format!("msg_{calls}")),
             model: Some("a-model".to_owned()),
-            content,
-            stop_reason: [StopReason::ToolUse, StopReason::Missing, StopReason::EndTurn][*calls - 1].clone(),
             usage: Usage { input_tokens: 3, cache_read_input_tokens: u64::MAX, ..Usage::default() },
-            request_id: None,
             container: (*calls > 1).then(|| ContainerId::new("container: \"1\"")),
-            native: None,
+            ..Response::new(
+                content,
+                [StopReason::ToolUse, StopReason::Missing, StopReason::EndTurn][*calls - 1].clone(),
+            )
         };
         async move { Ok(response) }
     })
@@ -310,16 +310,7 @@ async fn a_too_long_recording_keeps_its_beginning() {
     let path = folder.path().join("run.json");
     let recorder = Recorder::create(
         model_fn(|_| async {
-            Ok(Response {
-                id: None,
-                model: None,
-                content: vec![Block::text("x".repeat(3 << 20))],
-                stop_reason: StopReason::EndTurn,
-                usage: Usage::default(),
-                request_id: None,
-                container: None,
-                native: None,
-            })
+            Ok(Response::new(vec![Block::text("x".repeat(3 << 20))], StopReason::EndTurn))
         }),
         &path,
     )
@@ -344,13 +335,10 @@ async fn a_recording_holds_no_secrets_and_is_replayed_strictly() {
         let outcome = match *calls {
             1 => Ok(Response {
                 id: Some(SECRET.to_owned()),
-                model: None,
-                content: vec![Block::text(format!("the password is {SECRET}")), Block::text("ok")],
-                stop_reason: StopReason::EndTurn,
-                usage: Usage::default(),
-                request_id: None,
-                container: None,
-                native: None,
+                ..Response::new(
+                    vec![Block::text(format!("the password is {SECRET}")), Block::text("ok")],
+                    StopReason::EndTurn,
+                )
             }),
             _ => Err(ModelError::new(ModelErrorKind::Connection, format!("no way to {SECRET}"))),
         };
@@ -415,16 +403,7 @@ proptest! {
                     let mut calls = calls.lock().unwrap();
                     *calls += 1;
                     let outcome = if *calls == 1 {
-                        Ok(Response {
-                            id: Some(texts[0].clone()),
-                            model: None,
-                            content: content.clone(),
-                            stop_reason: StopReason::from(Some(texts[0].clone())),
-                            usage: Usage::default(),
-                            request_id: Some(message.clone()),
-                            container: None,
-                            native: None,
-                        })
+                        Ok(Response { id: Some(texts[0].clone()), request_id: Some(message.clone()), ..Response::new(content.clone(), StopReason::from(Some(texts[0].clone()))) })
                     } else {
                         Err(ModelError::new(ModelErrorKind::Connection, message.clone()))
                     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_base::{ContainerId, Timestamp, TurnId};
+use conjure_base::{ContainerId, Timestamp};
 use conjure_conversation::{
     Block, Command, CommandKind, Event, EventKind, HostedSkill, InterruptCause, Limits, Model,
     ModelErrorKind, ModelStream, Request, SessionProfile, SessionState, SessionStopReason, SideEffects, Step,
@@ -191,15 +191,7 @@ async fn a_model_that_crashes_over_the_question_is_not_called() {
 
 #[test]
 fn a_shared_model_says_what_it_says_and_a_function_goes_by_the_request() {
-    let plain = Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: Arc::default(),
-        messages: Vec::new(),
-        container: None,
-        hosted: Arc::default(),
-    };
+    let plain = Request::new(Vec::new());
     let resumed = Request { container: Some(ContainerId::new("c_1")), ..plain.clone() };
     let hosted = Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..plain.clone() };
     let acting: Arc<dyn Model> = Arc::new(FakeModel::answering(|_| text("done")).acting());

@@ -51,14 +51,9 @@ impl Recorded {
         let running = self.state.turn().unwrap();
         let (turn, call) = (running.id(), running.model_calls());
         let response = Response {
-            id: None,
-            model: None,
-            content: vec![Block::text("so be it")],
-            stop_reason,
             usage: Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() },
-            request_id: None,
             container: container.map(ContainerId::new),
-            native: None,
+            ..Response::new(vec![Block::text("so be it")], stop_reason)
         };
         self.submit(CommandKind::AcceptResponse { turn, call, response: Box::new(response) });
     }

@@ -3,7 +3,7 @@
 use conjure_base::{ContainerId, Timestamp};
 use conjure_conversation::{
     Block, Command, CommandKind, Event, EventKind, HostedSkill, HostedSupport, Limits, Rejection, Response,
-    SessionProfile, SessionState, SideEffects, StopReason, TurnStop, Usage, apply, decide,
+    SessionProfile, SessionState, SideEffects, StopReason, TurnStop, apply, decide,
 };
 
 use crate::support::project;
@@ -42,14 +42,8 @@ fn turn(state: &mut SessionState, stop_reason: StopReason, container: Option<&st
     submit(state, CommandKind::StartTurn { input, limits: Limits::default() }).unwrap();
     submit(state, CommandKind::StartModelCall { effects: SideEffects::None }).unwrap();
     let response = Response {
-        id: None,
-        model: None,
-        content: vec![Block::text("gone")],
-        stop_reason,
-        usage: Usage::default(),
-        request_id: None,
         container: container.map(ContainerId::new),
-        native: None,
+        ..Response::new(vec![Block::text("gone")], stop_reason)
     };
     let turn = state.turn().unwrap().id();
     submit(state, CommandKind::AcceptResponse { turn, call: 1, response: Box::new(response) }).unwrap();
@@ -136,16 +130,8 @@ fn a_paused_response_of_the_former_model_is_not_resumed() {
     submit(&mut state, CommandKind::StartModelCall { effects: SideEffects::None }).unwrap();
     let call =
         r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"weather"}}"#;
-    let response = Response {
-        id: None,
-        model: None,
-        content: vec![Block::text("Looking."), Block::from_json(call).unwrap()],
-        stop_reason: StopReason::PauseTurn,
-        usage: Usage::default(),
-        request_id: None,
-        container: None,
-        native: None,
-    };
+    let response =
+        Response::new(vec![Block::text("Looking."), Block::from_json(call).unwrap()], StopReason::PauseTurn);
     let turn = state.turn().unwrap().id();
     submit(&mut state, CommandKind::AcceptResponse { turn, call: 1, response: Box::new(response) }).unwrap();
     submit(&mut state, CommandKind::StartModelCall { effects: SideEffects::None }).unwrap();

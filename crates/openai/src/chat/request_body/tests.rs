@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use conjure_conversation::{
     Block, Message, ModelApi, NativeContent, NativeItem, Origin, Request, ResultContent, ToolDefinition,
     ToolResult,
@@ -16,17 +16,13 @@ fn origin() -> Origin {
 
 fn request(messages: Vec<Message>) -> Request {
     Request {
-        turn: TurnId::FIRST,
-        call: 1,
         instructions: vec!["Be brief.".to_owned(), " ".to_owned(), "Be kind.".to_owned()],
         tools: Arc::from([ToolDefinition {
             name: "skills.load".to_owned(),
             description: "Loads.".to_owned(),
             input_schema: json!({"type": "object"}),
         }]),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        container: None,
-        hosted: Arc::from([]),
+        ..Request::new(messages.into_iter().map(Arc::new).collect())
     }
 }
 
@@ -51,7 +47,7 @@ fn messages(options: &ChatOptions, messages: Vec<Message>) -> Value {
 }
 
 fn call(id: &str, name: &str, input: &Value) -> Block {
-    Block::from_json(json!({"type": "tool_use", "id": id, "name": name, "input": input}).to_string()).unwrap()
+    Block::tool_use(id, name, input)
 }
 
 #[test]

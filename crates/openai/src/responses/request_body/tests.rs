@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use conjure_base::{CallId, TurnId};
+use conjure_base::CallId;
 use conjure_conversation::{
     Block, Message, ModelApi, NativeContent, NativeItem, Origin, Request, ResultContent, ToolDefinition,
     ToolResult,
@@ -16,17 +16,13 @@ fn origin() -> Origin {
 
 fn request(messages: Vec<Message>) -> Request {
     Request {
-        turn: TurnId::FIRST,
-        call: 1,
         instructions: vec!["Be brief.".to_owned(), "Be kind.".to_owned()],
         tools: Arc::from([ToolDefinition {
             name: "view".to_owned(),
             description: "Shows.".to_owned(),
             input_schema: json!({"type": "object"}),
         }]),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        container: None,
-        hosted: Arc::from([]),
+        ..Request::new(messages.into_iter().map(Arc::new).collect())
     }
 }
 
@@ -38,8 +34,7 @@ fn body(options: &ResponsesOptions, messages: Vec<Message>) -> (String, Value) {
 }
 
 fn call(id: &str) -> Block {
-    let json = json!({"type": "tool_use", "id": id, "name": "view", "input": {"n": 1}});
-    Block::from_json(json.to_string()).unwrap()
+    Block::tool_use(id, "view", &json!({"n": 1}))
 }
 
 fn user(text: &str) -> Message {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use conjure_artifact::{
     ArtifactError, ArtifactUpload, OutputStore, Retryable, ServiceFileDeletion, ServiceFiles,
 };
-use conjure_base::TurnId;
 use conjure_conversation::{
     Artifact, Block, HostedFiles, HostedSkill, HostedSupport, Model, Request, SideEffects,
 };
@@ -102,15 +101,7 @@ pub(crate) fn removal_of(name: &str, model: &dyn Model) -> Result<Arc<dyn Servic
 
 /// Whether the model's calls may have side effects at its service even if the request asks for none.
 pub(crate) fn has_side_effects(model: &dyn Model) -> bool {
-    let empty_request = Request {
-        turn: TurnId::FIRST,
-        call: 1,
-        instructions: Vec::new(),
-        tools: Arc::default(),
-        messages: Vec::new(),
-        container: None,
-        hosted: Arc::default(),
-    };
+    let empty_request = Request::new(Vec::new());
     model.side_effects(&empty_request) == SideEffects::Possible
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_base::{TenantId, TurnId};
+use conjure_base::TenantId;
 use conjure_conversation::{ModelEvent, Request, Response, SessionProfile};
 use conjure_journal::SessionKey;
 use conjure_mcp::{Sampler, SamplingRequest};
@@ -57,13 +57,8 @@ impl SessionSampler {
             return Err("the runtime has not started".to_owned());
         };
         let request = Request {
-            turn: TurnId::FIRST,
-            call: 1,
             instructions: asked.instructions.into_iter().collect(),
-            tools: Arc::default(),
-            messages: asked.messages,
-            container: None,
-            hosted: Arc::default(),
+            ..Request::new(asked.messages)
         };
         let mut events = accounts.budgeted_model(&self.tenant, model).stream(request);
         while let Some(event) = events.next().await {
