@@ -1,4 +1,4 @@
-//! Answers: those that are cut run nothing (A4), and all go back as they came (A6, A10).
+//! Answers: those that are cut off run no tool, and all are sent back unchanged.
 
 use conjure::conversation::{LoopOptions, TurnOutcome, TurnStop};
 use conjure::model::StopReason;
@@ -16,7 +16,7 @@ on_every_wire!(
     each_request_begins_with_the_one_before,
 );
 
-/// A4: and what comes next is a valid request.
+/// The next request is valid, too.
 async fn no_tool_of_a_cut_or_refused_answer_runs(wire: TestWire) {
     let unknown = StopReason::Unknown("OF_NEXT_YEAR".to_owned());
     let mut reasons = vec![
@@ -67,7 +67,7 @@ fn odd_answer(wire: TestWire) -> Vec<Block> {
     content
 }
 
-/// A6: what the client keeps of an answer is in every later request, and so is what the service has sent.
+/// Every later request contains what the client kept of an answer, which is what the service sent.
 async fn answers_go_back_byte_for_byte(wire: TestWire) {
     let replies =
         [TestReply::blocks(odd_answer(wire)), TestReply::blocks(vec![thinking("So."), Block::text("Done.")])];
@@ -123,7 +123,7 @@ fn quoted_input() -> String {
     serde_json::to_string(odd.tool_call().unwrap().input.get()).unwrap()
 }
 
-/// A10: over several turns, with thinking and calls.
+/// This holds over several turns, with thinking and calls.
 async fn each_request_begins_with_the_one_before(wire: TestWire) {
     let work = |id: &str| {
         TestReply::blocks(vec![

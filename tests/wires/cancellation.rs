@@ -1,4 +1,4 @@
-//! Turns that are broken off anywhere (A1, A2), turns that are resumed (A13), and ids that come twice (A2).
+//! Turns that are interrupted anywhere, turns that are resumed, and ids that come twice.
 
 use conjure::conversation::TurnStop;
 use conjure::{Block, Runtime, SessionError, TurnEvent, TurnHandle};
@@ -67,7 +67,7 @@ fn check_places(places: usize) {
     assert!(places > 20, "only {places} places to stop at: the test has lost its grip");
 }
 
-/// A1, A2: in a session of its own for each place.
+/// Each place of interruption has its own session.
 async fn a_turn_that_is_interrupted_anywhere_leaves_a_valid_history(wire: TestWire) {
     let service = working_service(wire).await;
     let host = Host::new();
@@ -94,7 +94,7 @@ async fn a_turn_that_is_interrupted_anywhere_leaves_a_valid_history(wire: TestWi
     service.check();
 }
 
-/// A13: an effect whose outcome is not known is not tried again; the model is told.
+/// An effect whose outcome is unknown is not repeated. The model is told so.
 async fn a_turn_whose_session_is_killed_anywhere_repeats_no_effect(wire: TestWire) {
     let service = working_service(wire).await;
     let mut unknown = 0;
@@ -129,7 +129,7 @@ async fn a_turn_whose_session_is_killed_anywhere_repeats_no_effect(wire: TestWir
     service.check();
 }
 
-/// A1, A13: the host ends in order, and starts again.
+/// The host shuts down, and starts again.
 async fn a_turn_whose_process_stops_anywhere_leaves_a_valid_history(wire: TestWire) {
     let service = working_service(wire).await;
     let host = Host::new();
@@ -152,7 +152,7 @@ async fn a_turn_whose_process_stops_anywhere_leaves_a_valid_history(wire: TestWi
     service.check();
 }
 
-/// A2: a service that gives the same id to calls of two answers. Gemini's gives none, so its calls differ by their place.
+/// A service that gives the same id to calls of two answers. Gemini's gives none, so its calls differ by their place.
 async fn an_id_that_comes_twice_has_two_results(wire: TestWire) {
     let replies = [
         TestReply::note("call_1", "a"),

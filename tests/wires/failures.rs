@@ -1,4 +1,4 @@
-//! What fails at the service: overload in mid-stream (A15), limits of a key (A16), answers that break off (A21).
+//! Failures of the service: overload in mid-stream, limits of a key, answers that are cut off.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,6 @@ on_every_wire!(
     sessions_of_a_limited_key_wait_and_are_all_answered,
 );
 
-/// A15.
 async fn an_overload_before_output_is_retried(wire: TestWire) {
     let broken = TestReply::text("Never said.").broken_after(Progress::Nothing, ApiErrorKind::Overloaded);
     let service = TestService::start(wire, [broken, TestReply::text("Hello.")]).await;
@@ -31,7 +30,7 @@ async fn an_overload_before_output_is_retried(wire: TestWire) {
     service.check();
 }
 
-/// A15: a text that was shown and a call that was begun are not made again. No tool runs, and nothing of it stays in the history.
+/// After some text was shown or a call was begun, nothing is retried. No tool runs, and nothing of the answer stays in the history.
 async fn an_overload_behind_output_is_not_retried(wire: TestWire) {
     for (progress, reply) in [
         (Progress::Text, TestReply::text("Half of this is shown.")),
@@ -54,7 +53,7 @@ async fn an_overload_behind_output_is_not_retried(wire: TestWire) {
     }
 }
 
-/// A21: also if the connection closes in good order.
+/// It is none even if the connection is closed properly.
 async fn an_answer_that_breaks_off_is_no_answer(wire: TestWire) {
     let cut = |progress| TestReply::text("Half of this is shown.").cut_after(progress);
     let replies = [cut(Progress::Text), cut(Progress::Nothing), TestReply::text("Hello.")];
@@ -72,7 +71,7 @@ async fn an_answer_that_breaks_off_is_no_answer(wire: TestWire) {
     service.check();
 }
 
-/// A16: those that are refused come back once.
+/// A refused call is repeated once.
 async fn sessions_of_a_limited_key_wait_and_are_all_answered(wire: TestWire) {
     const SESSIONS: usize = 12;
     const REFUSED: usize = 6;

@@ -1,4 +1,4 @@
-//! The limits of a turn (A3), and deadlines for a service that does not answer (A20).
+//! The limits of a turn, and deadlines for a service that does not answer.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A3: the session goes on behind each of them.
+/// The session continues after each of them.
 async fn every_limit_stops_its_turn(wire: TestWire) {
     for Case { limit, limits, tool, varies, model_calls, effects } in cases() {
         let reply = |number| {
@@ -74,7 +74,7 @@ async fn every_limit_stops_its_turn(wire: TestWire) {
     }
 }
 
-/// A20: the deadline of a loop, and that of a session's turn.
+/// Both the deadline of `run_loop` and that of a session's turn are tried.
 async fn a_deadline_ends_a_call_that_is_not_answered(wire: TestWire) {
     let replies = [TestReply::silence(), TestReply::silence(), TestReply::text("Hello.")];
     let service = TestService::start(wire, replies).await;

@@ -1,4 +1,4 @@
-//! Sessions that go on: behind a block that the service refuses (A7), and behind a history that has grown long (A8).
+//! Sessions that continue after a block that the service refuses, and after their history has grown long.
 
 use conjure::conversation::CompactionPolicy;
 use conjure::model::ApiErrorKind;
@@ -30,7 +30,6 @@ fn refusal(wire: TestWire) -> TestReply {
     TestReply::error(ApiErrorKind::InvalidRequest, words)
 }
 
-/// A7.
 async fn a_refused_image_does_not_end_the_session(wire: TestWire) {
     let replies = [refusal(wire), TestReply::text("I cannot see it."), TestReply::text("Hello.")];
     let service = TestService::start(wire, replies).await;
@@ -79,7 +78,7 @@ fn is_summary(request: &crate::support::sent_request::SentRequest) -> bool {
     request.user_texts().iter().any(|text| text.contains(SUMMARY))
 }
 
-/// A8: calls and their results stay together, and what is left of the history goes back as before.
+/// Calls and their results stay together, and the rest of the history is sent back unchanged.
 async fn a_history_is_compacted_between_answers(wire: TestWire) {
     let summary = TestReply::text("<summary>The user said Go.</summary>");
     let replies =
@@ -99,7 +98,7 @@ async fn a_history_is_compacted_between_answers(wire: TestWire) {
     service.check();
 }
 
-/// A8: a summary that is longer than what it stands for changes nothing, and is not asked for again before the history has grown.
+/// A summary that is longer than what it replaces changes nothing, and is not requested again before the history has grown.
 async fn a_compaction_without_progress_is_not_tried_again_and_again(wire: TestWire) {
     let replies = vec![
         work(1, 100),

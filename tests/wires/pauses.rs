@@ -1,4 +1,4 @@
-//! Answers that pause (A5): on the Messages wire by `pause_turn`, on that of Gemini by `CONTINUATION`.
+//! Answers that pause: by `pause_turn` on the Messages wire, by `CONTINUATION` on the Gemini wire.
 
 use conjure::conversation::{Limit, TurnStop};
 use conjure::model::StopReason;

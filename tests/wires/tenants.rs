@@ -1,4 +1,4 @@
-//! Two tenants at one service (A12), and those who listen to a session (A17).
+//! Two tenants at one service, and the listeners of a session.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ on_every_wire!(
     a_turn_ends_without_anybody_who_listens,
 );
 
-/// A12: each has a canary in its prompt and in its words. The key of the service is in its header, and nowhere else.
+/// Each tenant has a canary in its prompt and in its messages. The service's key is in its header only.
 async fn nothing_crosses_between_tenants(wire: TestWire) {
     const TENANTS: [&str; 2] = ["acme", "globex"];
     let replies = [TestReply::note("call_1", "a"), TestReply::text("Done."), TestReply::text("Hello.")];
@@ -73,7 +73,7 @@ async fn start(host: &Host, service: &TestService) -> Runtime {
     Runtime::spawn(options.sessions(|sessions| sessions.ring = (RING, 1 << 20))).await.unwrap()
 }
 
-/// A17: it reads only when all is over, and then finds each event once, in order.
+/// The listener reads only after the end, and then finds each event once, in order.
 async fn a_slow_listener_misses_nothing_that_is_recorded(wire: TestWire) {
     let service = talkative_service(wire).await;
     let host = Host::new();
@@ -97,7 +97,7 @@ async fn a_slow_listener_misses_nothing_that_is_recorded(wire: TestWire) {
     service.check();
 }
 
-/// A17: whoever sent the message goes away in mid-stream; somebody else finds the answer.
+/// The sender of the message disconnects in mid-stream. Another client finds the answer.
 async fn a_turn_ends_without_anybody_who_listens(wire: TestWire) {
     let service = talkative_service(wire).await;
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! Calls and what stands beside them: siblings that fail (A14), and what the user adds meanwhile (A18).
+//! Tool calls beside others that fail, and messages that the user adds meanwhile.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::test_wire::{TestService, TestWire, on_every_wire};
 
 on_every_wire!(siblings_keep_their_results, steering_follows_the_results_and_the_queue_waits);
 
-/// A14: one fails, one panics, one takes too long, one is denied, one is unknown; the others have their results, in order.
+/// One call fails, one panics, one takes too long, one is denied, one names an unknown tool. The others have their results, in order.
 async fn siblings_keep_their_results(wire: TestWire) {
     let nothing = json!({});
     let calls = vec![
@@ -47,7 +47,7 @@ async fn siblings_keep_their_results(wire: TestWire) {
     service.check();
 }
 
-/// A18: both are first in, first out.
+/// Steering and queued messages are both delivered first in, first out.
 async fn steering_follows_the_results_and_the_queue_waits(wire: TestWire) {
     let calls = vec![call("call_1", "gate", &json!({"text": "a"})), note("call_2", "b")];
     let heard = (0..3).map(|number| TestReply::text(&format!("Heard {number}.")));

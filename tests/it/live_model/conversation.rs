@@ -16,7 +16,7 @@ fn script(name: &str) -> Script {
     Script::from_file(fixture(&format!("scripts/{name}.yaml"))).unwrap()
 }
 
-/// A10, over the bytes on the wire: but for the marks of the cache, each body begins with the one before. Where a skill was loaded
+/// Over the bytes on the wire: but for the marks of the cache, each body begins with the one before. Where a skill was loaded
 /// in the meantime, its instructions stand between what was told before and the messages, and these begin with those of before.
 #[track_caller]
 fn assert_prefixes(requests: &[RecordedRequest]) {
@@ -135,7 +135,7 @@ fn a_recording_contains_no_key_even_if_the_model_repeats_it() {
     );
 }
 
-/// A5: the paused response is sent back unchanged as the last message, without a user message.
+/// The paused response is sent back unchanged as the last message, without a user message.
 #[test]
 fn a_paused_turn_is_resumed_unchanged() {
     let search = r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"x"},"new":[1.50]}"#;
@@ -161,7 +161,6 @@ fn a_service_that_pauses_for_ever_reaches_a_limit() {
     assert_eq!(service.requests().len(), 11);
 }
 
-/// A15.
 #[test]
 fn overload_is_retried_only_before_output() {
     let overloaded = || Refusal::new(ApiErrorKind::Overloaded, "busy");

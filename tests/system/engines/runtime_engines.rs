@@ -1,4 +1,4 @@
-//! The container engine is killed during sessions. Each test kills its own engine (S3).
+//! The container engine is killed during sessions. Each test kills its own engine.
 //!
 //! Calls end as what they are, sessions in jails and what is told of all of them continue, workspaces are there, each request of the
 //! model's is valid, and nothing is left, neither by the engine alone nor by a host that was killed with it.

@@ -11,7 +11,6 @@ use crate::engine::{OwnEngine, Part};
 use crate::load::{Load, assert_told, assert_works, container, ends, sh};
 use crate::support::{options, soon};
 
-/// S3, for the engine.
 #[tokio::test]
 async fn a_killed_engine_blocks_nothing_and_is_used_again() {
     let Some(engine) = OwnEngine::new().await else { return };

@@ -87,7 +87,6 @@ async fn assert_swept(engine: &OwnEngine, folder: &Path) {
     }
 }
 
-/// S3, for the host.
 #[tokio::test]
 async fn leftovers_of_hosts_killed_at_any_moment_are_swept_by_the_next() {
     let Some(engine) = OwnEngine::new().await else { return };

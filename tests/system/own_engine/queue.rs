@@ -1,4 +1,4 @@
-//! Many sessions start at once (S10).
+//! Many sessions start at once.
 
 use conjure_sandbox::Executor;
 use futures_util::future::join_all;

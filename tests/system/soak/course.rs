@@ -1,4 +1,4 @@
-//! A long-running host: many turns in one session, then many short sessions, and the resources that they use (A11).
+//! A long-running host: many turns in one session, then many short sessions, and the resources that they use.
 //!
 //! Every tenth turn and every tenth session has a command run in a real jail; all is recorded in SQLite. What is measured is this
 //! process: its resident memory, its file descriptors, and what lies in its data directory, each after the same number of steps.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use conjure::config::ExecutorKind;
 use conjure::{
     Block, Clock as _, Config, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions, Session,
-    SessionSpec, Settings, StopReason, SystemClock, TenantId, Usage, model_fn,
+    SessionSpec, Settings, StopReason, SystemClock, TenantId, model_fn,
 };
 
 /// How often it is looked for what the process has, and how long in between.

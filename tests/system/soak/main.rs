@@ -1,4 +1,4 @@
-//! A11 in short: a host that continues for a while takes no more of the machine than at its beginning. `cargo bench --bench soak` is the
+//! A host that continues for a while takes no more of the machine than at its beginning. `cargo bench --bench soak` is the
 //! long form. A process of its own, as what is measured is a process.
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]

@@ -114,7 +114,7 @@ fn a_session_takes_a_warm_sandbox_container() {
     threads.block_on(a_session_takes_a_warm_sandbox(&fixture));
 }
 
-/// A12: what one tenant leaves in a warm sandbox of the common pool, no other finds.
+/// Nobody finds what another tenant left in a warm sandbox of the common pool.
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_of_one_pool_are_isolated() {
@@ -142,7 +142,7 @@ async fn tenants_of_one_pool_are_isolated() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// S11, from the pool: the next sandbox has the same workspace, and the model is told what is gone.
+/// The replacement comes from the pool. It has the same workspace, and the model is told what is gone.
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_sandbox_is_replaced_by_a_warm_sandbox_with_the_same_files() {
@@ -170,7 +170,8 @@ async fn a_lost_sandbox_is_replaced_by_a_warm_sandbox_with_the_same_files() {
     assert_eq!(leftovers(&fixture), [""; 0]);
 }
 
-/// S10: with a pool of a few, all of them work, each in a sandbox of its own, and no more are started at once than may be.
+/// The pool is smaller than the number of sessions. Still, each session works in its own sandbox, and never do more sandboxes start at once
+/// than the limit allows.
 async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
     fixture: &Fixture,
     count: usize,
@@ -294,7 +295,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// S3: also when the next host has no pool.
+/// The next host has no pool itself.
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn warm_sandboxes_of_a_killed_process_are_removed_at_the_next_start() {

@@ -1,5 +1,5 @@
 //! Sandboxes that are lost during a session: they are replaced, the workspace stays, the model is told, and
-//! nothing is left of them (A9, S3, S5, S11). In jails, and in containers where there is an engine.
+//! nothing is left of them. In jails, and in containers where there is an engine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

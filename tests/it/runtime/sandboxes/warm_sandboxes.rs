@@ -108,7 +108,7 @@ const LEAVE: &str = "$ for folder in /workspace /tmp /var/tmp /dev/shm ~; do \
 const LOOK: &str = "$ (env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'; find / -xdev -name '*-of-acme'; \
                     cat /workspace/* /tmp/* /var/tmp/* /dev/shm/* ~/*; ls -R /mnt /artifacts) 2>/dev/null; echo looked";
 
-/// A12: whatever one tenant does in a warm sandbox, the next one's is another, and has nothing of it.
+/// Whatever a tenant does in a warm sandbox, the next tenant gets another sandbox, without a trace of it.
 async fn traces_of_a_tenant_in_a_warm_sandbox_reach_no_other(fixture: &Fixture) {
     let runtime = filled(fixture, 1).await;
     let mark = "canary-of-acme";

@@ -1,4 +1,4 @@
-//! Two tenants with interleaved sessions and secrets everywhere (A12): in skills, artifacts, URL contents, the environment,
+//! Two tenants with interleaved sessions and secrets everywhere: in skills, artifacts, URL contents, the environment,
 //! prompts, answers, files, and among the redacted values. Both take their sandboxes from one pool. No tenant's data reaches
 //! another's model, subscribers, commands or directories, and no session is found by another tenant.
 

@@ -1,4 +1,4 @@
-//! Many sessions on one rate-limited key (A16): all are answered, none is rejected twice, and sessions of another key do not
+//! Many sessions on one rate-limited key: all are answered, none is rejected twice, and sessions of another key do not
 //! wait. The
 //! tests of `crates/anthropic` show the order of the retries.
 

@@ -1,5 +1,5 @@
 //! Turns through the runtime, in real jails and containers: failing parallel calls, slow and dropped readers, queued and
-//! steering messages, and time limits (A14, A17, A18, A20).
+//! steering messages, and time limits.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Turns and calls that are cancelled at any await, through the runtime, in real jails and containers: no session is
-//! stuck, each call has one result, the next request is valid, no effect is repeated, no process stays (A1, A2, A9, A13).
+//! stuck, each call has one result, the next request is valid, no effect is repeated, no process stays.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

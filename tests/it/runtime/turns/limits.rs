@@ -1,5 +1,5 @@
 //! Limits that stop a turn, and fork storms in its sandbox, through the runtime, in real jails and containers: each is
-//! reported with its cause, and the session continues (A3, S5).
+//! reported with its cause, and the session continues.
 
 use std::time::Duration;
 
