@@ -115,8 +115,14 @@ async fn a_panic_of_the_writer_fails_all_calls() {
     let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
     journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap();
 
-    let panicking = journal.submit_write::<()>(None, 0, |_| panic!("on purpose"));
+    // It panics only when the next call is waiting.
+    let (waiting, until_one_waits) = std::sync::mpsc::channel::<()>();
+    let panicking = journal.submit_write::<()>(None, 0, move |_| {
+        let _ = until_one_waits.recv();
+        panic!("on purpose")
+    });
     let behind = journal.append(&key, 1, Epoch::NONE, note("b"));
+    drop(waiting);
     assert!(panicking.await.unwrap_err().is_critical());
     let behind = behind.await.unwrap_err();
     assert_eq!(behind.kind(), JournalErrorKind::Lost);
