@@ -5,9 +5,10 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use test_support::KillOnDrop;
 
 use crate::Result;
-use crate::service::{Case, KEY, KillOnDrop, Wire};
+use crate::service::{Case, KEY, Wire};
 
 /// What all programs begin with.
 const BEGINNING: &str = "\

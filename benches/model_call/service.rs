@@ -1,13 +1,14 @@
 //! The cases, and the fakes of the services in a process of their own.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use conjure_anthropic::fake::{self as messages, FakeMessages};
 use conjure_conversation::Block;
 use conjure_gemini::fake::{self as gemini, FakeGemini};
 use conjure_openai::fake::{self as openai, FakeOpenAi};
 use serde_json::json;
+use test_support::KillOnDrop;
 
 use crate::Result;
 
@@ -124,15 +125,4 @@ pub(crate) fn start_fakes() -> Result<(KillOnDrop, Vec<String>)> {
         return Err("the fakes ended; their error stands above".into());
     }
     Ok((child, urls))
-}
-
-/// A process that ends with us.
-pub(crate) struct KillOnDrop(pub(crate) Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -4,17 +4,12 @@
 //! Run without arguments it is the test; each part starts this program again with arguments, as the child that is killed,
 //! that holds the database, or that sees a file system of its own (`unshare`, which ends with it).
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "this is a test without a harness"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is a test without a harness")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdout, Stdio};
 use std::time::Duration;
 
 use conjure_base::{SessionId, TenantId};
@@ -23,6 +18,7 @@ use conjure_journal::{
     NewRecord, ROW_BYTES, RecordContent, RecordKey, RecordKind, RecordOrder, RecordQuery, RecordWrite,
     RowStatus, SessionKey, SessionRow, Snapshot, SqliteJournal, SqliteOptions, read_all,
 };
+use test_support::{KillOnDrop, in_mount_namespace, this_program};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,27 +49,8 @@ const TESTS: [(&str, Test); 5] = [
     ("a_read_only_journal_is_an_error", a_read_only_journal_is_an_error),
 ];
 
-#[expect(clippy::disallowed_methods, reason = "the test needs child processes")]
-fn command(program: &str) -> Command {
-    Command::new(program)
-}
-
-fn test_path() -> String {
-    std::env::current_exe().unwrap().to_str().unwrap().to_owned()
-}
-
-/// Kills the child when the test fails in between.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn child(arguments: &[&str]) -> (KillOnDrop, BufReader<std::process::ChildStdout>) {
-    let mut command = command(&test_path());
+fn child(arguments: &[&str]) -> (KillOnDrop, BufReader<ChildStdout>) {
+    let mut command = this_program();
     let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
     (KillOnDrop(child), stdout)
@@ -331,21 +308,9 @@ fn a_journal_that_another_process_locks_is_an_error(runtime: &tokio::runtime::Ru
     assert_eq!(runtime.block_on(waiting), Ok(1));
 }
 
-/// Runs this program with a mount namespace of its own, in which `prepare` is done first.
-fn in_namespace(prepare: &str, arguments: &[&str]) {
-    let script = format!("set -e; {prepare}; shift; exec \"$@\"");
-    let status = command("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &test_path()])
-        .args(arguments)
-        .status()
-        .expect("`unshare` is there (util-linux)");
-    assert!(status.success(), "{status}: {arguments:?}");
-}
-
 fn a_full_disk_is_an_error_and_keeps_the_data(_: &tokio::runtime::Runtime) {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().to_str().unwrap();
-    in_namespace("mount -t tmpfs -o size=3m,mode=700 tmpfs \"$1\"", &["child-full", folder]);
+    in_mount_namespace("mount -t tmpfs -o size=3m,mode=700 tmpfs \"$1\"", "child-full", dir.path());
 }
 
 async fn full_disk(path: &Path) {
@@ -391,8 +356,8 @@ fn a_read_only_journal_is_an_error(runtime: &tokio::runtime::Runtime) {
     let journal = SqliteJournal::open(&folder, options()).unwrap();
     runtime.block_on(journal.create(&key(1))).unwrap();
     runtime.block_on(journal.close());
-    let path = folder.to_str().unwrap();
-    in_namespace("mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"", &["child-read-only", path]);
+    let prepare = "mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"";
+    in_mount_namespace(prepare, "child-read-only", &folder);
     let journal = SqliteJournal::open(&folder, options()).unwrap();
     assert_eq!(runtime.block_on(journal.session(&key(1))).unwrap().events, 0);
 }

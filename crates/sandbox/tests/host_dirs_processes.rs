@@ -3,19 +3,15 @@
 //! Run without arguments it is the test; each part starts this program again with arguments, as the host that is killed, or
 //! in a mount namespace of its own (`unshare`, which ends with it).
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "this is a test without a harness"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is a test without a harness")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use conjure_sandbox::{SandboxDirs, SandboxErrorKind, dir_id, remove_tree};
+use test_support::{KillOnDrop, in_mount_namespace, this_program};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,25 +33,6 @@ const TESTS: [(&str, fn()); 2] = [
     ("mounts_are_not_entered", mounts_are_not_entered),
 ];
 
-#[expect(clippy::disallowed_methods, reason = "the test needs child processes")]
-fn command(program: &str) -> Command {
-    Command::new(program)
-}
-
-fn test_path() -> String {
-    std::env::current_exe().unwrap().to_str().unwrap().to_owned()
-}
-
-/// Kills the child when the test fails in between.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The child has a content directory, and runs until it is killed.
 fn live(data: &Path) {
     let dir = SandboxDirs::open(data).unwrap().create().unwrap();
@@ -68,7 +45,7 @@ fn live(data: &Path) {
 
 fn the_content_dirs_of_a_killed_host_are_swept() {
     let data = tempfile::tempdir().unwrap();
-    let mut host = command(&test_path())
+    let mut host = this_program()
         .args(["child-host", data.path().to_str().unwrap()])
         .stdout(Stdio::piped())
         .spawn()
@@ -97,17 +74,12 @@ fn mounts_are_not_entered() {
     let source = folder.path().join("source");
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "stays").unwrap();
-    let script = "set -e; mount -t tmpfs tmpfs \"$1/direct\"; echo stays > \"$1/direct/file\"; \
-                  mount --bind \"$2\" \"$1/deep/er/bound\"; exec \"$3\" child-mounted \"$1\"";
-    let (top, source) = (top.to_str().unwrap(), source.to_str().unwrap());
-    let status = command("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", top, source, &test_path()])
-        .status()
-        .expect("`unshare` is there (util-linux)");
-    assert!(status.success(), "{status}");
+    let prepare = "mount -t tmpfs tmpfs \"$1/direct\"; echo stays > \"$1/direct/file\"; \
+                   mount --bind \"$1/../source\" \"$1/deep/er/bound\"";
+    in_mount_namespace(prepare, "child-mounted", &top);
     // The mounts end with their namespace, so the directory can be removed.
     assert!(folder.path().join("source/file").exists());
-    remove_tree(Path::new(top), dir_id(Path::new(top)).unwrap()).unwrap();
+    remove_tree(&top, dir_id(&top).unwrap()).unwrap();
 }
 
 fn mounted(top: &Path) {

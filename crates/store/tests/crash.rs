@@ -3,25 +3,21 @@
 //! Without arguments this program is the test. Each part starts the program again with arguments, as a child that is
 //! killed or that gets a mount namespace of its own (`unshare`), which ends with it.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "this is a test without a harness"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is a test without a harness")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use conjure_base::Digest;
 use conjure_store::{
     Durability, FileMode, LinkMethod, Store, StoreErrorKind, StoreOptions, TreeOptions, Verify,
 };
 use rustix::fs::{CWD, Mode, OFlags};
+use test_support::{KillOnDrop, in_mount_namespace, this_program};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,25 +45,6 @@ const TESTS: [(&str, fn()); 4] = [
     ("a_store_that_cannot_be_written_can_be_read", a_store_that_cannot_be_written_can_be_read),
     ("a_store_of_another_user_gives_copies", a_store_of_another_user_gives_copies),
 ];
-
-#[expect(clippy::disallowed_methods, reason = "the test needs child processes")]
-fn command(program: &str) -> Command {
-    Command::new(program)
-}
-
-fn test_path() -> String {
-    std::env::current_exe().unwrap().to_str().unwrap().to_owned()
-}
-
-/// Kills the child when the test fails in between.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The content with this number: mostly small, sometimes more than a megabyte, so that each way of writing occurs.
 fn content(number: u64) -> Vec<u8> {
@@ -118,7 +95,7 @@ fn killed_writers_leave_only_files_that_a_sweep_removes() {
         let mut children: Vec<(KillOnDrop, BufReader<_>)> = (0..CHILDREN)
             .map(|child| {
                 let seed = (round * CHILDREN + child + 1).to_string();
-                let mut child = command(&test_path())
+                let mut child = this_program()
                     .args(["child-insert", root.to_str().unwrap(), &seed])
                     .stdout(Stdio::piped())
                     .spawn()
@@ -157,21 +134,9 @@ fn killed_writers_leave_only_files_that_a_sweep_removes() {
     assert!(was_left > 0, "no child was killed while it wrote: the test shows nothing");
 }
 
-/// Runs this program in a mount namespace of its own, after `prepare`.
-fn in_namespace(prepare: &str, arguments: &[&str]) {
-    let script = format!("set -e; {prepare}; shift; exec \"$@\"");
-    let status = command("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh", arguments[1], &test_path()])
-        .args(arguments)
-        .status()
-        .expect("`unshare` is there (util-linux)");
-    assert!(status.success(), "{status}: {arguments:?}");
-}
-
 fn a_full_disk_is_reported_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    in_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", &["child-full", path]);
+    in_mount_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", "child-full", folder.path());
 }
 
 fn full_disk(path: &Path) {
@@ -218,8 +183,8 @@ fn a_store_that_cannot_be_written_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
     Store::open(&root).unwrap().insert_bytes(b"there", FileMode::Plain).unwrap();
-    let root = root.to_str().unwrap();
-    in_namespace("mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"", &["child-read-only", root]);
+    let prepare = "mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"";
+    in_mount_namespace(prepare, "child-read-only", &root);
 }
 
 fn read_only(root: &Path) {
@@ -262,8 +227,9 @@ fn a_store_of_another_user_gives_copies() {
     std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
     // This program may be in a directory that the user cannot enter.
     let program = folder.path().join("program");
-    fs::copy(test_path(), &program).unwrap();
-    let status = command(program.to_str().unwrap())
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process of another user")]
+    let status = Command::new(&program)
         .args(["child-foreign", root.to_str().unwrap(), path.to_str().unwrap()])
         .uid(NOBODY)
         .gid(NOBODY)

@@ -26,11 +26,12 @@ use conjure::{
 use futures_util::{StreamExt as _, future::join_all, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use test_support::KillOnDrop;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::processes::{bearing, control_groups};
-use crate::rerun::{KillOnDrop, rerun, test_parameters};
+use crate::rerun::{rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, follow, soon, tenant, until};
 use crate::runtime::programs::{SentRequests, asking, bash, review};
 

@@ -1,4 +1,5 @@
-//! What the tests of all crates share: skips that are seen, a clock that a test moves, and programs in Python to compare with.
+//! What the tests of all crates share: skips that are seen, processes that are killed on drop, a clock that a test moves, and programs
+//! in Python to compare with.
 //!
 //! A test that cannot run on a machine calls [`skip`] and returns. The harness hides what a passing test prints, so the skip is
 //! recorded in a file beside the test programs, and the package's own test target `skipped`, which cargo runs last, reports all
@@ -6,6 +7,7 @@
 
 #[cfg(feature = "clock")]
 mod manual_clock;
+mod processes;
 #[cfg(feature = "python")]
 mod python;
 #[cfg(feature = "python")]
@@ -20,6 +22,7 @@ use std::sync::OnceLock;
 
 #[cfg(feature = "clock")]
 pub use manual_clock::ManualClock;
+pub use processes::{KillOnDrop, in_mount_namespace, this_program};
 #[cfg(feature = "python")]
 pub use python::Python;
 #[cfg(feature = "python")]

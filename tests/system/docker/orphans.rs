@@ -3,24 +3,15 @@
 
 use std::future::pending;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{DataDir, Docker, DockerOptions, ExecutionContext, Sandbox};
+use test_support::KillOnDrop;
 
 use crate::container_fixture::ContainerFixture;
 use crate::support::{host, rerun, soon, test_parameters, until};
-
-/// Ends the child when the test fails in between.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The part: a host with a sandbox, until it is killed.
 #[tokio::test]

@@ -17,11 +17,12 @@ use conjure::{
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use test_support::KillOnDrop;
 
 use crate::image::{Content, TestImage, test_image_of};
 use crate::own_engine::{OwnEngine, Part};
 use crate::processes::bearing;
-use crate::rerun::{KillOnDrop, rerun, test_parameters};
+use crate::rerun::{rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, soon, spec, tenant};
 use crate::runtime::open_failpoints::pause;
 use crate::runtime::programs::{SentRequests, bash};

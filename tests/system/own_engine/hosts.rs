@@ -13,9 +13,10 @@ use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{Command, DataDir, Docker, DockerOptions, ExecutionContext, Executor, Sandbox};
 use futures_util::future::join_all;
 use rustix::process::Signal;
+use test_support::KillOnDrop;
 
 use crate::engine::{OwnEngine, Part, pause};
-use crate::support::{KillOnDrop, host, options, rerun, signal, soon, test_parameters, until};
+use crate::support::{host, options, rerun, signal, soon, test_parameters, until};
 
 /// How often a host is killed.
 const KILLS: u64 = 10;

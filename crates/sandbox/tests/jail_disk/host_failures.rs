@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use conjure_sandbox::{
     Command, ContentDir, ContentItem, DataDir, ExecutionContext, Executor, SandboxError, SandboxErrorKind,
@@ -11,19 +11,10 @@ use conjure_sandbox::{
 };
 use conjure_store::FileMode;
 use futures_util::{FutureExt as _, future};
+use test_support::KillOnDrop;
 
 use crate::fixture::{Fixture, is_root, names, open};
 use crate::support::{bearing, options, rerun, test_parameters, text, until};
-
-/// Ends the child when the test fails in between.
-pub(crate) struct KillOnDrop(pub(crate) Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The part: a host with a sandbox and a running command. It reports that, and runs until it is killed.
 #[tokio::test]

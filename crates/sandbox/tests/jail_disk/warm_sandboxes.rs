@@ -9,9 +9,9 @@ use std::sync::Arc;
 use conjure_base::SystemClock;
 use conjure_sandbox::{DataDir, ExecutionContext, Jail, Local, SandboxErrorKind, WarmSandbox, WarmSpec};
 use futures_util::future;
+use test_support::KillOnDrop;
 
 use crate::fixture::{jail, names};
-use crate::host_failures::KillOnDrop;
 use crate::support::warm_sandboxes::{self, WarmSandboxFixture};
 use crate::support::{
     Process, bash_in, bearing, host, processes, rerun, sigkill, soon, test_parameters, until,

@@ -27,4 +27,4 @@ pub(crate) use processes::{
     Process, bearing, control_groups, descendants, first_in_namespace, guest_of_process, is_alive,
     peak_memory, processes, sigkill, signal, zombies_below,
 };
-pub(crate) use rerun::{KillOnDrop, copied, rerun, rerun_copy, test_parameters};
+pub(crate) use rerun::{copied, rerun, rerun_copy, test_parameters};

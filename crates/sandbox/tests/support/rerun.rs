@@ -3,7 +3,7 @@
 //! Some tests need a separate process: they measure the memory of the whole process, or the process is killed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// The environment variable with the parameters of a test that [`rerun`] started.
 const PARAMETERS: &str = "CONJURE_TEST_PARAMETERS";
@@ -22,16 +22,6 @@ pub(crate) fn rerun(prefix: &[&str], test: &str, parameters: &str) -> Command {
 /// Like [`rerun`], with a copy of the program in `folder`, which another user can execute.
 pub(crate) fn rerun_copy(folder: &Path, test: &str, parameters: &str) -> Command {
     program(&copied(folder), &[], test, parameters)
-}
-
-/// A child process that is killed on drop, also when the test fails.
-pub(crate) struct KillOnDrop(pub(crate) Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Copies this program into `folder`.

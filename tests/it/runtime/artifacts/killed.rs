@@ -15,11 +15,12 @@ use conjure::artifact::{Digest, RegistrationSource};
 use conjure::config::ExecutorKind;
 use conjure::{Clock as _, Runtime, Session, SessionEventKind, SessionId, SystemClock, Update};
 use futures_util::StreamExt as _;
+use test_support::KillOnDrop;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::rerun::{KillOnDrop, rerun, test_parameters};
+use crate::rerun::{rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, soon, spec, tenant};
 
 /// The operation of a host whose session has the artifacts `stays` and `goes`.

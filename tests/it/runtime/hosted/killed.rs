@@ -14,8 +14,9 @@ use conjure_anthropic::hosted::code_execution_tool;
 use conjure_anthropic::{Client, Messages, ModelOptions};
 use conjure_conversation::Event;
 use conjure_journal::{SessionKey, SqliteJournal, SqliteOptions, read_all};
+use test_support::KillOnDrop;
 
-use crate::rerun::{KillOnDrop, rerun, test_parameters};
+use crate::rerun::{rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 
 /// The configuration of the host's client. The session names no hosted skill.

@@ -9,11 +9,12 @@ use std::process::Stdio;
 use conjure::config::ExecutorKind;
 use conjure::{Runtime, SessionId};
 use conjure_anthropic::fake::{FakeMessages, Reply};
+use test_support::KillOnDrop;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::rerun::{KillOnDrop, rerun, test_parameters};
+use crate::rerun::{rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 use crate::runtime::remote_cleanup::deletion::{KEY, notes, options, service, session_with_files};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use conjure::runtime::PoolStats;
 use conjure::session::SessionSecrets;
 use conjure::{Clock as _, Request, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, model_fn};
 use futures_util::future::join_all;
+use test_support::KillOnDrop;
 
 use crate::processes::{Process, bearing, guests_in, processes, sigkill};
 use crate::runtime::fixture::{Fixture, answer, ask, soon, spec, tenant};
@@ -283,16 +284,6 @@ async fn part_a_process_with_warm_sandboxes() {
     until(&runtime, |pool| pool.ready == 2).await;
     println!("\nREADY {}", session.id());
     std::future::pending::<()>().await;
-}
-
-/// Ends the child when the test fails in between.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The next host has no pool itself.

@@ -9,8 +9,8 @@ use conjure::SessionId;
 use conjure::config::ExecutorKind;
 use conjure::session::ForkPoint;
 use futures_util::FutureExt as _;
+use test_support::KillOnDrop;
 
-use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 use crate::runtime::open_failpoints::{OpenHalt, OpenStage, leftovers, on_disk};
 

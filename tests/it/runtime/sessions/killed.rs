@@ -9,8 +9,8 @@ use conjure::config::ExecutorKind;
 use conjure::journal::SessionKey;
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 use futures_util::FutureExt as _;
+use test_support::KillOnDrop;
 
-use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 use crate::runtime::open_failpoints::{OpenHalt, OpenStage, leftovers, on_disk, until_nothing_is_left};
 

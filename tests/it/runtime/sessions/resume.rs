@@ -17,8 +17,8 @@ use conjure::{
     approver_fn, model_fn,
 };
 use futures_util::{StreamExt as _, stream};
+use test_support::KillOnDrop;
 
-use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, answer, ask, soon, tenant, until};
 
 /// The environment variable with the part's host and the number of sessions per tenant.

@@ -9,6 +9,7 @@ use conjure::journal::{JournalErrorKind, SqliteOptions};
 use conjure::model::parse_response;
 use conjure::session::SessionBody;
 use conjure::{Runtime, RuntimeError, RuntimeOptions, model_fn};
+use test_support::KillOnDrop;
 
 use crate::runtime::fixture::{Fixture, ask, ask_again, model, soon, spec, tenant, until};
 
@@ -74,16 +75,6 @@ async fn a_journal_locked_by_another_process_is_reported_with_its_file() {
     })
     .await;
     runtime.shutdown(soon()).await.unwrap();
-}
-
-/// A process that is killed with the test.
-struct KillOnDrop(std::process::Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ use conjure::{
     Block, Model, Request, Response, Runtime, RuntimeError, Session, SessionEventKind, Settings, StopReason,
     Usage, model_fn,
 };
+use test_support::KillOnDrop;
 
-use crate::rerun::KillOnDrop;
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 
 /// The environment variable with the parameters of the part.

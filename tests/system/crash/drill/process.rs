@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use conjure::runtime::Deadline;
 use conjure::{Clock as _, SystemClock};
+use test_support::KillOnDrop;
 
 use super::Result;
 use super::fixture::temporary_folder;
@@ -33,17 +34,6 @@ pub(crate) struct Identity {
     pub(crate) pid: u32,
     /// In clock ticks since the machine's start.
     pub(crate) started: u64,
-}
-
-/// Killed when the drill fails in between.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Host {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::future::Future;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use conjure_sandbox::{
     CallOptions, Command, CommandEnd, ExecutionContext, Executor, Limits, SandboxErrorKind, View,
 };
 use futures_util::{FutureExt, future};
+use test_support::KillOnDrop;
 
 use crate::support::{
     Fixture, Kind, Workspace, bash, bash_in, bearing, descendants, is_alive, options, output_of, rerun,
@@ -225,16 +226,6 @@ pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
     );
     assert_eq!(kind.leftovers_of(host.0.id()), [""; 0]);
     next.cleanup().await;
-}
-
-/// Kills the child when the test fails in between.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// S4.

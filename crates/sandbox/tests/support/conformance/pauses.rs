@@ -10,11 +10,12 @@ use conjure_sandbox::{
     CallOptions, Command, ExecutionContext, Executor, Sandbox, SandboxError, SandboxErrorKind,
 };
 use futures_util::{FutureExt, StreamExt, future};
+use test_support::KillOnDrop;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Fixture, KillOnDrop, Kind, Process, Workspace, bash, bearing, descendants, is_alive, options, output_of,
-    processes, rerun, sigkill, soon, test_parameters, until,
+    Fixture, Kind, Process, Workspace, bash, bearing, descendants, is_alive, options, output_of, processes,
+    rerun, sigkill, soon, test_parameters, until,
 };
 
 /// A sandbox in which something counts in the background, by processes that come and go.

@@ -1,0 +1,43 @@
+//! Processes that a test starts: a child that is killed on drop, and this program again.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot run its program has failed")]
+
+use std::path::Path;
+use std::process::{Child, Command};
+
+/// A child process that is killed on drop, also when the test fails.
+#[derive(Debug)]
+pub struct KillOnDrop(pub Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command that starts this program again.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
+pub fn this_program() -> Command {
+    Command::new(std::env::current_exe().unwrap())
+}
+
+/// Starts this program again with the arguments `part` and `folder`, in a mount namespace of its own, which ends with it.
+///
+/// The shell runs `prepare` in that namespace first; `$1` in it is `folder`.
+///
+/// # Panics
+///
+/// Where `prepare` or the part fails.
+#[track_caller]
+#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
+pub fn in_mount_namespace(prepare: &str, part: &str, folder: &Path) {
+    let script = format!("set -e; {prepare}; exec \"$2\" \"$3\" \"$1\"");
+    let status = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"])
+        .args([folder, &std::env::current_exe().unwrap(), Path::new(part)])
+        .status()
+        .expect("`unshare` is there (util-linux)");
+    assert!(status.success(), "{status}: {part} {}", folder.display());
+}
