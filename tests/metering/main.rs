@@ -8,12 +8,19 @@ use std::time::Duration;
 use conjure::config::{ExecutorKind, PoolSettings};
 use conjure::metrics::MetricsOptions;
 use conjure::model::{ApiErrorKind, ModelErrorKind, parse_response};
-use conjure::runtime::{AdmissionGate, Deadline, Share};
+use conjure::runtime::{AdmissionGate, Share};
 use conjure::{
-    Clock as _, Config, Model, ModelError, ProcessEnv, Request, Runtime, RuntimeOptions, Session,
-    SessionSpec, Settings, SystemClock, TenantId, model_fn,
+    Config, Model, ModelError, ProcessEnv, Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings,
+    model_fn,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use test_support::until;
+
+#[path = "../it/support/turns.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod turns;
+
+use turns::{soon, tenant};
 
 /// Runs what it is told to, by a tool that it is told of or by one that nobody has.
 fn model() -> impl Model {
@@ -49,23 +56,6 @@ fn value(handle: &PrometheusHandle, series: &str) -> f64 {
     let page = handle.render();
     let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map_or(0.0, |value| value.parse().unwrap())
-}
-
-/// Far more than anything here takes.
-fn soon() -> Deadline {
-    SystemClock.deadline(Duration::from_secs(300))
-}
-
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = soon();
-    while !is_so() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain until {what}");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
-    }
-}
-
-fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).unwrap()
 }
 
 #[tokio::test]

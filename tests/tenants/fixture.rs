@@ -5,37 +5,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure::config::ExecutorKind;
-use conjure::conversation::TurnStop;
-use conjure::model::{BlockKind, Role};
+use conjure::model::Role;
 use conjure::runtime::{Deadline, Timestamp};
 use conjure::sandbox::NetworkPolicy;
 use conjure::tenant::Budget;
 use conjure::{
-    Block, Clock, Config, Message, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions, Session,
-    SessionEventKind, SessionSpec, Settings, StopReason, SystemClock, TenantId, TurnEvent, TurnHandle,
-    Update, Usage, model_fn,
+    Block, Clock, Config, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions, SessionSpec,
+    Settings, StopReason, SystemClock, Usage, model_fn,
 };
 use tempfile::TempDir;
 
+use crate::turns::tool_results;
+pub(crate) use crate::turns::{ask, follow, say, soon, tenant, until};
+
 /// What an answer uses. What is sent in these tests is far less, and what is reserved for an answer nothing.
 pub(crate) const ANSWER: u64 = 5_000;
-
-pub(crate) fn soon() -> Deadline {
-    SystemClock.deadline(Duration::from_secs(300))
-}
-
-/// Looks again until it is so; fails when it is not so for long.
-pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = soon();
-    while !is_so().await {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
-    }
-}
-
-pub(crate) fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).unwrap()
-}
 
 pub(crate) fn spec(whose: &str) -> SessionSpec {
     SessionSpec::new(tenant(whose)).without_skills()
@@ -60,7 +44,7 @@ pub(crate) fn answer(request: &Request) -> Response {
     let said = request.messages.iter().filter(|message| message.role == Role::User);
     let asked = said.map(|message| message.text()).rfind(|text| !text.is_empty()).unwrap();
     // A text that follows the results of an ended turn starts the next turn.
-    let results = results(last).filter(|_| last.text().is_empty());
+    let results = tool_results(last).filter(|_| last.text().is_empty());
     let wants = asked.strip_prefix("$ ").filter(|_| results.is_none()).map(str::to_owned);
     let number = request.messages.len();
     let wants = wants.or_else(|| (asked == "for ever").then(|| format!("echo {number}")));
@@ -77,15 +61,6 @@ pub(crate) fn answer(request: &Request) -> Response {
         usage: Usage { input_tokens: ANSWER - 1, output_tokens: 1, ..Usage::default() },
         ..Response::new(vec![content], stop_reason)
     }
-}
-
-fn results(message: &Message) -> Option<String> {
-    let results = message.content.iter().filter_map(|block| match block.kind() {
-        BlockKind::ToolResult { text, .. } => Some(text.clone()),
-        _ => None,
-    });
-    let results: Vec<String> = results.collect();
-    (!results.is_empty()).then(|| results.join("\n"))
 }
 
 /// A host: its data folder, which goes with it.
@@ -132,33 +107,6 @@ impl Host {
     pub(crate) async fn start(&self, options: RuntimeOptions) -> Runtime {
         Runtime::spawn(options).await.unwrap()
     }
-}
-
-/// Says something, and waits for the end of its turn: why it ended, and what was said last.
-pub(crate) async fn say(session: &Session, words: &str) -> (TurnStop, String) {
-    follow(&mut session.send(words).await.unwrap()).await
-}
-
-pub(crate) async fn follow(turn: &mut TurnHandle) -> (TurnStop, String) {
-    let mut said = String::new();
-    loop {
-        match turn.next().await.unwrap().unwrap() {
-            TurnEvent::Ended { stop, .. } => return (stop, said),
-            TurnEvent::Update(Update::Recorded(event)) => {
-                if let SessionEventKind::AgentMessage { content } = event.kind {
-                    said = Message::assistant(content).text();
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The same, for a turn that ends well.
-pub(crate) async fn ask(session: &Session, words: &str) -> String {
-    let (stop, text) = say(session, words).await;
-    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
-    text
 }
 
 /// A clock that shows what it is told; deadlines are the machine's.

@@ -14,4 +14,6 @@ mod journal;
 mod policies;
 mod quotas;
 mod recovery;
+#[path = "../it/support/turns.rs"]
+mod turns;
 mod warm_sandboxes;

@@ -52,3 +52,6 @@ mod model_change;
 mod pauses;
 mod tenants;
 mod tools;
+#[path = "../it/support/turns.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod turns;

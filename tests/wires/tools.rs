@@ -57,7 +57,7 @@ async fn steering_follows_the_results_and_the_queue_waits(wire: TestWire) {
     let runtime = host.start(&service).await;
     let session = runtime.open(spec()).await.unwrap();
     let mut turn = session.send("Go").await.unwrap();
-    until(|| host.tools.lines().len() == 2).await;
+    until(async || host.tools.lines().len() == 2).await;
     let mut queued = Vec::new();
     for number in 0..3 {
         queued.push(session.send(format!("Queued {number}")).await.unwrap());

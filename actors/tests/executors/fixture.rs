@@ -16,6 +16,7 @@ use conjure_sandbox::{
     Local, SandboxError,
 };
 use tempfile::TempDir;
+pub(crate) use test_support::until;
 
 use crate::processes::{bearing, first_in_namespace, guest_of_process, sigkill};
 use crate::source::Source;
@@ -227,13 +228,4 @@ pub(crate) fn soon() -> Deadline {
 /// A call that has time enough for a slow machine: none of the tests waits for it.
 pub(crate) fn options() -> CallOptions {
     CallOptions::until(soon())
-}
-
-/// Looks again until it is so; fails when it is not so for long.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = soon();
-    while !is_so() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting until {what}");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
-    }
 }

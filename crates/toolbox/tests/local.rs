@@ -15,6 +15,7 @@ use conjure_conversation::{
 use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox, SharedFolder};
 use conjure_toolbox::{OutputLimits, ToolOutput, Toolbox, ToolboxBuilder, tool_fn};
 use serde_json::{Value, json};
+use test_support::{processes_with_argument, until};
 
 /// A workspace, a skill beside it, and a sandbox for both.
 struct Fixture {
@@ -70,24 +71,6 @@ fn context() -> CallContext {
 
 fn bash(id: &str, command: &str) -> ToolCall {
     ToolCall::new(id, "bash_tool", &json!({"command": command, "description": "a test"}))
-}
-
-/// Waits for what must come true soon; the deadline is for machines under load.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = SystemClock.deadline(Duration::from_secs(300));
-    while !holds() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "{what} did not come true");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
-    }
-}
-
-/// How many processes have `marker` among their arguments.
-fn processes(marker: &str) -> usize {
-    fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok())
-        .filter(|cmdline| cmdline.split(|byte| *byte == 0).any(|argument| argument == marker.as_bytes()))
-        .count()
 }
 
 #[tokio::test]
@@ -234,7 +217,7 @@ async fn a_timeout_kills_the_process_tree() {
         result = run(50).await;
     }
     assert!(result.is_error && result.text().starts_with("started\n[timed out"), "{}", result.text());
-    until("the end of the tree", || processes(&marker) == 0).await;
+    until("the tree has ended", || processes_with_argument(&marker) == 0).await;
 }
 
 #[tokio::test]
@@ -247,17 +230,17 @@ async fn cancelling_or_dropping_a_call_kills_the_process_tree() {
     let context = context();
     let cancel = context.cancel.clone();
     let (result, ()) = tokio::join!(toolbox.run_without_input(&call, context), async {
-        until("the start of the tree", || processes(&marker) == 2).await;
+        until("the tree has started", || processes_with_argument(&marker) == 2).await;
         cancel.cancel();
     });
     assert!(result.is_error && result.text().contains("[cancelled after "), "{}", result.text());
-    until("the end of the tree", || processes(&marker) == 0).await;
+    until("the tree has ended", || processes_with_argument(&marker) == 0).await;
 
     tokio::select! {
         result = toolbox.run_without_input(&call, self::context()) => panic!("it ended: {}", result.text()),
-        () = until("the start of the tree", || processes(&marker) == 2) => {}
+        () = until("the tree has started", || processes_with_argument(&marker) == 2) => {}
     }
-    until("the end of the tree", || processes(&marker) == 0).await;
+    until("the tree has ended", || processes_with_argument(&marker) == 0).await;
 }
 
 #[tokio::test]

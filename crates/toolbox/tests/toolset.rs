@@ -15,6 +15,7 @@ use conjure_conversation::{
 use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox};
 use conjure_toolbox::{OutputLimits, Toolbox};
 use serde_json::{Value, json};
+use test_support::{processes_with_argument, until};
 use tokio_util::sync::CancellationToken;
 
 /// A workspace, a sandbox for it, and a toolbox with the toolset.
@@ -68,24 +69,6 @@ impl Fixture {
     fn shown(&self) -> String {
         fs::canonicalize(self.folder.path()).unwrap().display().to_string()
     }
-}
-
-/// Waits for what must come true soon; the deadline is for machines under load.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = SystemClock.deadline(Duration::from_secs(300));
-    while !holds() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "{what} did not come true");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
-    }
-}
-
-/// How many processes have `marker` among their arguments.
-fn processes(marker: &str) -> usize {
-    fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok())
-        .filter(|cmdline| cmdline.split(|byte| *byte == 0).any(|argument| argument == marker.as_bytes()))
-        .count()
 }
 
 #[tokio::test]
@@ -144,7 +127,7 @@ async fn after_a_timeout_the_next_shell_keeps_the_directory() {
     assert!(late.is_error && late.text().starts_with("here\n[timed out after "), "{}", late.text());
     let told = format!("the next command runs in a new shell in `{marker}/sub`");
     assert!(late.text().contains(&told), "{}", late.text());
-    until("all of it has ended", || processes(&marker) == 0).await;
+    until("all of it has ended", || processes_with_argument(&marker) == 0).await;
     assert_eq!(fixture.bash("pwd; echo \"x=$x\"").await, format!("{marker}/sub\nx=\n"));
 }
 
@@ -160,13 +143,13 @@ async fn a_cancelled_call_stops_the_commands_with_a_notice() {
     let cancel = CancellationToken::new();
     let context = CallContext { cancel: cancel.clone(), ..CallContext::default() };
     let cancelling = async {
-        until("it runs", || fixture.path("ready").exists() && processes(&marker) > 0).await;
+        until("it runs", || fixture.path("ready").exists() && processes_with_argument(&marker) > 0).await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(fixture.toolbox.run_without_input(&call, context), cancelling);
     assert_eq!(result.ending, ToolEnding::Cancelled);
     assert!(result.text().contains("the next command runs in a new shell"), "{}", result.text());
-    until("all of it has ended", || processes(&marker) == 0).await;
+    until("all of it has ended", || processes_with_argument(&marker) == 0).await;
     assert_eq!(fixture.bash("echo well").await, "well\n");
 }
 
@@ -203,7 +186,7 @@ async fn restart_starts_a_new_shell_in_the_working_directory() {
     fixture.bash(&format!("mkdir sub; cd sub; x=1; bash -c 'sleep 1000; true' '{marker}' &")).await;
     let restarted = fixture.call("bash", json!({"restart": true})).await;
     assert!(!restarted.is_error && restarted.text().contains("a new one"), "{}", restarted.text());
-    until("all of it has ended", || processes(&marker) == 0).await;
+    until("all of it has ended", || processes_with_argument(&marker) == 0).await;
     assert_eq!(fixture.bash("pwd; echo \"x=$x\"").await, format!("{marker}\nx=\n"));
     let both = fixture.call("bash", json!({"restart": true, "command": "echo again"})).await;
     assert_eq!(both.text(), "again\n");
@@ -231,13 +214,14 @@ async fn a_dropped_call_ends_the_shell() {
     {
         let script = format!("touch ready; bash -c 'sleep 1000; true' '{marker}'");
         let running = fixture.bash(&script);
-        let waiting = until("it runs", || fixture.path("ready").exists() && processes(&marker) > 0);
+        let waiting =
+            until("it runs", || fixture.path("ready").exists() && processes_with_argument(&marker) > 0);
         tokio::select! {
             _ = running => panic!("it sleeps"),
             () = waiting => {}
         }
     }
-    until("all of it has ended", || processes(&marker) == 0).await;
+    until("all of it has ended", || processes_with_argument(&marker) == 0).await;
     assert_eq!(fixture.bash("echo well").await, "well\n");
 }
 

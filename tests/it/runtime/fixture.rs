@@ -3,33 +3,19 @@
 //! that they are the same before and after a restart.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use conjure::config::ExecutorKind;
 use conjure::conversation::TurnStop;
-use conjure::model::{BlockKind, Role};
-use conjure::runtime::Deadline;
+use conjure::model::Role;
 use conjure::{
-    Block, Clock as _, Config, Message, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
-    Session, SessionError, SessionEventKind, SessionSpec, Settings, StopReason, SystemClock, TenantId,
-    TurnEvent, TurnHandle, Update, Usage, model_fn,
+    Block, Clock as _, Config, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions, Session,
+    SessionError, SessionSpec, Settings, StopReason, SystemClock, Usage, model_fn,
 };
 
-use crate::runtime::open_failpoints::pause;
-
-/// Far more than anything here takes.
-pub(crate) fn soon() -> Deadline {
-    SystemClock.deadline(Duration::from_secs(300))
-}
-
-/// Looks again until it is so; fails when it is not so for long.
-pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = soon();
-    while !is_so().await {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
-        pause().await;
-    }
-}
+#[cfg(not(engines))]
+pub(crate) use crate::support::turns::say;
+use crate::support::turns::tool_results;
+pub(crate) use crate::support::turns::{ask, follow, soon, tenant, until};
 
 /// Returns when what was recorded before is older than now also by a clock of whole milliseconds.
 pub(crate) async fn until_clock_advances() {
@@ -39,10 +25,6 @@ pub(crate) async fn until_clock_advances() {
     }
 }
 
-pub(crate) fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).unwrap()
-}
-
 /// Asked `$ COMMAND`, it has that run by `bash_tool`, and then says what came of it. Asked anything else, it repeats it.
 pub(crate) fn model() -> impl Model {
     model_fn(|request: Request| async move { Ok(answer(&request)) })
@@ -50,8 +32,9 @@ pub(crate) fn model() -> impl Model {
 
 pub(crate) fn answer(request: &Request) -> Response {
     let last = request.messages.last().unwrap();
-    let (content, stop_reason) = match result(last) {
-        Some(result) => (Block::text(format!("it says: {result}")), StopReason::EndTurn),
+    assert_eq!(last.role, Role::User);
+    let (content, stop_reason) = match tool_results(last) {
+        Some(results) => (Block::text(format!("it says: {results}")), StopReason::EndTurn),
         None => match last.text().strip_prefix("$ ") {
             Some(command) => {
                 let input = serde_json::json!({"command": command, "description": "as it was asked"});
@@ -65,17 +48,6 @@ pub(crate) fn answer(request: &Request) -> Response {
         usage: Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() },
         ..Response::new(vec![content], stop_reason)
     }
-}
-
-/// The text of the results in a message, where it has some.
-fn result(message: &Message) -> Option<String> {
-    assert_eq!(message.role, Role::User);
-    let results = message.content.iter().filter_map(|block| match block.kind() {
-        BlockKind::ToolResult { text, .. } => Some(text.clone()),
-        _ => None,
-    });
-    let results: Vec<String> = results.collect();
-    (!results.is_empty()).then(|| results.join("\n"))
 }
 
 /// For containers of this image, on this machine's engine.
@@ -184,12 +156,7 @@ pub(crate) fn spec() -> SessionSpec {
     SessionSpec::new(tenant("acme")).base_prompt("Be brief.")
 }
 
-/// Sends a message, and waits for the end of its turn. Returns the stop reason and the last text.
-pub(crate) async fn say(session: &Session, text: &str) -> (TurnStop, String) {
-    follow(&mut session.send(text).await.unwrap()).await
-}
-
-/// The same where the journal has just been mended: what the session was trying again in that moment may still tell of what it found.
+/// As [`ask`], where the journal has just been mended: what the session was trying again in that moment may still tell of what it found.
 pub(crate) async fn ask_again(session: &Session, message: &str) -> String {
     let deadline = soon();
     let mut turn = loop {
@@ -201,29 +168,6 @@ pub(crate) async fn ask_again(session: &Session, message: &str) -> String {
         tokio::task::yield_now().await;
     };
     let (stop, text) = follow(&mut turn).await;
-    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
-    text
-}
-
-/// Waits for the end of a turn.
-pub(crate) async fn follow(turn: &mut TurnHandle) -> (TurnStop, String) {
-    let mut text = String::new();
-    loop {
-        match turn.next().await.unwrap().unwrap() {
-            TurnEvent::Ended { stop, .. } => return (stop, text),
-            TurnEvent::Update(Update::Recorded(event)) => {
-                if let SessionEventKind::AgentMessage { content } = event.kind {
-                    text = Message::assistant(content).text();
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The same, for a turn that ends well.
-pub(crate) async fn ask(session: &Session, message: &str) -> String {
-    let (stop, text) = say(session, message).await;
     assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
     text
 }

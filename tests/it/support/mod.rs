@@ -1,6 +1,7 @@
 //! Runs the built command as a user would, in its own environment.
 
 pub(crate) mod terminal;
+pub(crate) mod turns;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};

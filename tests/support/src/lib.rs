@@ -12,6 +12,8 @@ mod processes;
 mod python;
 #[cfg(feature = "python")]
 mod tiny_model;
+#[cfg(feature = "clock")]
+mod until;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -22,11 +24,13 @@ use std::sync::OnceLock;
 
 #[cfg(feature = "clock")]
 pub use manual_clock::ManualClock;
-pub use processes::{KillOnDrop, in_mount_namespace, this_program};
+pub use processes::{KillOnDrop, in_mount_namespace, processes_with_argument, this_program};
 #[cfg(feature = "python")]
 pub use python::Python;
 #[cfg(feature = "python")]
 pub use tiny_model::TinyModel;
+#[cfg(feature = "clock")]
+pub use until::until;
 
 /// The variable that turns skips into failures.
 pub const REQUIRE: &str = "CONJURE_TEST_REQUIRE";

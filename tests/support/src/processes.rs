@@ -1,6 +1,7 @@
-//! Processes that a test starts: a child that is killed on drop, and this program again.
+//! Processes that a test starts: a child that is killed on drop, this program again, and how many there are.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot run its program has failed")]
 
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -40,4 +41,14 @@ pub fn in_mount_namespace(prepare: &str, part: &str, folder: &Path) {
         .status()
         .expect("`unshare` is there (util-linux)");
     assert!(status.success(), "{status}: {part} {}", folder.display());
+}
+
+/// How many processes have `marker` among their arguments.
+#[must_use]
+pub fn processes_with_argument(marker: &str) -> usize {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok())
+        .filter(|cmdline| cmdline.split(|byte| *byte == 0).any(|argument| argument == marker.as_bytes()))
+        .count()
 }

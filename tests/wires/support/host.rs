@@ -4,19 +4,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure::config::ExecutorKind;
-use conjure::conversation::TurnStop;
-use conjure::runtime::Deadline;
 use conjure::tool::{Authorization, CallConcurrency, CallTraits, ToolCall};
 use conjure::{
-    Clock as _, Config, Message, ProcessEnv, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
-    Settings, SystemClock, TenantId, Tool, ToolDefinition, ToolOutput, TurnEvent, TurnHandle, Update,
-    approver_fn, tool_fn,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, Tool,
+    ToolDefinition, ToolOutput, approver_fn, tool_fn,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use crate::support::test_wire::TestService;
+pub(crate) use crate::turns::{ask, follow, say, soon, tenant, until};
 
 /// The tool whose calls are denied.
 pub(crate) const FORBIDDEN: &str = "forbidden";
@@ -139,57 +137,7 @@ fn review(call: &ToolCall) -> Authorization {
     }
 }
 
-/// Far more than anything here takes.
-pub(crate) fn soon() -> Deadline {
-    SystemClock.deadline(Duration::from_secs(120))
-}
-
-/// Looks again until it is so; fails when it is not so for long.
-pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
-    let deadline = soon();
-    while !is_so() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
-    }
-}
-
-pub(crate) fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).unwrap()
-}
-
 /// A session of a tenant that has the host's tools only.
 pub(crate) fn spec() -> SessionSpec {
     SessionSpec::new(tenant("acme")).base_prompt("Be brief.").without_skills().without_sandbox()
-}
-
-/// Waits for the end of a turn: why it ended, and what was said last.
-pub(crate) async fn follow(turn: &mut TurnHandle) -> (TurnStop, String) {
-    let mut said = String::new();
-    loop {
-        match turn.next().await.unwrap().unwrap() {
-            TurnEvent::Ended { stop, .. } => return (stop, said),
-            TurnEvent::Update(Update::Recorded(event)) => {
-                if let SessionEventKind::AgentMessage { content } = event.kind {
-                    said = Message::assistant(content).text();
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Says something, and waits for the end of its turn.
-pub(crate) async fn say(session: &Session, words: &str) -> (TurnStop, String) {
-    follow(&mut session.send(words).await.unwrap()).await
-}
-
-/// The same for a turn that must end well.
-#[track_caller]
-pub(crate) fn ask(session: &Session, words: &str) -> impl Future<Output = String> {
-    let place = std::panic::Location::caller();
-    async move {
-        let (stop, said) = say(session, words).await;
-        assert!(matches!(stop, TurnStop::Answered(_)), "{place}: {stop}");
-        said
-    }
 }

@@ -8,7 +8,7 @@ use conjure_actors::executors::ConnectorSource;
 use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
 use conjure_actors::session::{SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
-use conjure_base::{Clock as _, Redactor, SystemClock, TenantId};
+use conjure_base::{Redactor, TenantId};
 use conjure_conversation::PromptPrefix;
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
 use conjure_journal::LeaseOwner;
@@ -16,6 +16,7 @@ use conjure_sandbox::{ExecutionContext, Executor, Jail};
 use conjure_toolbox::{AllowAll, Toolbox};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use test_support::until;
 
 use crate::scenario::{answered, follow, options};
 use crate::support::{memory, soon};
@@ -73,14 +74,6 @@ fn states(mark: &str) -> String {
         stat.rsplit_once(") ")?.1.chars().next()
     };
     std::fs::read_dir("/proc").unwrap().filter_map(|entry| state(&entry.ok()?.path())).collect()
-}
-
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = SystemClock.deadline(Duration::from_secs(60));
-    while !is_so() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting until {what}");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
-    }
 }
 
 #[tokio::test]

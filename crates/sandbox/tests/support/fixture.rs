@@ -10,6 +10,7 @@ use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, HostAccess, Limits,
     Sandbox, SandboxError, SandboxErrorKind,
 };
+use test_support::until;
 
 use super::kind::{Kind, Workspace};
 use super::patient_clock::PatientClock;
@@ -231,13 +232,4 @@ pub(crate) async fn bash_in(sandbox: &Sandbox, script: &str) -> String {
 pub(crate) async fn until_no_process_runs() {
     let runtime = tokio::runtime::Handle::current().metrics();
     until("nobody goes on", || runtime.num_alive_tasks() == 0).await;
-}
-
-/// Looks again until it is so; fails when it is not so for long.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = soon(600);
-    while !is_so() {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "timed out waiting until {what}");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
-    }
 }

@@ -19,7 +19,7 @@ mod rerun;
 pub(crate) mod warm_sandboxes;
 
 pub(crate) use fixture::{
-    Fixture, bash, bash_in, opened, options, output_of, soon, text, until, until_no_process_runs,
+    Fixture, bash, bash_in, opened, options, output_of, soon, text, until_no_process_runs,
 };
 pub(crate) use kind::{Kind, Workspace, host};
 pub(crate) use patient_clock::PatientClock;
@@ -28,3 +28,4 @@ pub(crate) use processes::{
     peak_memory, processes, sigkill, signal, zombies_below,
 };
 pub(crate) use rerun::{copied, rerun, rerun_copy, test_parameters};
+pub(crate) use test_support::until;
