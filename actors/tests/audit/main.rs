@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use conjure_conversation::{Decision, Grant, GrantScope, TurnStop};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use test_support::OnEvent;
 
 #[path = "../sessions/support.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
@@ -24,45 +22,14 @@ mod scenario;
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Fields>>>);
 
-#[derive(Clone, Default)]
-struct Fields(BTreeMap<&'static str, String>);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "conjure::audit"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        self.0.lock().unwrap().push(fields);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+type Fields = BTreeMap<&'static str, String>;
 
 impl Log {
     /// Fields recorded later: the turn, the tool, and the outcome.
     fn take(&self) -> Vec<String> {
         let mut lines: Vec<String> = std::mem::take(&mut *self.0.lock().unwrap())
             .into_iter()
-            .map(|Fields(fields)| match fields.get("rule") {
+            .map(|fields| match fields.get("rule") {
                 Some(rule) => format!("{} {rule} granted", fields["turn"]),
                 None => format!("{} {} {}", fields["turn"], fields["tool"], fields["outcome"]),
             })
@@ -75,7 +42,15 @@ impl Log {
 #[tokio::test]
 async fn every_executed_or_denied_call_is_audited_once() {
     let log = Log::default();
-    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let told = log.clone();
+    let collector = OnEvent::new(
+        |target| target == "conjure::audit",
+        move |fields| {
+            let unquoted = |(name, value): (_, String)| (name, value.trim_matches('"').to_owned());
+            told.0.lock().unwrap().push(fields.into_iter().map(unquoted).collect());
+        },
+    );
+    tracing::subscriber::set_global_default(collector).unwrap();
     let disk = support::TempDisk::new();
     let host =
         scenario::Host::over(disk.sqlite(), scenario::Scenario::default(), scenario::options("host")).await;
@@ -84,7 +59,7 @@ async fn every_executed_or_denied_call_is_audited_once() {
     // Well, by a panic, and under a name that the model must not tell.
     let turn = session.send("call note panic s3cr3t-value").await.unwrap();
     assert_eq!(turn.end().await, Ok(scenario::answered()));
-    let first = log.0.lock().unwrap()[0].0.clone();
+    let first = log.0.lock().unwrap()[0].clone();
     let expected =
         ["tenant", "session", "turn", "call_id", "tool", "input", "sandbox", "began", "duration_ms"];
     for field in expected.iter().chain(&["outcome", "output_bytes"]) {
@@ -93,7 +68,7 @@ async fn every_executed_or_denied_call_is_audited_once() {
     let id = session.id().to_string();
     let values = ["tenant", "session", "input", "sandbox", "output_bytes"].map(|field| first[field].as_str());
     assert_eq!(values, ["acme", &id, "{}", "none", "9"], "{first:?}");
-    let log_text = format!("{:?}", log.0.lock().unwrap().iter().map(|fields| &fields.0).collect::<Vec<_>>());
+    let log_text = format!("{:?}", log.0.lock().unwrap());
     assert!(!log_text.contains("s3cr3t") && log_text.contains("[REDACTED:KEY]-0-2"), "{log_text}");
     assert_eq!(log.take(), ["1 [REDACTED:KEY] ok", "1 note ok", "1 panic crashed"]);
 

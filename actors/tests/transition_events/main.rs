@@ -1,16 +1,11 @@
 //! Every transition of supervision is a `tracing` event with tenant, session and incarnation.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panic")]
-
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use conjure_actors::supervision::{Backoff, Root, Strategy, SupervisorSpec};
 use conjure_base::{SessionId, TenantId};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use test_support::OnEvent;
 
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
@@ -19,49 +14,19 @@ mod support;
 
 use support::*;
 
-type Fields = BTreeMap<String, String>;
-
-/// Keeps the fields of supervision's events.
-struct FieldCollector(Arc<Mutex<Vec<Fields>>>);
-
-struct Visitor(Fields);
-
-impl Visit for Visitor {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.insert(field.name().to_owned(), format!("{value:?}"));
-    }
-}
-
-impl Subscriber for FieldCollector {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("conjure_actors")
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut visitor = Visitor(BTreeMap::new());
-        event.record(&mut visitor);
-        self.0.lock().unwrap().push(visitor.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+type Fields = BTreeMap<&'static str, String>;
 
 #[test]
 fn every_transition_is_an_event_with_tenant_session_and_incarnation() {
     let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    let collector = OnEvent::new(
+        |target| target.starts_with("conjure_actors"),
+        move |fields| told.lock().unwrap().push(Fields::from_iter(fields)),
+    );
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    tracing::subscriber::with_default(FieldCollector(Arc::clone(&events)), || {
+    tracing::subscriber::with_default(collector, || {
         runtime.block_on(async {
             let log = Log::new();
             let backoff = Backoff::new(SECOND, SECOND, SECOND);

@@ -1,5 +1,5 @@
-//! What the tests of all crates share: skips that are seen, processes that are killed on drop, a clock that a test moves, and programs
-//! in Python to compare with.
+//! What the tests of all crates share: skips that are seen, processes that are killed on drop, a clock that a test moves, events of
+//! `tracing`, and programs in Python to compare with.
 //!
 //! A test that cannot run on a machine calls [`skip`] and returns. The harness hides what a passing test prints, so the skip is
 //! recorded in a file beside the test programs, and the package's own test target `skipped`, which cargo runs last, reports all
@@ -7,6 +7,8 @@
 
 #[cfg(feature = "clock")]
 mod manual_clock;
+#[cfg(feature = "tracing")]
+mod on_event;
 mod processes;
 #[cfg(feature = "python")]
 mod python;
@@ -24,6 +26,8 @@ use std::sync::OnceLock;
 
 #[cfg(feature = "clock")]
 pub use manual_clock::ManualClock;
+#[cfg(feature = "tracing")]
+pub use on_event::{EventFields, OnEvent};
 pub use processes::{KillOnDrop, in_mount_namespace, processes_with_argument, this_program};
 #[cfg(feature = "python")]
 pub use python::Python;

@@ -1,53 +1,27 @@
 //! The log lines of a fetch: host, size and duration, and no other part of the URL.
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, Once};
 
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use test_support::OnEvent;
 
 use crate::support::{Fixture, TestServer, ok};
 
-/// Keeps the events of fetches as text.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<String>>);
+/// The events of fetches of the whole process, as text.
+static LOG: Mutex<String> = Mutex::new(String::new());
 
-struct Fields<'a>(&'a mut String);
-
-impl Visit for Fields<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, "{}={value:?} ", field.name());
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("conjure")
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut log = self.0.lock().unwrap();
-        event.record(&mut Fields(&mut log));
-        log.push('\n');
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-/// The log of the whole process. Every test installs it first: a call site that is first used without a subscriber stays
-/// disabled.
-pub(crate) fn log() -> &'static Log {
-    static LOG: OnceLock<Log> = OnceLock::new();
-    LOG.get_or_init(|| {
-        let log = Log::default();
-        tracing::subscriber::set_global_default(log.clone()).unwrap();
-        log
-    })
+/// Begins to keep the events. Every test does it first: a call site that is first used without a subscriber stays disabled.
+pub(crate) fn keep_events() {
+    static COLLECTOR: Once = Once::new();
+    COLLECTOR.call_once(|| {
+        let collector = OnEvent::new(
+            |target| target.starts_with("conjure"),
+            |fields| {
+                let line: String = fields.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+                LOG.lock().unwrap().push_str(&(line + "\n"));
+            },
+        );
+        tracing::subscriber::set_global_default(collector).unwrap();
+    });
 }
 
 #[tokio::test]
@@ -63,7 +37,7 @@ async fn fetch_logs_contain_no_secrets_of_urls() {
     fixture.fetch(&site.url("told.example", "/canary-bad")).await.unwrap_err();
     fixture.fetch("http://told-private.example/canary?canary").await.unwrap_err();
     fixture.fetch("http://canary:canary@told.example/canary").await.unwrap_err();
-    let log = log().0.lock().unwrap().clone();
+    let log = LOG.lock().unwrap().clone();
     // Other tests use other hosts in the log.
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("host=told")).collect();
     let has = |line: usize, parts: &[&str]| {

@@ -142,7 +142,7 @@ impl Fixture {
 
     /// A store of its own for the same fetch.
     pub(crate) fn of(fetch: HttpFetch, tenant: &str) -> Self {
-        crate::logging::log();
+        crate::logging::keep_events();
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("store")).unwrap();
         Self { fetch, store, tenant: TenantId::new(tenant).unwrap(), _folder: folder }

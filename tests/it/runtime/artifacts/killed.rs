@@ -2,7 +2,7 @@
 //! artifacts and
 //! removes everything else. The host is this program, run again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, FileTimes};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,7 @@ use conjure::artifact::{Digest, RegistrationSource};
 use conjure::config::ExecutorKind;
 use conjure::{Clock as _, Runtime, Session, SessionEventKind, SessionId, SystemClock, Update};
 use futures_util::StreamExt as _;
-use test_support::KillOnDrop;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use test_support::{EventFields, KillOnDrop, OnEvent};
 
 use crate::rerun::{rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, soon, spec, tenant};
@@ -57,69 +54,29 @@ struct Part {
     mark: HaltPoint,
 }
 
-/// Halts the thread that comes to the mark, once it is set.
-#[derive(Clone)]
-struct HaltingSubscriber {
-    mark: HaltPoint,
-    is_set: Arc<AtomicBool>,
-}
-
-#[derive(Default)]
-struct EventFields {
-    message: String,
-    contents: Option<u64>,
-}
-
-impl Visit for EventFields {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "contents" {
-            self.contents = Some(value);
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.message = format!("{value:?}");
-        }
-    }
-}
-
-impl Subscriber for HaltingSubscriber {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "conjure_runtime::runtime::data::artifact_pins"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = EventFields::default();
-        event.record(&mut fields);
-        let is_here = match (self.mark, fields.message.as_str()) {
+/// Halts the thread that comes to the mark, once that is set.
+fn halt_at(mark: HaltPoint, is_set: Arc<AtomicBool>) {
+    let on_event = move |fields: EventFields| {
+        let fields: BTreeMap<_, _> = fields.into_iter().collect();
+        let has_contents = |contents: u64| fields.get("contents") == Some(&contents.to_string());
+        let is_here = match (mark, fields.get("message").map_or("", String::as_str)) {
             (HaltPoint::Linking, "the content of an artifact is being linked")
             | (HaltPoint::Linked, "the content of an artifact is linked") => true,
             (HaltPoint::PuttingInOrder(contents), "the contents of artifacts are being put in order")
             | (HaltPoint::InOrder(contents), "the contents of artifacts are linked") => {
-                fields.contents == Some(contents)
+                has_contents(contents)
             }
             _ => false,
         };
-        if is_here && self.is_set.load(Ordering::SeqCst) {
+        if is_here && is_set.load(Ordering::SeqCst) {
             say("HERE");
             loop {
                 std::thread::park();
             }
         }
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
+    };
+    let halting = OnEvent::new(|target| target == "conjure_runtime::runtime::data::artifact_pins", on_event);
+    tracing::subscriber::set_global_default(halting).unwrap();
 }
 
 /// On a line of its own.
@@ -141,20 +98,20 @@ fn source_of(name: &str) -> RegistrationSource {
 async fn part_a_process_that_halts_during_artifact_changes() {
     let Some(parameters) = test_parameters() else { return };
     let Part { folder, operation, mark } = serde_json::from_str(&parameters).unwrap();
-    let halting = HaltingSubscriber { mark, is_set: Arc::default() };
-    tracing::subscriber::set_global_default(halting.clone()).unwrap();
+    let is_set = Arc::new(AtomicBool::new(false));
+    halt_at(mark, Arc::clone(&is_set));
     let runtime = Fixture::existing(&folder, ExecutorKind::Local).start().await;
     let doing = async {
         let session = match operation {
             Operation::Revive(session) => {
-                halting.is_set.store(true, Ordering::SeqCst);
+                is_set.store(true, Ordering::SeqCst);
                 runtime.session(&tenant("acme"), session).await.unwrap()
             }
             // Whatever is put in order from now on counts both: what counted less was over before the second was linked.
             _ => {
                 let spec = spec().artifact("stays", source_of("stays")).artifact("goes", source_of("goes"));
                 let session = runtime.open(spec).await.unwrap();
-                halting.is_set.store(true, Ordering::SeqCst);
+                is_set.store(true, Ordering::SeqCst);
                 session
             }
         };

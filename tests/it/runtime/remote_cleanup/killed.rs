@@ -9,10 +9,7 @@ use std::process::Stdio;
 use conjure::config::ExecutorKind;
 use conjure::{Runtime, SessionId};
 use conjure_anthropic::fake::{FakeMessages, Reply};
-use test_support::KillOnDrop;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use test_support::{EventFields, KillOnDrop, OnEvent};
 
 use crate::rerun::{rerun, test_parameters};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
@@ -43,46 +40,18 @@ struct Part {
 }
 
 /// Halts the thread that has noted what there is.
-struct HaltingSubscriber;
-
-#[derive(Default)]
-struct EventMessage(String);
-
-impl Visit for EventMessage {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
-    }
-}
-
-impl Subscriber for HaltingSubscriber {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "conjure_runtime::runtime::remote_cleanup::on_delete"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = EventMessage::default();
-        event.record(&mut fields);
-        if fields.0.ends_with("is noted") {
+fn halt_when_noted() {
+    let on_event = |fields: EventFields| {
+        if fields.iter().any(|(name, value)| *name == "message" && value.ends_with("is noted")) {
             say("HERE");
             loop {
                 std::thread::park();
             }
         }
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
+    };
+    let halting =
+        OnEvent::new(|target| target == "conjure_runtime::runtime::remote_cleanup::on_delete", on_event);
+    tracing::subscriber::set_global_default(halting).unwrap();
 }
 
 /// On a line of its own.
@@ -97,7 +66,7 @@ async fn part_a_process_that_halts_during_a_deletion() {
     let Some(parameters) = test_parameters() else { return };
     let Part { folder, service, operation, mark } = serde_json::from_str(&parameters).unwrap();
     if mark == HaltPoint::Noted {
-        tracing::subscriber::set_global_default(HaltingSubscriber).unwrap();
+        halt_when_noted();
     }
     let fixture = Fixture::existing(&folder, ExecutorKind::Local);
     let runtime = Runtime::spawn(options(&fixture, &service, KEY)).await.unwrap();
