@@ -1,10 +1,12 @@
-//! What the tests of all crates share: skips that are seen, processes that are killed on drop, a clock that a test moves, events of
-//! `tracing`, and programs in Python to compare with.
+//! What the tests of all crates share: skips that are seen, processes that are killed on drop, a clock that a test moves, servers on
+//! loopback, events of `tracing`, and programs in Python to compare with.
 //!
 //! A test that cannot run on a machine calls [`skip`] and returns. The harness hides what a passing test prints, so the skip is
 //! recorded in a file beside the test programs, and the package's own test target `skipped`, which cargo runs last, reports all
 //! of them once. With `CONJURE_TEST_REQUIRE=all`, as in CI, a skip is a failure.
 
+#[cfg(feature = "net")]
+mod loopback;
 #[cfg(feature = "clock")]
 mod manual_clock;
 #[cfg(feature = "tracing")]
@@ -24,6 +26,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+#[cfg(feature = "net")]
+pub use loopback::Loopback;
 #[cfg(feature = "clock")]
 pub use manual_clock::ManualClock;
 #[cfg(feature = "tracing")]

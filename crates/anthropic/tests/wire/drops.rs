@@ -6,9 +6,8 @@ use std::sync::Arc;
 use conjure_anthropic::{Client, Messages, ModelOptions};
 use conjure_conversation::{Model, ModelEvent, ModelStream};
 use futures_util::{FutureExt as _, StreamExt as _};
-use tokio::net::TcpListener;
+use test_support::Loopback;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 
 use crate::clock::ManualClock;
 use crate::events::text_stream;
@@ -110,33 +109,26 @@ async fn a_call_may_be_dropped_during_its_backoff() {
 async fn a_probe_may_be_dropped_while_it_connects() {
     let (root, acceptor) = localhost();
     let inner = server(1).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
     let (connecting, target) = (Arc::new(Notify::new()), inner.address);
     let noticed = Arc::clone(&connecting);
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async move {
-        let mut connections = JoinSet::new();
-        let mut silent = Vec::new();
-        for n in 0.. {
-            let (stream, _) = listener.accept().await.unwrap();
-            if n == 1 {
-                silent.push(stream);
+    let mut connections = 0..;
+    let loopback = Loopback::start(move |stream| {
+        let (n, acceptor, noticed) = (connections.next(), acceptor.clone(), Arc::clone(&noticed));
+        async move {
+            if n == Some(1) {
                 noticed.notify_one();
-                continue;
+                std::future::pending::<()>().await;
             }
-            let acceptor = acceptor.clone();
-            connections.spawn(async move {
-                let mut stream = acceptor.accept(stream).await.unwrap();
-                let mut server = tokio::net::TcpStream::connect(target).await.unwrap();
-                // The client leaves in whatever way it likes.
-                let _ = tokio::io::copy_bidirectional(&mut stream, &mut server).await;
-            });
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut server = tokio::net::TcpStream::connect(target).await.unwrap();
+            // The client leaves in whatever way it likes.
+            let _ = tokio::io::copy_bidirectional(&mut stream, &mut server).await;
         }
-    });
+    })
+    .await;
     let clock = ManualClock::new();
     let config = config(&inner)
-        .with_base_url(format!("https://localhost:{port}"))
+        .with_base_url(format!("https://localhost:{}", loopback.address.port()))
         .with_http(|http| http.with_root(root).with_retries(0));
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
     let messages = client.messages(ModelOptions::new(MODEL)).unwrap();

@@ -6,9 +6,9 @@ use conjure_anthropic::{Client, Config, ConfigError, HttpConfigError};
 use conjure_conversation::ModelErrorKind;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
+use test_support::Loopback;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::ManualClock;
@@ -92,24 +92,15 @@ async fn untrusted_or_misnamed_servers_get_no_request() {
 struct Proxy {
     url: String,
     connects: Arc<Mutex<Vec<String>>>,
-    _tasks: JoinSet<()>,
+    _loopback: Loopback,
 }
 
 impl Proxy {
     async fn start(answer: &'static str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let connects = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&connects);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (client, _) = listener.accept().await.unwrap();
-                connections.spawn(tunnel(client, Arc::clone(&noted), answer));
-            }
-        });
-        Self { url, connects, _tasks: tasks }
+        let loopback = Loopback::start(move |client| tunnel(client, Arc::clone(&noted), answer)).await;
+        Self { url: format!("http://{}", loopback.address), connects, _loopback: loopback }
     }
 }
 

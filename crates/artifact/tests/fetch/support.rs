@@ -14,11 +14,10 @@ use conjure_egress::{AddressPolicy, DnsResolver, Egress, EgressPolicy, HostName}
 use conjure_store::{Store, StoreUsage, Verify};
 use futures_util::future::BoxFuture;
 use tempfile::TempDir;
-use test_support::ManualClock;
+use test_support::{Loopback, ManualClock};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 #[path = "../../../egress/tests/it/static_resolver.rs"]
@@ -218,7 +217,7 @@ impl RequestHead {
 pub(crate) struct TestServer {
     pub(crate) port: u16,
     heads: Arc<watch::Sender<Vec<RequestHead>>>,
-    _tasks: JoinSet<()>,
+    _loopback: Loopback,
 }
 
 impl TestServer {
@@ -229,24 +228,18 @@ impl TestServer {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let heads = Arc::new(watch::Sender::new(Vec::new()));
         let (noted, serve) = (Arc::clone(&heads), Arc::new(serve));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let (noted, serve) = (Arc::clone(&noted), Arc::clone(&serve));
-                connections.spawn(async move {
-                    let Some(head) = RequestHead::read(&mut stream).await else { return };
-                    noted.send_modify(|heads| heads.push(head.clone()));
-                    serve(head, stream).await;
-                });
+        let loopback = Loopback::start(move |mut stream| {
+            let (noted, serve) = (Arc::clone(&noted), Arc::clone(&serve));
+            async move {
+                let Some(head) = RequestHead::read(&mut stream).await else { return };
+                noted.send_modify(|heads| heads.push(head.clone()));
+                serve(head, stream).await;
             }
-        });
-        Self { port, heads, _tasks: tasks }
+        })
+        .await;
+        Self { port: loopback.address.port(), heads, _loopback: loopback }
     }
 
     /// Says what `answer` makes of each request, and hangs up.

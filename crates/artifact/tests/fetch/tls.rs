@@ -6,9 +6,9 @@ use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::HandshakeKind;
 use rustls::pki_types::PrivateKeyDer;
+use test_support::Loopback;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::support::{Fixture, LOOPBACK, TestServer, ok, redirect};
@@ -17,7 +17,7 @@ use crate::support::{Fixture, LOOPBACK, TestServer, ok, redirect};
 struct TlsSite {
     port: u16,
     root: Vec<u8>,
-    _tasks: JoinSet<()>,
+    _loopback: Loopback,
 }
 
 impl TlsSite {
@@ -28,27 +28,21 @@ impl TlsSite {
     /// A server that accepts these protocols only, if there are any.
     async fn with_protocols(protocols: &[&str], answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
         let (root, acceptor) = authority(names, last_year, protocols);
-        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (acceptor, answer) = (acceptor.clone(), answer.clone());
-                connections.spawn(async move {
-                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                    let mut request = Vec::new();
-                    while !request.ends_with(b"\r\n\r\n") {
-                        let Ok(byte) = stream.read_u8().await else { return };
-                        request.push(byte);
-                    }
-                    let _ = stream.write_all(&answer).await;
-                    let _ = stream.shutdown().await;
-                });
+        let loopback = Loopback::start(move |stream| {
+            let (acceptor, answer) = (acceptor.clone(), answer.clone());
+            async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    let Ok(byte) = stream.read_u8().await else { return };
+                    request.push(byte);
+                }
+                let _ = stream.write_all(&answer).await;
+                let _ = stream.shutdown().await;
             }
-        });
-        Self { port, root, _tasks: tasks }
+        })
+        .await;
+        Self { port: loopback.address.port(), root, _loopback: loopback }
     }
 
     fn url(&self, host: &str) -> String {

@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex};
 use conjure_egress::{AddressPolicy, Egress, EgressObserver, EgressPolicy, Refusal, RefusalReason, Target};
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use test_support::ManualClock;
+use test_support::{Loopback, ManualClock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 // Included here, because the tests of sandboxes include this file, too.
@@ -64,7 +63,7 @@ impl EgressObserver for Recorder {
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     pub(crate) recorder: Arc<Recorder>,
-    _tasks: JoinSet<()>,
+    _loopback: Loopback,
 }
 
 impl Proxy {
@@ -76,18 +75,12 @@ impl Proxy {
     pub(crate) async fn start_with(egress: Egress) -> Self {
         let recorder = Recorder::new();
         let egress = egress.with_observer(Arc::clone(&recorder) as Arc<dyn EgressObserver>);
-        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let egress = egress.clone();
-                connections.spawn(async move { egress.serve(stream).await });
-            }
-        });
-        Self { address, recorder, _tasks: tasks }
+        let loopback = Loopback::start(move |stream| {
+            let egress = egress.clone();
+            async move { egress.serve(stream).await }
+        })
+        .await;
+        Self { address: loopback.address, recorder, _loopback: loopback }
     }
 
     /// Sends `bytes`, closes, and returns what the proxy sends until it closes.
@@ -160,7 +153,7 @@ pub(crate) async fn expect(stream: &mut (impl tokio::io::AsyncRead + Unpin), byt
 /// A server on loopback that passes each connection to `serve`, until it is dropped.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    _tasks: JoinSet<()>,
+    _loopback: Loopback,
 }
 
 impl Server {
@@ -168,17 +161,8 @@ impl Server {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                connections.spawn(serve(stream));
-            }
-        });
-        Self { port, _tasks: tasks }
+        let loopback = Loopback::start(serve).await;
+        Self { port: loopback.address.port(), _loopback: loopback }
     }
 
     /// A server that records what it reads, and sends `answer` when that ends with `end`. It continues to read, and

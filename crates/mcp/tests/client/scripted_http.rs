@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use test_support::Loopback;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
 use url::Url;
 
 /// A request as it came.
@@ -104,30 +104,26 @@ impl Reply {
 pub(crate) struct HttpServer {
     origin: String,
     requests: Arc<Mutex<Vec<Request>>>,
-    _serving: JoinSet<()>,
+    _loopback: Loopback,
 }
 
 impl HttpServer {
     pub(crate) async fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let origin = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, address, answer) = (Arc::clone(&requests), origin.clone(), Arc::new(answer));
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let (seen, address, answer) = (Arc::clone(&seen), address.clone(), Arc::clone(&answer));
-                connections.spawn(async move {
-                    // A client that opens a connection and says nothing is none.
-                    let Some(request) = read(&mut stream, &address).await else { return };
-                    let reply = answer(&request);
-                    seen.lock().unwrap().push(request);
-                    write(&mut stream, &reply).await;
-                });
+        let (seen, answer) = (Arc::clone(&requests), Arc::new(answer));
+        let loopback = Loopback::start(move |mut stream| {
+            let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+            async move {
+                let origin = format!("http://{}", stream.local_addr().unwrap());
+                // A client that opens a connection and says nothing is none.
+                let Some(request) = read(&mut stream, &origin).await else { return };
+                let reply = answer(&request);
+                seen.lock().unwrap().push(request);
+                write(&mut stream, &reply).await;
             }
-        });
-        Self { origin, requests, _serving: serving }
+        })
+        .await;
+        Self { origin: format!("http://{}", loopback.address), requests, _loopback: loopback }
     }
 
     pub(crate) fn at(&self, path: &str) -> String {
