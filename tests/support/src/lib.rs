@@ -5,6 +5,8 @@
 //! recorded in a file beside the test programs, and the package's own test target `skipped`, which cargo runs last, reports all
 //! of them once. With `CONJURE_TEST_REQUIRE=all`, as in CI, a skip is a failure.
 
+#[cfg(feature = "tls")]
+mod authority;
 #[cfg(feature = "net")]
 mod loopback;
 #[cfg(feature = "clock")]
@@ -26,6 +28,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+#[cfg(feature = "tls")]
+pub use authority::{authority, authority_until};
 #[cfg(feature = "net")]
 pub use loopback::Loopback;
 #[cfg(feature = "clock")]

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use conjure_anthropic::{Client, Messages, ModelOptions};
 use conjure_conversation::{Model, ModelEvent, ModelStream};
 use futures_util::{FutureExt as _, StreamExt as _};
-use test_support::Loopback;
+use test_support::{Loopback, authority};
 use tokio::sync::Notify;
 
 use crate::clock::ManualClock;
 use crate::events::text_stream;
 use crate::server::{Part, Server, error, stream};
 use crate::support::{IDLE, MODEL, TOTAL, ask, call, client, config, drain, text};
-use crate::tls::localhost;
 
 fn limited() -> Part {
     Part::Bytes(error("429 x", &[("retry-after", "2")], "rate_limit_error", "wait"))
@@ -107,7 +106,7 @@ async fn a_call_may_be_dropped_during_its_backoff() {
 /// The first connection is rate-limited, the second never completes its handshake.
 #[tokio::test]
 async fn a_probe_may_be_dropped_while_it_connects() {
-    let (root, acceptor) = localhost();
+    let (root, acceptor) = authority(&["localhost"]);
     let inner = server(1).await;
     let (connecting, target) = (Arc::new(Notify::new()), inner.address);
     let noticed = Arc::clone(&connecting);

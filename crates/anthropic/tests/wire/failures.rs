@@ -13,7 +13,6 @@ use crate::clock::ManualClock;
 use crate::events::{block, message, ping, sse, start, text_delta, text_stream};
 use crate::server::{Part, Server, answer, error, stream};
 use crate::support::{IDLE, KEY, TOTAL, ask, call, client, config, drain, messages, text};
-use crate::tls::localhost;
 
 /// How the call ends that is answered so, without retries.
 async fn failure(answer: Vec<u8>) -> ModelError {
@@ -164,7 +163,7 @@ async fn an_unreachable_service_is_a_connection_error() {
     assert_eq!(failed.kind, ModelErrorKind::Connection);
     assert!(failed.message.contains("check the base URL"), "{failed}");
     // Something answers there, but it does not speak TLS.
-    let (root, _) = localhost();
+    let (root, _) = test_support::authority(&["localhost"]);
     let timeouts = Timeouts { connect: Duration::from_secs(1), ..Timeouts::default() };
     let config = config
         .with_base_url(server.url().replace("http://", "https://"))

@@ -4,43 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use conjure_anthropic::{Client, Config, ConfigError, HttpConfigError};
 use conjure_conversation::ModelErrorKind;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::PrivateKeyDer;
-use test_support::Loopback;
+use test_support::{Loopback, authority};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 
 use crate::clock::ManualClock;
 use crate::events::text_stream;
 use crate::server::{Part, Server, stream};
 use crate::support::{KEY, call, config, messages, text};
 
-/// An untrusted authority, and a TLS acceptor for `localhost` that it signed.
-pub(crate) fn localhost() -> (Vec<u8>, TlsAcceptor) {
-    let mut params = CertificateParams::new([]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let root = params.self_signed(&key).unwrap().der().to_vec();
-    let authority = Issuer::new(params, key);
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, &authority).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-        )
-        .unwrap();
-    (root, TlsAcceptor::from(Arc::new(config)))
-}
-
 async fn greeting() -> (Server, Vec<u8>) {
-    let (root, acceptor) = localhost();
+    let (root, acceptor) = authority(&["localhost"]);
     let server =
         Server::start_over(Some(acceptor), |_, _| vec![Part::Bytes(stream(&text_stream("Hello")))]).await;
     (server, root)
@@ -73,7 +47,7 @@ async fn a_configured_root_certificate_is_trusted() {
 #[tokio::test]
 async fn untrusted_or_misnamed_servers_get_no_request() {
     let (server, root) = greeting().await;
-    let (other, _) = localhost();
+    let (other, _) = authority(&["localhost"]);
     for (host, root) in [("localhost", None), ("localhost", Some(other)), ("127.0.0.1", Some(root))] {
         let config = over_tls(&server, host);
         let config = match root {

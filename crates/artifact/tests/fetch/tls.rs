@@ -1,15 +1,10 @@
 //! TLS: the certificate must match the requested name and have a trusted authority.
 
-use std::sync::Arc;
-
 use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::HandshakeKind;
-use rustls::pki_types::PrivateKeyDer;
-use test_support::Loopback;
+use test_support::{Loopback, authority, authority_until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use crate::support::{Fixture, LOOPBACK, TestServer, ok, redirect};
 
@@ -27,7 +22,7 @@ impl TlsSite {
 
     /// A server that accepts these protocols only, if there are any.
     async fn with_protocols(protocols: &[&str], answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
-        let (root, acceptor) = authority(names, last_year, protocols);
+        let (root, acceptor) = authority_until(names, last_year, protocols);
         let loopback = Loopback::start(move |stream| {
             let (acceptor, answer) = (acceptor.clone(), answer.clone());
             async move {
@@ -57,34 +52,6 @@ impl TlsSite {
             settings.options.allowed_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
         })
     }
-}
-
-fn authority(names: &[&str], last_year: i32, protocols: &[&str]) -> (Vec<u8>, TlsAcceptor) {
-    let mut params = CertificateParams::new([]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let root = params.self_signed(&key).unwrap().der().to_vec();
-    let authority = Issuer::new(params, key);
-    let key = KeyPair::generate().unwrap();
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names).unwrap();
-    // A certificate with the name of its authority looks self-signed.
-    params.distinguished_name = DistinguishedName::new();
-    params.use_authority_key_identifier_extension = true;
-    params.not_after = date_time_ymd(last_year, 1, 1);
-    let certificate = params.signed_by(&key, &authority).unwrap();
-    let mut config =
-        rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-            )
-            .unwrap();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    (root, TlsAcceptor::from(Arc::new(config)))
 }
 
 #[tokio::test]
@@ -143,7 +110,7 @@ async fn a_server_with_another_protocol_is_rejected() {
 
 #[tokio::test]
 async fn tls_sessions_are_not_resumed() {
-    let (root, acceptor) = authority(&["good.example"], 4000, &[]);
+    let (root, acceptor) = authority(&["good.example"]);
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let url = format!("https://good.example:{}/", listener.local_addr().unwrap().port());
     let answer = ok("Cache-Control: no-store\r\n", "x");
@@ -194,7 +161,7 @@ async fn a_redirect_to_tls_is_followed() {
 #[tokio::test]
 async fn a_body_without_tls_close_is_rejected() {
     // Without a length the end of the connection ends the body; only TLS can detect a truncation.
-    let (root, acceptor) = authority(&["good.example"], 4000, &[]);
+    let (root, acceptor) = authority(&["good.example"]);
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = async {

@@ -10,7 +10,7 @@ use base64::Engine;
 use conjure_egress::{EgressPolicy, WebPorts};
 use tokio::process::Command;
 
-use crate::support::{Proxy, Server, authority, egress, limited, tls_server};
+use crate::support::{Proxy, Server, egress, limited, tls_server};
 
 struct ClientFixture {
     proxy: Proxy,
@@ -23,8 +23,7 @@ struct ClientFixture {
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
 
 async fn start_client(policy: impl FnOnce(&[u16]) -> EgressPolicy) -> ClientFixture {
-    let (root, acceptor) = authority(&["good.example", "*.good.example", "other.example"]);
-    let secure = tls_server(acceptor).await;
+    let (root, secure) = tls_server(&["good.example", "*.good.example", "other.example"]).await;
     let (plain, _) = Server::recording(HELLO, "\r\n\r\n").await;
     let ports = WebPorts { http: vec![plain.port], https: vec![secure.port] };
     let proxy = Proxy::start_with(egress(policy(&[secure.port, plain.port])).with_web_ports(ports)).await;

@@ -5,13 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use conjure_egress::{AddressPolicy, Egress, EgressObserver, EgressPolicy, Refusal, RefusalReason, Target};
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use test_support::{Loopback, ManualClock};
+use test_support::{Loopback, ManualClock, authority};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 
 // Included here, because the tests of sandboxes include this file, too.
 #[path = "static_resolver.rs"]
@@ -227,35 +224,10 @@ impl ReceivedData {
     }
 }
 
-/// An untrusted certificate authority, and a TLS acceptor for `names` that it signed.
-pub(crate) fn authority(names: &[&str]) -> (CertificateDer<'static>, TlsAcceptor) {
-    let mut params = CertificateParams::new([]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let root = params.self_signed(&key).unwrap().der().clone();
-    let authority = Issuer::new(params, key);
-    let key = KeyPair::generate().unwrap();
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names).unwrap();
-    // A certificate with the name of its authority looks self-signed.
-    params.distinguished_name = DistinguishedName::new();
-    params.use_authority_key_identifier_extension = true;
-    let certificate = params.signed_by(&key, &authority).unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-        )
-        .unwrap();
-    (root, TlsAcceptor::from(Arc::new(config)))
-}
-
-/// A server that speaks HTTP over TLS and answers every request with `hello over TLS`.
-pub(crate) async fn tls_server(acceptor: TlsAcceptor) -> Server {
-    Server::start(move |stream| {
+/// A server that speaks HTTP over TLS under `names` and answers every request with `hello over TLS`. Also its authority.
+pub(crate) async fn tls_server(names: &[&str]) -> (Vec<u8>, Server) {
+    let (root, acceptor) = authority(names);
+    let server = Server::start(move |stream| {
         let acceptor = acceptor.clone();
         async move {
             let Ok(mut stream) = acceptor.accept(stream).await else { return };
@@ -269,5 +241,6 @@ pub(crate) async fn tls_server(acceptor: TlsAcceptor) -> Server {
             let _ = stream.shutdown().await;
         }
     })
-    .await
+    .await;
+    (root, server)
 }

@@ -3,23 +3,21 @@
 use std::sync::Arc;
 
 use conjure_egress::{EgressPolicy, ProxyLimits, RefusalReason, WebPorts};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::support::{
-    Proxy, ReceivedData, Server, authority, egress, expect, limited, read_text, tls_server,
-};
+use crate::support::{Proxy, ReceivedData, Server, egress, expect, limited, read_text, tls_server};
 
 /// The alert `unrecognized_name`.
 const UNRECOGNIZED_NAME: &[u8] = &[21, 3, 3, 0, 2, 2, 112];
 const DECODE_ERROR: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
 const HANDSHAKE_FAILURE: &[u8] = &[21, 3, 3, 0, 2, 2, 40];
 
-fn config(root: &CertificateDer<'static>) -> rustls::ClientConfig {
+fn config(root: &[u8]) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(root.clone()).unwrap();
+    roots.add(root.to_vec().into()).unwrap();
     rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -29,7 +27,7 @@ fn config(root: &CertificateDer<'static>) -> rustls::ClientConfig {
 
 /// The first bytes that a real client sends to `name`.
 fn client_hello(name: &str) -> Vec<u8> {
-    let (root, _) = authority(&[]);
+    let (root, _) = test_support::authority(&[]);
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut client = rustls::ClientConnection::new(config(&root).into(), name).unwrap();
     let mut bytes = Vec::new();
@@ -117,8 +115,7 @@ async fn is_refused_for_its_name(
 
 #[tokio::test]
 async fn a_real_client_reaches_a_real_server_through_connect() {
-    let (root, acceptor) = authority(&["good.example"]);
-    let server = tls_server(acceptor).await;
+    let (root, server) = tls_server(&["good.example"]).await;
     for policy in [only_listed(&server), EgressPolicy::Full] {
         let ports = WebPorts { http: vec![], https: vec![server.port] };
         let proxy = Proxy::start_with(egress(policy).with_web_ports(ports)).await;
@@ -138,8 +135,7 @@ async fn a_real_client_reaches_a_real_server_through_connect() {
 
 #[tokio::test]
 async fn a_real_client_that_names_another_server_gets_an_alert() {
-    let (root, acceptor) = authority(&["good.example", "other.example"]);
-    let server = tls_server(acceptor).await;
+    let (root, server) = tls_server(&["good.example", "other.example"]).await;
     let proxy = Proxy::start(only_listed(&server)).await;
     let tunnel = proxy.tunnel(&server.at("good.example")).await;
     let name = ServerName::try_from("other.example").unwrap();

@@ -11,7 +11,7 @@ use conjure_sandbox::{
 use tempfile::TempDir;
 
 use crate::connector_fixture::ConnectorFixture;
-use crate::outside::{Server, authority, egress, tls_server};
+use crate::outside::{Server, egress, tls_server};
 use crate::support::{PatientClock, options, soon, text};
 
 /// The response of every server that responds at once.
@@ -75,8 +75,7 @@ pub(crate) async fn plain_server(network: NetworkPolicy) -> Option<Web> {
 
 /// A server of HTTP and one of HTTPS, and a sandbox that may reach them as `good.example` and below.
 pub(crate) async fn web() -> Option<(Web, Server, Server)> {
-    let (root, acceptor) = authority(&["good.example", "*.good.example", "other.example"]);
-    let secure = tls_server(acceptor).await;
+    let (root, secure) = tls_server(&["good.example", "*.good.example", "other.example"]).await;
     let (plain, _) = Server::recording(HELLO, "\r\n\r\n").await;
     let ports = WebPorts { http: vec![plain.port], https: vec![secure.port] };
     let hosts = ["good.example", "*.good.example"];
