@@ -8,6 +8,8 @@
 #[cfg(feature = "tls")]
 mod authority;
 #[cfg(feature = "net")]
+pub mod http;
+#[cfg(feature = "net")]
 mod loopback;
 #[cfg(feature = "clock")]
 mod manual_clock;

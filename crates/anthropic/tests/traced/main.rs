@@ -14,7 +14,7 @@ mod clock;
 #[expect(dead_code, reason = "other test programs use the rest of the module")]
 mod events;
 #[path = "../wire/server.rs"]
-#[expect(dead_code, reason = "other test programs use the rest of the module")]
+#[expect(unused_imports, reason = "other test programs use the rest of the module")]
 mod server;
 #[path = "../wire/support.rs"]
 #[expect(dead_code, reason = "other test programs use the rest of the module")]

@@ -16,7 +16,7 @@ use crate::support::{KEY, call, config, messages, text};
 async fn greeting() -> (Server, Vec<u8>) {
     let (root, acceptor) = authority(&["localhost"]);
     let server =
-        Server::start_over(Some(acceptor), |_, _| vec![Part::Bytes(stream(&text_stream("Hello")))]).await;
+        Server::start_over_tls(acceptor, |_, _| vec![Part::Bytes(stream(&text_stream("Hello")))]).await;
     (server, root)
 }
 

@@ -2,7 +2,8 @@
 
 use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
 use rustls::HandshakeKind;
-use test_support::{Loopback, authority, authority_until};
+use test_support::http::{Part, Server};
+use test_support::{authority, authority_until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -10,9 +11,8 @@ use crate::support::{Fixture, LOOPBACK, TestServer, ok, redirect};
 
 /// A TLS server with a fixed response, and a certificate for `names` by its own authority.
 struct TlsSite {
-    port: u16,
     root: Vec<u8>,
-    _loopback: Loopback,
+    server: Server,
 }
 
 impl TlsSite {
@@ -23,25 +23,12 @@ impl TlsSite {
     /// A server that accepts these protocols only, if there are any.
     async fn with_protocols(protocols: &[&str], answer: Vec<u8>, names: &[&str], last_year: i32) -> Self {
         let (root, acceptor) = authority_until(names, last_year, protocols);
-        let loopback = Loopback::start(move |stream| {
-            let (acceptor, answer) = (acceptor.clone(), answer.clone());
-            async move {
-                let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                let mut request = Vec::new();
-                while !request.ends_with(b"\r\n\r\n") {
-                    let Ok(byte) = stream.read_u8().await else { return };
-                    request.push(byte);
-                }
-                let _ = stream.write_all(&answer).await;
-                let _ = stream.shutdown().await;
-            }
-        })
-        .await;
-        Self { port: loopback.address.port(), root, _loopback: loopback }
+        let server = Server::start_over_tls(acceptor, move |_, _| vec![Part::Bytes(answer.clone())]).await;
+        Self { root, server }
     }
 
     fn url(&self, host: &str) -> String {
-        format!("https://{host}:{}/", self.port)
+        format!("https://{host}:{}/", self.server.address.port())
     }
 
     /// A fetch that trusts its authority, under the usual options but the loopback's block.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use conjure_conversation::{ApiErrorKind, ModelErrorKind, ModelEvent, SideEffects};
 use conjure_model_http::{HttpClient, HttpConfig};
 
-use crate::server::{Reply, Server, answer, error, stream};
+use crate::server::{Server, answer, error, stream};
 use crate::text_wire::{call, config, drain, result, text};
 
 async fn after(replies: Vec<Vec<u8>>, retries: u32) -> (Server, HttpConfig) {
-    let server = Server::start(replies.into_iter().map(Reply::Bytes).collect()).await;
-    let config = config(&server.url).with_retries(retries);
+    let server = Server::answers(replies).await;
+    let config = config(&server.url()).with_retries(retries);
     (server, config)
 }
 
@@ -18,7 +18,7 @@ async fn after(replies: Vec<Vec<u8>>, retries: u32) -> (Server, HttpConfig) {
 async fn a_service_error_has_kind_message_and_request_id() {
     let reply = error("400 Bad Request", &[("request-id", "req_9")], "invalid_request_error", "too long");
     let server = Server::always(reply).await;
-    let failed = result(&config(&server.url)).await.unwrap_err();
+    let failed = result(&config(&server.url())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::InvalidRequest));
     assert_eq!(failed.message, "the service answered 400 (invalid_request_error): too long");
     assert_eq!(failed.request_id.as_deref(), Some("req_9"));
@@ -28,7 +28,7 @@ async fn a_service_error_has_kind_message_and_request_id() {
 async fn an_error_with_status_200_is_read_too() {
     let reply = error("200 OK", &[("x-request-id", "req_9")], "overloaded_error", "busy");
     let server = Server::always(reply).await;
-    let failed = result(&config(&server.url)).await.unwrap_err();
+    let failed = result(&config(&server.url())).await.unwrap_err();
     assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Overloaded));
     assert_eq!(failed.message, "the service answered 200 with an error (overloaded_error): busy");
     assert_eq!(failed.request_id.as_deref(), Some("req_9"));
@@ -108,7 +108,7 @@ async fn secrets_that_the_service_echoes_are_redacted() {
         stream(&[&format!("error {echo}")]),
     ] {
         let server = Server::always(reply).await;
-        let failed = result(&with_header(&server.url)).await.unwrap_err();
+        let failed = result(&with_header(&server.url())).await.unwrap_err();
         assert!(failed.message.contains("[REDACTED:TEXT_API_KEY] of [REDACTED:X-AUTH-TOKEN]"), "{failed}");
     }
 }
