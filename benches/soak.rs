@@ -1,5 +1,5 @@
 //! `cargo bench --bench soak -- [TURNS [SESSIONS]]`: 10,000 turns in one session, then 10,000 sessions of one turn each that are
-//! deleted (A11), and what the process has at each tenth of the way: resident memory, open files, and what lies on the disk. How it is
+//! deleted, and what the process has at each tenth of the way: resident memory, open files, and what lies on the disk. How it is
 //! done stands in `tests/system/soak/course.rs`.
 //!
 //! The figures compare the end with the second tenth of the way, when everything was there once. A session holds its history, of

@@ -67,7 +67,7 @@ fn odd_answer(wire: TestWire) -> Vec<Block> {
     content
 }
 
-/// Every later request contains what the client kept of an answer, which is what the service sent.
+/// Every later request contains what the client kept of an answer. It also contains the parts that the service sent.
 async fn answers_go_back_byte_for_byte(wire: TestWire) {
     let replies =
         [TestReply::blocks(odd_answer(wire)), TestReply::blocks(vec![thinking("So."), Block::text("Done.")])];

@@ -53,7 +53,7 @@ async fn an_overload_behind_output_is_not_retried(wire: TestWire) {
     }
 }
 
-/// It is none even if the connection is closed properly.
+/// A truncated response is an error even if the connection is closed properly.
 async fn an_answer_that_breaks_off_is_no_answer(wire: TestWire) {
     let cut = |progress| TestReply::text("Half of this is shown.").cut_after(progress);
     let replies = [cut(Progress::Text), cut(Progress::Nothing), TestReply::text("Hello.")];

@@ -1,4 +1,4 @@
-//! What the model is told of a replaced sandbox (S11), and what is there again.
+//! What the model is told about a replaced sandbox, and which files are there again.
 
 use std::sync::Arc;
 

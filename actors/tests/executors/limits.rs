@@ -1,4 +1,4 @@
-//! Storms of forks, and memory that runs out (S5): told as what they are, and a sandbox that they cost is replaced.
+//! Fork storms and exhausted memory are reported as what they are. A sandbox that is lost to them is replaced.
 
 use conjure_sandbox::{Boundary, CommandEnd, Executor, Limits, SandboxErrorKind};
 use futures_util::future;

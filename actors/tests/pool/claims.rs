@@ -30,7 +30,7 @@ async fn pool_items_are_ready_claimed_once_and_replaced() {
     assert_eq!(state.alive.len(), 4);
 }
 
-/// S10: refills and direct starts share one gate; a full queue rejects requests.
+/// Refills and direct starts share one gate; a full queue rejects requests.
 #[tokio::test(start_paused = true)]
 async fn sixty_four_concurrent_claims_queue_and_one_more_is_rejected() {
     let fixture = Fixture::with(4, FakeFactory::new(), |options| {

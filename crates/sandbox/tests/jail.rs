@@ -91,7 +91,7 @@ async fn the_achieved_isolation_is_reported_and_can_be_required() {
     assert!(Sandbox::open(&jail, &open, Arc::new(PatientClock), soon(120)).await.is_ok());
 }
 
-/// S3: when either of its two processes is killed, the sandbox ends, and the next call reports that.
+/// When either of its two processes is killed, the sandbox ends, and the next call reports that.
 #[tokio::test]
 async fn a_jail_whose_process_outside_is_killed_leaves_nothing() {
     let fixture = Fixture::of(&JailKind).await;

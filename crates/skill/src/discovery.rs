@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
 use crate::frontmatter::Mode;
-use crate::scan::folder_handle::{RegularFile, open_direct};
+use crate::scan::dir_handle::{RegularFile, open_direct};
 use crate::scan::scope_scan::{CandidateKind, DiscoveryLimits, ScopeScanner, SkillCandidate, resolve};
 use crate::skill::{SKILL_FILES, Skill, find_skill_file};
 

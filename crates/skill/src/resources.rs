@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use conjure_base::{Digest, DigestHasher};
 
 use crate::error::SkillError;
-use crate::scan::folder_handle::{DirHandle, EntryKind, entries};
+use crate::scan::dir_handle::{DirHandle, EntryKind, entries};
 use crate::skill::{SKILL_FILES, Skill};
 
 /// The maximum size that [`Skill::read_resource`] reads, in bytes.

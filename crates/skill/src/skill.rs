@@ -17,7 +17,7 @@ use crate::frontmatter::{
 };
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest, ParsedManifest, SIDECAR_FILE};
 use crate::package::PackageOrigin;
-use crate::scan::folder_handle::{DirHandle, RegularFile, open_direct};
+use crate::scan::dir_handle::{DirHandle, RegularFile, open_direct};
 
 /// The names of a skill's main file, in search order.
 pub(crate) const SKILL_FILES: [&str; 2] = ["SKILL.md", "skill.md"];

@@ -1,7 +1,7 @@
 //! [`Toolbox`]: the tools of a session and the rules for their calls.
 
 mod builder;
-mod call_timeout;
+mod call_abort;
 mod dispatch;
 mod finalize;
 mod parsed_call;

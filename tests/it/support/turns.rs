@@ -1,4 +1,4 @@
-//! Turns of a session: a test says something, waits for the end of the turn, and has its stop reason and its last text.
+//! Sends a message to a session, waits for the end of its turn, and returns the stop reason and the last text.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -10,17 +10,21 @@ use conjure::{
     Clock as _, Message, Session, SessionEventKind, SystemClock, TenantId, TurnEvent, TurnHandle, Update,
 };
 
-/// Far more than anything here takes.
+/// A deadline that nothing here reaches.
 pub(crate) fn soon() -> Deadline {
     SystemClock.deadline(Duration::from_secs(300))
 }
 
-/// Looks again until it is so; fails when it is not so for long.
-pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = soon();
-    while !is_so().await {
-        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
-        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
+/// Polls every 2 ms until `is_so` returns true. Fails after a long time, and names the caller.
+#[track_caller]
+pub(crate) fn until(mut is_so: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+    let place = Location::caller();
+    async move {
+        let deadline = soon();
+        while !is_so().await {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "{place}: waited in vain");
+            SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
+        }
     }
 }
 
@@ -28,7 +32,7 @@ pub(crate) fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
 }
 
-/// The text of the tool results in a message, where it has some.
+/// The text of the tool results in a message, if there are any.
 pub(crate) fn tool_results(message: &Message) -> Option<String> {
     let results = message.content.iter().filter_map(|block| match block.kind() {
         BlockKind::ToolResult { text, .. } => Some(text.clone()),

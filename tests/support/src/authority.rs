@@ -1,4 +1,4 @@
-//! Certificate authorities that a test makes for itself.
+//! A certificate authority for one test.
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its certificates has failed")]
 
 use std::sync::Arc;
@@ -8,19 +8,23 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
 /// An authority that nobody trusts, in DER, and an acceptor with a certificate for `names` that the authority signed.
+///
+/// # Panics
+///
+/// If a name is neither a DNS name nor an address.
 #[must_use]
 pub fn authority(names: &[&str]) -> (Vec<u8>, TlsAcceptor) {
     authority_until(names, 4000, &[])
 }
 
-/// Like [`authority`]. The certificate ends on the first day of `last_year`, and the acceptor accepts these protocols only, if there are
-/// any.
+/// Like [`authority`]. The certificate ends on the first day of `expiry_year`, and if there are `protocols`, the acceptor
+/// accepts only those.
 ///
 /// # Panics
 ///
-/// Where one of `names` is none.
+/// If a name is neither a DNS name nor an address.
 #[must_use]
-pub fn authority_until(names: &[&str], last_year: i32, protocols: &[&str]) -> (Vec<u8>, TlsAcceptor) {
+pub fn authority_until(names: &[&str], expiry_year: i32, protocols: &[&str]) -> (Vec<u8>, TlsAcceptor) {
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
@@ -32,7 +36,7 @@ pub fn authority_until(names: &[&str], last_year: i32, protocols: &[&str]) -> (V
     // A certificate with the name of its authority looks self-signed.
     params.distinguished_name = DistinguishedName::new();
     params.use_authority_key_identifier_extension = true;
-    params.not_after = date_time_ymd(last_year, 1, 1);
+    params.not_after = date_time_ymd(expiry_year, 1, 1);
     let certificate = params.signed_by(&key, &authority).unwrap();
     let mut config =
         rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())

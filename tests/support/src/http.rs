@@ -12,35 +12,35 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::Loopback;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     /// The first line.
     pub line: String,
-    /// By their names in lower case.
+    /// The headers by their names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The bytes behind the head.
+    /// The bytes after the head.
     pub body: Vec<u8>,
     head: String,
 }
 
 impl Recorded {
-    /// The head as it came, and the body.
+    /// The head, unchanged, and the body.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{}\r\n\r\n{}", self.head, String::from_utf8_lossy(&self.body))
     }
 }
 
-/// A part of what the server does after it has read a request.
+/// A step of the server after it has read a request.
 pub enum Part {
-    /// These bytes.
+    /// Sends these bytes.
     Bytes(Vec<u8>),
-    /// The same bytes until the client disconnects.
+    /// Sends the same bytes until the client disconnects.
     Forever(Vec<u8>),
-    /// Continues when the test releases it.
+    /// Waits until the test releases it.
     Until(oneshot::Receiver<()>),
-    /// Does not continue.
+    /// Waits for ever.
     Hang,
 }
 
@@ -125,7 +125,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// Where a script has panicked.
+    /// If a script has panicked.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.requests.lock().unwrap().clone()

@@ -20,7 +20,7 @@ impl Loopback {
     ///
     /// # Panics
     ///
-    /// Where no port is free.
+    /// If no port is free.
     pub async fn start<F>(mut serve: impl FnMut(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! [`OnEvent`]: what a program tells `tracing`, as a test reads it.
+//! [`OnEvent`]: a subscriber of `tracing` that passes the fields of each event to a function.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// The names and values of one event's fields, in the event's order. A value is as `Debug` writes it: a string has its quotes, a message
+/// The names and values of one event's fields, in the event's order. A value is formatted by `Debug`: a string has quotes, a message
 /// has none.
 pub type EventFields = Vec<(&'static str, String)>;
 

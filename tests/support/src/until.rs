@@ -1,14 +1,14 @@
-//! [`until`]: waits for what only looking again can tell.
+//! [`until`]: waits for a condition by polling.
 
 use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock};
 
-/// Looks again until it is so.
+/// Polls every 5 ms until `is_so` returns true.
 ///
 /// # Panics
 ///
-/// Where it is not so for ten minutes, which is far more than a loaded machine takes.
+/// If the condition is not met within ten minutes, far more than a loaded machine needs.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = SystemClock.deadline(Duration::from_secs(600));
     while !is_so() {

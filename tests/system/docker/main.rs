@@ -42,7 +42,7 @@ use kind::Containers;
 macro_rules! available {
     () => {
         match ContainerFixture::new() {
-            Some(world) => Containers(world),
+            Some(fixture) => Containers(fixture),
             None => return,
         }
     };

@@ -7,8 +7,8 @@ use crate::container_fixture::ContainerFixture;
 use crate::support::warm_sandboxes::{self, WarmSandboxFixture};
 
 /// In folders that the engine has.
-fn fixture(world: &ContainerFixture) -> WarmSandboxFixture {
-    let connector = world.connector();
+fn fixture(containers: &ContainerFixture) -> WarmSandboxFixture {
+    let connector = containers.connector();
     WarmSandboxFixture::of(move |data| connector.clone().with_data(data))
 }
 
@@ -17,9 +17,9 @@ macro_rules! shown {
         $(
             #[tokio::test]
             async fn $name() {
-                let Some(world) = ContainerFixture::new() else { return };
-                warm_sandboxes::$name(fixture(&world)).await;
-                world.until_nothing_is_left().await;
+                let Some(containers) = ContainerFixture::new() else { return };
+                warm_sandboxes::$name(fixture(&containers)).await;
+                containers.until_nothing_is_left().await;
             }
         )*
     };
@@ -36,25 +36,25 @@ shown! {
 
 #[tokio::test]
 async fn a_dead_warm_sandbox_is_lost() {
-    let Some(world) = ContainerFixture::new() else { return };
-    warm_sandboxes::a_dead_warm_sandbox_is_lost(fixture(&world), async |_| {
-        let name = world.inspected().await.id.unwrap();
-        world.engine().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
+    let Some(containers) = ContainerFixture::new() else { return };
+    warm_sandboxes::a_dead_warm_sandbox_is_lost(fixture(&containers), async |_| {
+        let name = containers.inspected().await.id.unwrap();
+        containers.engine().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
     })
     .await;
-    world.until_nothing_is_left().await;
+    containers.until_nothing_is_left().await;
 }
 
 /// Its labels cannot change any more: they say of whose host it is, and name nobody else.
 #[tokio::test]
 async fn a_warm_sandbox_has_no_tenant_and_no_session() {
-    let Some(world) = ContainerFixture::new() else { return };
-    let fixture = fixture(&world);
+    let Some(containers) = ContainerFixture::new() else { return };
+    let fixture = fixture(&containers);
     let tenant = fixture.tenant("acme");
     let sandbox = tenant.claim(fixture.warm_sandbox().await).await.unwrap();
-    let labels = world.inspected().await.config.unwrap().labels.unwrap();
+    let labels = containers.inspected().await.config.unwrap().labels.unwrap();
     assert_eq!((labels["conjure.tenant"].as_str(), labels["conjure.session"].as_str()), ("", ""));
     assert!(!format!("{labels:?}").contains("acme"));
     sandbox.cleanup().await;
-    world.until_nothing_is_left().await;
+    containers.until_nothing_is_left().await;
 }

@@ -44,15 +44,15 @@ async fn the_layout_equals_that_of_shared_directories() {
         sandbox.cleanup().await;
         (output, layout, isolation, sharing)
     };
-    let shared =
-        conjure_sandbox::Docker::new(remote.world.options(), crate::host()).with_data(remote.data.clone());
+    let shared = conjure_sandbox::Docker::new(remote.containers.options(), crate::host())
+        .with_data(remote.data.clone());
     let (shared_layout, remote_layout) = (look(&shared).await, look(&remote.docker()).await);
     assert_eq!((shared_layout.3, remote_layout.3), (HostAccess::Mounted, HostAccess::Copied));
     assert_eq!(shared_layout.0, remote_layout.0);
     assert_eq!((shared_layout.1, shared_layout.2), (remote_layout.1, remote_layout.2));
     let environment = remote.docker().check_environment().await.unwrap();
     assert_eq!(environment.host_access, HostAccess::Copied);
-    remote.world.until_nothing_is_left().await;
+    remote.containers.until_nothing_is_left().await;
 }
 
 #[tokio::test]

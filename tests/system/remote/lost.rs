@@ -32,7 +32,7 @@ async fn a_lost_connection_loses_the_sandbox_and_leaves_nothing() {
     // Leftovers are removed when the engine is reachable again.
     remote.link.reconnect();
     drop(sandbox);
-    remote.world.until_nothing_is_left().await;
+    remote.containers.until_nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn a_connection_lost_in_a_transfer_is_reported() {
         assert_eq!(fs::read_dir(workspace.path()).unwrap().count(), 0, "{what}");
         remote.link.reconnect();
         sandbox.cleanup().await;
-        remote.world.until_nothing_is_left().await;
+        remote.containers.until_nothing_is_left().await;
     }
 }
 
@@ -98,5 +98,5 @@ async fn a_sandbox_creation_dropped_at_any_await_leaves_nothing() {
         }
     }
     until_no_process_runs().await;
-    remote.world.until_nothing_is_left().await;
+    remote.containers.until_nothing_is_left().await;
 }

@@ -34,7 +34,7 @@ use support::{Kind, PatientClock, Workspace, first_in_namespace, host, soon};
 
 /// An engine behind a port, a data directory, and what containers are made of.
 struct Remote {
-    world: ContainerFixture,
+    containers: ContainerFixture,
     link: Link,
     data: DataDir,
 }
@@ -44,14 +44,14 @@ impl Remote {
     fn new() -> Option<Self> {
         let fixture = ContainerFixture::new()?;
         Some(Self {
-            world: fixture,
+            containers: fixture,
             link: Link::to("/var/run/docker.sock"),
             data: DataDir::temporary().unwrap(),
         })
     }
 
     fn options(&self) -> DockerOptions {
-        DockerOptions { engine: vec![self.link.address()], ..self.world.options() }
+        DockerOptions { engine: vec![self.link.address()], ..self.containers.options() }
     }
 
     fn docker(&self) -> Docker {
@@ -96,7 +96,7 @@ impl Kind for Remote {
             let swept = self.docker().sweep().await.unwrap();
             assert!(swept.failures.is_empty(), "{:?}", swept.failures);
             let options = bollard::query_parameters::ListContainersOptionsBuilder::new().all(true).build();
-            let all = self.world.engine().await.list_containers(Some(options)).await.unwrap();
+            let all = self.containers.engine().await.list_containers(Some(options)).await.unwrap();
             let owners = all.into_iter().filter_map(|found| found.labels?.remove("conjure.owner"));
             owners.filter(|owner| owner.contains(&format!("-{host}-"))).collect()
         })
@@ -106,7 +106,7 @@ impl Kind for Remote {
 impl Drop for Remote {
     /// The sandboxes of the suite go with their runtime, which is later; the image must not wait for them.
     fn drop(&mut self) {
-        self.world.remove_all();
+        self.containers.remove_all();
     }
 }
 

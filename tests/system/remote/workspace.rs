@@ -57,7 +57,7 @@ async fn the_workspace_is_copied_in_and_changes_are_copied_out() {
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "file\n");
     assert_eq!(fs::read_to_string(path("again.sh/x")).unwrap(), "in\n");
     next.cleanup().await;
-    remote.world.until_nothing_is_left().await;
+    remote.containers.until_nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn files_of_a_paused_sandbox_are_copied_out() {
     let goes_on = format!("while read now < count; [ \"$now\" = {} ]; do sleep 0.001; done", before.trim());
     output_of(&sandbox.run(Command::bash(&goes_on), options()).await.unwrap());
     sandbox.cleanup().await;
-    remote.world.until_nothing_is_left().await;
+    remote.containers.until_nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -112,5 +112,5 @@ async fn host_directories_are_rejected_with_a_hint() {
     let connector = conjure_sandbox::Docker::new(options, []).with_data(remote.data.clone());
     let refused = crate::container_fixture::open(&connector, &context).await.unwrap_err();
     assert!(refused.to_string().contains("the volume"), "{refused}");
-    assert!(remote.world.containers().await.is_empty());
+    assert!(remote.containers.containers().await.is_empty());
 }

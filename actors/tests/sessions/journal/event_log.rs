@@ -1,4 +1,5 @@
-//! The journal as a ledger, in memory and in SQLite: what is recorded is there, and one writer at a time writes it.
+//! The event log of a session in the journal, in memory and in SQLite: recorded events are kept, and only one writer at a time can
+//! append.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What fails: killed actors, lost journals, takeovers, session factories that fail (A1, A9, A13).
+//! Failures: killed actors, lost journals, takeovers, session factories that fail.
 
 use conjure_actors::session::{Accepted, SessionError, SessionStatus};
 use conjure_base::{Clock as _, SystemClock};
@@ -19,7 +19,7 @@ async fn outcomes(host: &Host, session: &conjure_actors::session::Session) -> Ve
     host.events(session).await.into_iter().filter_map(of).collect()
 }
 
-/// A13: killed in the middle of its tools, in memory and on disk.
+/// The actor is killed while its tools run, with a journal in memory and on disk.
 #[tokio::test]
 async fn a_killed_session_resumes_with_outcome_unknown_and_repeats_no_effect() {
     let disk = TempDisk::new();

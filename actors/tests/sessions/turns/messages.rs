@@ -1,4 +1,4 @@
-//! Sending, queueing, steering, interrupting, putting away (A2, A3, A18, A20).
+//! Sending, queueing, steering and interrupting, and sessions that are put away.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ async fn an_interrupt_returns_when_the_turn_has_ended_and_keeps_the_queue() {
     host.shutdown().await;
 }
 
-/// A20, A3: the limits are those of the turn, its time among them.
+/// The limits are those of the turn. Its time is one of them.
 #[tokio::test(start_paused = true)]
 async fn a_turn_ends_at_its_limits() {
     let host = Host::new().await;
@@ -310,7 +310,7 @@ async fn a_full_queue_is_returned_as_a_value() {
     host.shutdown().await;
 }
 
-/// A14: siblings of a tool that panics keep their results, in call order.
+/// Siblings of a tool that panics keep their results, in call order.
 #[tokio::test]
 async fn panics_of_tools_and_models_are_contained() {
     let host = Host::new().await;

@@ -1,4 +1,4 @@
-//! Subscriptions: from any event on, and at any pace (A17).
+//! Subscriptions start at any event, and are read at any pace.
 
 use conjure_actors::session::Update;
 

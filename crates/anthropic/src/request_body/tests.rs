@@ -214,7 +214,7 @@ fn thinking_of_other_apis_is_omitted() {
 }
 
 proptest! {
-    /// A10: each body is a byte prefix of the next, `]}` and marks aside.
+    /// Each body is a byte prefix of the next, `]}` and marks aside.
     #[test]
     fn each_body_is_a_prefix_of_the_next(sizes in proptest::collection::vec((1usize..12, "[a-z\"\\\\é{}]{1,8}"), 1..8)) {
         let mut history = Vec::new();

@@ -24,7 +24,6 @@ fn is_acting(tool: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-
     use conjure_base::ContainerId;
     use conjure_conversation::HostedSkill;
     use serde_json::json;

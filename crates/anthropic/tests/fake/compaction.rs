@@ -32,8 +32,8 @@ fn text_reply(text: &str) -> Reply {
     Reply::blocks(vec![Block::text(text)])
 }
 
-async fn load(ledger: &Arc<MemoryEventLog>) -> Conversation {
-    Conversation::load(ledger.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
+async fn load(event_log: &Arc<MemoryEventLog>) -> Conversation {
+    Conversation::load(event_log.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
 }
 
 async fn answered(conversation: &mut Conversation, model: &dyn Model, text: &str) -> String {
@@ -63,8 +63,8 @@ async fn a_long_history_is_compacted_and_the_block_is_sent_back() {
     let fake = start(FakeMessages::builder().turns(turns)).await;
     // A token is four bytes to the fake; a message here is some 210 of them.
     let model = client(&fake, options().with_compaction(NonZeroU64::new(500).unwrap()));
-    let ledger = Arc::new(MemoryEventLog::new());
-    let mut conversation = load(&ledger).await;
+    let event_log = Arc::new(MemoryEventLog::new());
+    let mut conversation = load(&event_log).await;
     let long = "x".repeat(800);
     for (text, compacted) in
         [("One.", 0), ("Two.", 0), ("Three.", 1), ("Four.", 1), ("Five.", 1), ("Six.", 2)]
@@ -72,7 +72,7 @@ async fn a_long_history_is_compacted_and_the_block_is_sent_back() {
         assert_eq!(answered(&mut conversation, &model, &long).await, text);
         assert_eq!(compactions(&conversation).len(), compacted, "{text}");
         // Also after a restart.
-        conversation = load(&ledger).await;
+        conversation = load(&event_log).await;
     }
     let requests = fake.requests();
     for request in &requests {
@@ -81,7 +81,7 @@ async fn a_long_history_is_compacted_and_the_block_is_sent_back() {
     }
     let block = &compactions(&conversation)[0];
     assert!(text(&requests[3]).contains(&format!(r#"{{"role":"assistant","content":[{block},"#)), "{block}");
-    // A10: each body continues the one before.
+    // Each body continues the one before.
     for pair in requests.windows(2) {
         assert!(text(&pair[1]).starts_with(text(&pair[0]).strip_suffix("]}]}").unwrap()));
     }
@@ -99,8 +99,8 @@ async fn a_response_paused_after_compaction_is_resumed() {
     let options =
         options().with_field("context_management", json!({"edits": [edit]})).unwrap().with_beta(BETA);
     let model = client(&fake, options);
-    let ledger = Arc::new(MemoryEventLog::new());
-    let mut conversation = load(&ledger).await;
+    let event_log = Arc::new(MemoryEventLog::new());
+    let mut conversation = load(&event_log).await;
     let long = "x".repeat(1_500);
     for text in ["One.", "Two.", "Three."] {
         assert_eq!(answered(&mut conversation, &model, &long).await, text);

@@ -1,4 +1,4 @@
-//! A5, over the bytes on the wire: the container of an answer goes with every later request of its conversation.
+//! Every later request of a conversation names the container of an answer. The bytes on the wire show it.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ fn text_reply(text: &str) -> Reply {
     Reply::blocks(vec![Block::text(text)])
 }
 
-async fn load(ledger: &Arc<MemoryEventLog>) -> Conversation {
-    Conversation::load(ledger.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
+async fn load(event_log: &Arc<MemoryEventLog>) -> Conversation {
+    Conversation::load(event_log.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
 }
 
 async fn turn(conversation: &mut Conversation, model: &dyn Model, text: &str) -> TurnOutcome {
@@ -70,12 +70,12 @@ async fn the_container_is_kept_over_pauses_turns_and_replay() {
     let turns = [paused(), text_reply("One."), text_reply("Two."), text_reply("Three.")];
     let fake = start(FakeMessages::builder().turns(turns)).await;
     let model = client(&fake, ModelOptions::new("m"));
-    let ledger = Arc::new(MemoryEventLog::new());
-    let mut conversation = load(&ledger).await;
+    let event_log = Arc::new(MemoryEventLog::new());
+    let mut conversation = load(&event_log).await;
     answered(&mut conversation, &model, "Compute.").await;
     answered(&mut conversation, &model, "Again.").await;
     drop(conversation);
-    answered(&mut load(&ledger).await, &model, "And again.").await;
+    answered(&mut load(&event_log).await, &model, "And again.").await;
 
     assert_eq!(containers(&fake), [Value::Null, json!(ID), json!(ID), json!(ID)]);
     let requests = fake.requests();
@@ -83,7 +83,7 @@ async fn the_container_is_kept_over_pauses_turns_and_replay() {
     assert!(
         bodies[1].contains(&format!(r#"{{"role":"assistant","content":[{SEARCH}]}}],"container":"{ID}"}}"#))
     );
-    // A10 holds too: the container stands behind the messages, so that its coming moves nothing.
+    // The container comes after the messages. So each body still continues the one before.
     let messages = |body: &str| body.replace(&format!(r#","container":"{ID}""#), "").replace("]}]}", "");
     for pair in bodies.windows(2) {
         let (before, after) = (messages(pair[0]), messages(pair[1]));

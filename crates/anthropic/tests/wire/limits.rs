@@ -1,4 +1,4 @@
-//! A16: many sessions on one key share one limit without retrying at once; also for a limit in mid-stream.
+//! Many sessions on one key share one limit, and do not all retry at once. This also holds for a limit in mid-stream.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -70,7 +70,7 @@ async fn the_bytes_on_the_wire_are_the_body() {
     assert_eq!(server.requests()[0].body, messages.body(&request));
 }
 
-/// A10, over the bytes that the service received.
+/// It compares the bytes that the service received.
 #[tokio::test]
 async fn on_the_wire_each_request_is_a_prefix_of_the_next() {
     let server = Server::always(stream(&text_stream("Hello \u{1F980}"))).await;

@@ -121,7 +121,6 @@ fn mid_stream(events: &[Value]) -> Vec<u8> {
     stream(&sse(&all))
 }
 
-/// A15.
 #[tokio::test]
 async fn mid_stream_overload_is_retried_only_before_output() {
     let empty = |kind: &str| block(0, json!({"type": kind, kind: ""}));

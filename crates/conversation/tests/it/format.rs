@@ -1,4 +1,4 @@
-//! What is written stays readable, and what the model said stays as it was, to the byte (A6).
+//! Recorded events stay readable, and what the model said stays the same, byte for byte.
 
 use conjure_base::{ContainerId, Digest, SessionId, Timestamp, TurnId};
 use conjure_conversation::{

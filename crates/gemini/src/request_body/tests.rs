@@ -264,7 +264,7 @@ fn an_answer_that_is_to_be_continued_goes_back_as_its_token() {
 }
 
 proptest! {
-    /// A10: each body up to the end of its contents is a byte prefix of the next.
+    /// Each body up to the end of its contents is a byte prefix of the next.
     #[test]
     fn each_body_is_a_prefix_of_the_next(
         sizes in proptest::collection::vec((1usize..12, "[a-z\"\\\\é{}]{1,8}", any::<bool>()), 1..8),

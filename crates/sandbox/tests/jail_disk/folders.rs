@@ -9,7 +9,6 @@ use futures_util::future;
 use crate::fixture::{Fixture, fixture, names, open};
 use crate::support::{options, text};
 
-/// S8.
 #[tokio::test]
 async fn the_host_can_read_and_delete_whatever_commands_create() {
     let fixture = fixture().await;

@@ -39,7 +39,7 @@ async fn part_a_killed_host() {
     future::join(sleeping, requests).await;
 }
 
-/// S3: no process continues, and the files are removed when the directory is opened again.
+/// No process continues, and the files are removed when the directory is opened again.
 #[tokio::test]
 async fn leftovers_of_a_killed_host_are_swept() {
     if test_parameters().is_some() {

@@ -142,7 +142,7 @@ pub(crate) async fn a_claimed_warm_sandbox_belongs_to_the_session(fixture: WarmS
     assert!(tenant.data.remove_workspace("ses_1").unwrap());
 }
 
-/// As after the crash of a sandbox: another one, with the same files (S11).
+/// As after the crash of a sandbox, the next one has the same files.
 pub(crate) async fn a_spare_takes_over_a_workspace_with_files(fixture: WarmSandboxFixture) {
     let tenant = fixture.tenant("acme");
     let first = tenant.claim(fixture.warm_sandbox().await).await.unwrap();
@@ -165,7 +165,7 @@ pub(crate) async fn a_spare_takes_over_a_workspace_with_files(fixture: WarmSandb
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
 
-/// A12: nothing of one tenant is in a warm sandbox that another claims, and nothing comes back.
+/// A warm sandbox that a tenant claims has nothing of another tenant, before and after it is used.
 pub(crate) async fn two_tenants_of_one_pool_are_isolated(fixture: WarmSandboxFixture) {
     let (one, other) = (fixture.tenant("acme"), fixture.tenant("beta"));
     let warm_sandboxes = [fixture.warm_sandbox().await, fixture.warm_sandbox().await];

@@ -16,7 +16,7 @@ use crate::package::inflate::InflateError;
 use crate::package::limits::{DiskBudget, PackageLimits};
 use crate::package::origin::PackageOrigin;
 use crate::package::reader::{Package, PackageFile};
-use crate::scan::folder_handle::DirHandle;
+use crate::scan::dir_handle::DirHandle;
 use crate::skill::Skill;
 
 const PREFIX: &str = "conjure-skill-";

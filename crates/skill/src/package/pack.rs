@@ -15,7 +15,7 @@ use crate::package::problem::{PackageEntryError, PackageProblem};
 use crate::package::reader::EXTENSION;
 use crate::package::writer::{ArchiveWriter, Permission};
 use crate::resources::walk;
-use crate::scan::folder_handle::{DirHandle, EntryKind};
+use crate::scan::dir_handle::{DirHandle, EntryKind};
 use crate::skill::Skill;
 
 /// Folders that are skipped anywhere.

@@ -14,7 +14,7 @@ use crate::package::layout::{Layout, PathTree};
 use crate::package::limits::PackageLimits;
 use crate::package::limits::disk_bytes;
 use crate::package::problem::{PackageEntryError, PackageProblem};
-use crate::scan::folder_handle::open_named;
+use crate::scan::dir_handle::open_named;
 use crate::skill::{SKILL_FILES, text};
 
 /// The file name extension of packages.

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::package::{PackageLimits, pack_file};
-use crate::scan::folder_handle::recorded_opens;
+use crate::scan::dir_handle::recorded_opens;
 use crate::scan::test_as_nobody;
 
 fn content(name: &str, description: &str) -> String {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError, with_source};
 use crate::package::is_package_name;
-use crate::scan::folder_handle::{EntryKind, entries, open_folder_direct};
+use crate::scan::dir_handle::{EntryKind, entries, open_folder_direct};
 use crate::skill::SKILL_FILES;
 
 /// The limits of discovery, for each scope.

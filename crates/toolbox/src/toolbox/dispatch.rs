@@ -14,7 +14,7 @@ use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
 
 use super::Toolbox;
-use super::call_timeout::{CallAbort, SANDBOX_GRACE, abort_result};
+use super::call_abort::{CallAbort, SANDBOX_GRACE, abort_result};
 use super::parsed_call::ParsedCall;
 use super::resolve_inputs::{ResolvedCall, UrlAccess};
 

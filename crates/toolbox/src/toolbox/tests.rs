@@ -14,7 +14,7 @@ use futures_util::future::{self, BoxFuture};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::call_timeout::SANDBOX_GRACE;
+use super::call_abort::SANDBOX_GRACE;
 use super::parsed_call::ParsedCall;
 use super::*;
 use crate::ToolboxError;

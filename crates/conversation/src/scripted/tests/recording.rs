@@ -403,7 +403,8 @@ proptest! {
                     let mut calls = calls.lock().unwrap();
                     *calls += 1;
                     let outcome = if *calls == 1 {
-                        Ok(Response { id: Some(texts[0].clone()), request_id: Some(message.clone()), ..Response::new(content.clone(), StopReason::from(Some(texts[0].clone()))) })
+                        let response = Response::new(content.clone(), StopReason::from(Some(texts[0].clone())));
+                        Ok(Response { id: Some(texts[0].clone()), request_id: Some(message.clone()), ..response })
                     } else {
                         Err(ModelError::new(ModelErrorKind::Connection, message.clone()))
                     };

@@ -1,4 +1,4 @@
-//! A1 with compactions: a turn that compacts its history is stopped at every single await, and the session goes on.
+//! A turn that compacts its history is stopped at every single await. The session continues.
 
 use std::task::{Context, Poll};
 

@@ -1,4 +1,4 @@
-//! A8: histories that have grown long are compacted, as long as that makes progress, and requests stay valid throughout.
+//! Histories that have grown long are compacted as long as that makes progress. Requests stay valid throughout.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -98,7 +98,7 @@ async fn a_long_turn_continues_with_a_summary_of_its_first_messages() {
     assert_eq!(conversation.state().usage(), &turn.usage);
     assert_eq!(fixture.load().await.state(), conversation.state(), "the record tells the same");
 
-    // A10: between compactions each request continues the one before; a summary is asked for at the end of what was sent.
+    // Between compactions, each request continues the one before. A summary is requested at the end of what was sent.
     let flat = |request: &Request| -> Vec<String> {
         request
             .messages

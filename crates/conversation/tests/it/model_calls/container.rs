@@ -1,4 +1,4 @@
-//! The container of the model's service: named again in every later request (A5), and another one asked for when it is refused.
+//! The container of the model's service. Every later request names it again. If the service refuses it, another one is requested.
 
 use conjure_base::{ContainerId, Digest, Timestamp};
 use conjure_conversation::{

@@ -1,4 +1,4 @@
-//! A1, A13: the driver is stopped at every single await, in every way, and the session goes on.
+//! The driver is stopped at every single await, in every way. The session continues.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! What the driver does with models that fail, people who must be asked, deadlines and ledgers.
+//! What the driver does with models that fail, people who must be asked, deadlines and event logs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -276,7 +276,7 @@ impl EventLog for Flaky {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds() {
+async fn after_a_failed_append_the_state_is_what_the_event_log_holds() {
     for records_first in [false, true] {
         for fails_at in 0.. {
             let model = FakeModel::in_turn(vec![
@@ -319,7 +319,7 @@ async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_writers_of_one_ledger_are_noticed() {
+async fn two_writers_of_one_event_log_are_noticed() {
     let fixture = Fixture::new(FakeModel::answering(|_| text("hello")));
     let (mut one, mut two) = (fixture.load().await, fixture.load().await);
     one.submit(start("one")).await.unwrap();
@@ -394,7 +394,7 @@ async fn a_passed_deadline_prevents_all_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_never_answers_does_not_keep_a_turn_from_ending() {
+async fn an_event_log_that_never_answers_does_not_keep_a_turn_from_ending() {
     #[derive(Default)]
     struct Stuck(MemoryEventLog);
     impl EventLog for Stuck {

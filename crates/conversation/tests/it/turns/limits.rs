@@ -1,4 +1,4 @@
-//! A3: every breaker stops the turn with its own stop, and the session can go on.
+//! Every limit stops the turn with its own stop reason, and the session can continue.
 
 use std::time::Duration;
 

@@ -2,6 +2,6 @@
 
 mod cancellation;
 mod driver;
+mod external_answers;
 mod limits;
-mod outside;
 mod tools;

@@ -1,4 +1,4 @@
-//! Scheduling: order, barriers, panics (A14), and the calls of one answer without a driver.
+//! Scheduling: order, barriers, panics, and the calls of one answer without a driver.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What goes through a sandbox in bulk: output that is cut (S6), files of any size (S9), and the host's memory, which stays
+//! Large data through a sandbox: output that is cut, files of any size, and the host's memory, which stays
 //! flat. What measures memory measures its process, so it is a process of its own.
 
 use bytes::Bytes;
@@ -13,7 +13,6 @@ const ROOM: u64 = 24 * 1024 * 1024;
 /// Not a divisor of any size or frame, so that a piece at the wrong place shows.
 const PATTERN: usize = 1024 * 1024 + 7;
 
-/// S6 and S9.
 pub(crate) async fn memory_is_constant_for_any_amount_of_data(kind: &dyn Kind, test: &str) {
     if test_parameters().is_none() {
         let outcome = rerun(&[], test, "to measure").output().unwrap();
@@ -42,7 +41,6 @@ pub(crate) async fn memory_is_constant_for_any_amount_of_data(kind: &dyn Kind, t
     fixture.sandbox.cleanup().await;
 }
 
-/// S9.
 async fn in_and_out(fixture: &Fixture, pattern: &Bytes, size: usize) {
     let complete = pattern.clone();
     let pieces = stream::iter((0..size).step_by(PATTERN)).map(move |start| {
@@ -66,7 +64,7 @@ async fn in_and_out(fixture: &Fixture, pattern: &Bytes, size: usize) {
     fixture.remove("big").await;
 }
 
-/// S6. More than 4 GiB, which a number of 32 bits could not count.
+/// More than 4 GiB, which a number of 32 bits could not count.
 async fn gigabytes_of_output(fixture: &Fixture) {
     let total = 5 * 1024 * 1024 * 1024_u64;
     let script = format!("echo begin; head -c {} /dev/zero; echo end", total - 10);
@@ -96,7 +94,7 @@ pub(crate) async fn truncated_output_is_complete_in_a_read_only_file(kind: &dyn 
     assert!(fixture.sandbox.create_file(&path, b"x", options()).await.is_err());
 }
 
-/// S6, where there is little memory.
+/// The sandbox has little memory.
 pub(crate) async fn much_output_needs_little_memory(kind: &dyn Kind) {
     let fixture = Fixture::limited(kind, Limits::default().with_memory(64 << 20).unwrap()).await;
     let total = 256 * 1024 * 1024_u64;

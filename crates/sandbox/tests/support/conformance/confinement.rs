@@ -1,4 +1,4 @@
-//! That commands can harm neither the guest nor the host, and see nothing of it (S13).
+//! That commands can harm neither the guest nor the host, and see nothing of it.
 
 use conjure_sandbox::{Boundary, Command, CommandEnd, Executor, SandboxErrorKind};
 
@@ -7,7 +7,7 @@ use crate::support::{Fixture, Kind, bash, options, text};
 /// The guest's own tests make the same attacks outside of a sandbox. It prints a line for each, and a summary.
 const ATTACKS: &str = include_str!("../../../../guest/tests/attacks.py");
 
-/// S13: system calls, `/proc/1/mem`, limits and scheduling of process 1, sockets of other families, keys, namespaces.
+/// System calls, `/proc/1/mem`, limits and scheduling of process 1, sockets of other families, keys, namespaces.
 pub(crate) async fn every_attack_is_refused(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     assert_eq!(fixture.sandbox.isolation().syscalls, Boundary::Enforced);
@@ -21,7 +21,7 @@ pub(crate) async fn every_attack_is_refused(kind: &dyn Kind) {
     assert_eq!(text(&fixture.bash("echo well").await.unwrap()), "well\n");
 }
 
-/// S13: the host's files, sockets and devices.
+/// The host's files, sockets and devices.
 pub(crate) async fn nothing_of_the_host_is_there(kind: &dyn Kind) {
     let secret = tempfile::Builder::new().prefix("conjure-host-file-").tempfile().unwrap();
     let fixture = Fixture::of(kind).await;
@@ -48,7 +48,7 @@ pub(crate) async fn nothing_of_the_host_is_there(kind: &dyn Kind) {
     assert!(!environment.contains("ANTHROPIC") && !environment.contains("not for commands"), "{environment}");
 }
 
-/// S13: processes, interfaces, descriptors.
+/// Processes, interfaces, descriptors.
 pub(crate) async fn commands_see_their_own_sandbox_alone(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     // The guest, the command's supervisor, the shell, its child.

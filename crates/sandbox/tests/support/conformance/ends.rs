@@ -1,4 +1,4 @@
-//! How calls and sandboxes are ended, and what is left of them: nothing (S1 to S4).
+//! How calls and sandboxes end. Nothing of them is left.
 
 use std::fs;
 use std::future::Future;
@@ -20,7 +20,6 @@ use crate::support::{
     sigkill, soon, test_parameters, text, until, zombies_below,
 };
 
-/// S1.
 pub(crate) async fn a_timeout_ends_every_descendant(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     let script = fixture.start_background_processes();
@@ -48,7 +47,6 @@ pub(crate) async fn a_timeout_ends_every_descendant(kind: &dyn Kind) {
     panic!("the three never ran");
 }
 
-/// S1.
 pub(crate) async fn a_cancellation_ends_every_descendant(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     let options = options();
@@ -87,7 +85,7 @@ pub(crate) async fn a_command_that_keeps_stopping_its_supervisor_does_not_cost_t
     panic!("the host always loses its patience first");
 }
 
-/// S2: it would be a timeout if the child's hold on the output were waited for.
+/// It would be a timeout if the child's hold on the output were waited for.
 pub(crate) async fn a_background_child_that_keeps_the_output_does_not_delay_the_result(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     let outcome = fixture.bash(&format!("(bash -c '{}') & echo done", fixture.sleeper())).await.unwrap();
@@ -148,7 +146,7 @@ async fn poll_when_woken<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     result
 }
 
-/// S3, for the guest.
+/// The guest is killed.
 pub(crate) async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_nothing(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     let script = fixture.start_background_processes();
@@ -181,7 +179,7 @@ pub(crate) async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_
     next.cleanup().await;
 }
 
-/// S3, for the host: this test starts itself as a host of its own, and kills that in a call.
+/// The host is killed. This test starts itself as a host of its own, and kills that in a call.
 pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
     if let Some(folder) = test_parameters() {
         let own_workspace = kind.workspace();
@@ -228,7 +226,6 @@ pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
     next.cleanup().await;
 }
 
-/// S4.
 pub(crate) async fn orphans_do_not_stay_as_zombies(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     let running = fixture.sandbox.run(Command::bash(&format!("bash -c '{}'", fixture.sleeper())), options());
@@ -247,7 +244,6 @@ pub(crate) async fn orphans_do_not_stay_as_zombies(kind: &dyn Kind) {
     }
 }
 
-/// S4.
 pub(crate) async fn zombies_do_not_fill_the_limit_of_processes(kind: &dyn Kind) {
     let fixture = Fixture::limited(kind, Limits::default().with_processes(32).unwrap()).await;
     // Three times as many as there may be at a time, each an orphan.

@@ -1,4 +1,4 @@
-//! Files: made, changed, shown, listed, and whose they are (S8).
+//! Files: made, changed, shown, listed, and whose they are.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -112,7 +112,6 @@ pub(crate) async fn skills_and_allowed_folders_are_where_they_should_be(kind: &d
     assert_eq!(fs::metadata(data.join("made")).unwrap().uid(), rustix::process::geteuid().as_raw());
 }
 
-/// S8.
 pub(crate) async fn the_host_can_read_and_delete_files_of_commands(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     let script = "umask 077; mkdir -p a/b; echo deep > a/b/c; chmod 000 a/b/c; chmod 500 a; \

@@ -1,4 +1,4 @@
-//! What commands may use together, where the machine can enforce it (S5).
+//! What commands may use together, where the machine can enforce it.
 
 use conjure_base::{Clock as _, SystemClock};
 use conjure_sandbox::{
@@ -18,7 +18,6 @@ while True:
         time.sleep(1000)
 ";
 
-/// S5.
 pub(crate) async fn a_fork_storm_is_reported_and_can_be_ended(kind: &dyn Kind) {
     let fixture = Fixture::limited(kind, Limits::default().with_processes(64).unwrap()).await;
     // It runs already, because there will be no process left that could look.
@@ -38,7 +37,7 @@ pub(crate) async fn a_fork_storm_is_reported_and_can_be_ended(kind: &dyn Kind) {
     assert_eq!((text(&after).as_str(), after.limits_hit.processes), ("well\n", false));
 }
 
-/// S5: one that grows in the background of a call that is over.
+/// A process grows in the background of a call that is over.
 pub(crate) async fn a_fork_storm_left_behind_does_not_keep_the_next_call_from_working(kind: &dyn Kind) {
     let fixture = Fixture::limited(kind, Limits::default().with_processes(64).unwrap()).await;
     fixture.put("storm.py", STORM).await;
@@ -53,7 +52,7 @@ pub(crate) async fn a_fork_storm_left_behind_does_not_keep_the_next_call_from_wo
     assert_eq!(text(&fixture.bash(alone).await.unwrap()), "alone\n");
 }
 
-/// S5: where memory is limited.
+/// It applies where memory is limited.
 pub(crate) async fn out_of_memory_is_reported(kind: &dyn Kind) {
     let fixture = Fixture::limited(kind, Limits::default().with_memory(64 << 20).unwrap()).await;
     if fixture.sandbox.isolation().memory == Boundary::Open {

@@ -1,4 +1,4 @@
-//! That no path, and no race, leads file operations out of a sandbox's roots (S12).
+//! That no path, and no race, leads file operations out of a sandbox's roots.
 //!
 //! What lies outside is a folder of the host's, which a sandbox may not even have, and what the sandbox itself has beside
 //! its roots: `/etc`, and the guest's own `/proc/self`.

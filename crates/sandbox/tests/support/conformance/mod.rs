@@ -1,5 +1,4 @@
-//! What every kind of sandbox must show, as functions that take the kind: the acceptance cases S1 to S13 of the project's
-//! design, as far as they are about one sandbox.
+//! What every kind of sandbox must show, as functions that take the kind.
 //!
 //! A test file for a kind says `conformance! { every: KIND }`, and for a kind that keeps commands apart from the host
 //! `conformance! { isolated: KIND }` besides, with `shared` and `isolated_and_shared` where folders of the host are the sandbox's, where `KIND` is a [`super::Kind`]; with `usable`, what the image or the machine

@@ -1,4 +1,4 @@
-//! Calls whose results, or decisions, come from outside: any order, partly, again, late; other calls run meanwhile.
+//! Calls whose results or decisions come from outside: in any order, in part, repeatedly, late, and while other calls run.
 
 use conjure_base::{SessionId, Timestamp};
 use conjure_conversation::{

@@ -1,4 +1,4 @@
-//! The time limit of a tool call: when a call that does not return is abandoned, and the result that says so.
+//! When a call that does not return is abandoned, after its time limit or its cancellation, and the result that says so.
 
 use std::time::Duration;
 
