@@ -1,6 +1,5 @@
-//! The fixture of the runtime tests: a host with its own directories, and a model whose responses depend only on its requests,
-//! so
-//! that they are the same before and after a restart.
+//! The fixture of the runtime tests: a host with its own directories, and a model whose responses depend only on its requests, so that
+//! they are the same before and after a restart.
 
 use std::path::{Path, PathBuf};
 

@@ -89,25 +89,11 @@ mod tests {
 
     use conjure_conversation::{Block, Message, Response, model_fn};
     use conjure_model_http::HttpConfig;
-    use std::io::{Read as _, Write as _};
-
-    /// A server that answers one request with this list. Returns its address.
-    fn server(list: &'static str) -> String {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut head = [0; 4096];
-            let _ = stream.read(&mut head).unwrap();
-            let length = list.len();
-            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{list}")
-                .unwrap();
-        });
-        format!("http://{address}/v1")
-    }
+    use test_support::http::{Server, answer};
 
     async fn context_after_a_call(name: &str, list: &'static str) -> Option<u64> {
-        let environment = ProcessEnv::from_pairs([("OPENAI_BASE_URL", server(list))]);
+        let server = Server::always(answer("200 OK", &[], list)).await;
+        let environment = ProcessEnv::from_pairs([("OPENAI_BASE_URL", format!("{}/v1", server.url()))]);
         let target = ModelTarget::of_name(name, &Config::default(), &environment).unwrap();
         let client = HttpClient::new(&HttpConfig::new(&target.base_url)).unwrap();
         let answering = Arc::new(model_fn(|_| async { Ok(Response::text("Hi.")) }));
