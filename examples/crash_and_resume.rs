@@ -11,33 +11,28 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use conjure::model::{BlockKind, parse_response};
+use conjure::model::BlockKind;
 use conjure::tool::{CallConcurrency, CallTraits};
 use conjure::{
     Block, Clock as _, Config, Message, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
-    SessionEventKind, SessionSpec, Settings, SystemClock, TenantId, Tool, ToolDefinition, ToolOutput,
-    model_fn, tool_fn,
+    SessionEventKind, SessionSpec, Settings, StopReason, SystemClock, TenantId, Tool, ToolDefinition,
+    ToolOutput, model_fn, tool_fn,
 };
 
-/// Asked for it, the model has the invoice sent, and then says what came of it.
+/// The model: when asked, it calls the tool that sends the invoice, and then reports the result.
 fn answer(request: &Request) -> Response {
     let last = request.messages.last().and_then(|message| message.content.last()).map(Block::kind);
-    let body = match last {
+    match last {
         Some(BlockKind::Text(text)) if text == "Send the invoice." => {
-            serde_json::json!({"stop_reason": "tool_use", "content": [
-                {"type": "tool_use", "id": "toolu_1", "name": "send_invoice", "input": {}}]})
+            let call = Block::tool_use("toolu_1", "send_invoice", &serde_json::json!({}));
+            Response::new(vec![call], StopReason::ToolUse)
         }
-        Some(BlockKind::ToolResult { text, .. }) => said(&format!("I was told: {text}")),
-        _ => said("The invoice may have been sent; I look before I send it again."),
-    };
-    parse_response(&body.to_string()).unwrap_or_else(|error| unreachable!("it is an answer: {error}"))
+        Some(BlockKind::ToolResult { text, .. }) => Response::text(format!("I was told: {text}")),
+        _ => Response::text("The invoice may have been sent; I look before I send it again."),
+    }
 }
 
-fn said(text: &str) -> serde_json::Value {
-    serde_json::json!({"stop_reason": "end_turn", "content": [{"type": "text", "text": text}]})
-}
-
-/// Sends an invoice, which must not happen twice, and is killed before it can say so.
+/// A tool that sends an invoice, which must not happen twice. The process is killed before the tool can report it.
 fn send_invoice(sent: PathBuf) -> impl Tool {
     let definition = ToolDefinition {
         name: "send_invoice".to_owned(),

@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure::journal::SessionKey;
-use conjure::model::{BlockKind, ModelErrorKind, parse_response};
+use conjure::model::BlockKind;
 use conjure::runtime::{Deadline, ExecutorSource};
 use conjure::sandbox::{
     ArtifactDir, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, ExecutionContext, Executor,
     Layout, LineRange, ReachedLimits, SandboxError, SandboxErrorKind, View, WriteResult,
 };
 use conjure::{
-    Clock as _, Config, ModelError, Request, Response, Runtime, RuntimeOptions, SessionEventKind,
-    SessionSpec, SystemClock, TenantId, TurnEvent, Update, model_fn,
+    Block, Clock as _, Config, Request, Response, Runtime, RuntimeOptions, SessionEventKind, SessionSpec,
+    StopReason, SystemClock, TenantId, TurnEvent, Update, model_fn,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -149,8 +149,8 @@ fn in_memory(_: &SessionKey, _: ExecutionContext) -> Result<Arc<dyn ExecutorSour
     Ok(Arc::new(Memory(InMemory { layout, files: Arc::default() })))
 }
 
-/// The model uses one tool after another, and then is done.
-fn answer(request: &Request) -> Result<Response, ModelError> {
+/// The model: it calls one tool after another, and then ends its turn.
+fn answer(request: &Request) -> Response {
     let calls = [
         (
             "create_file",
@@ -163,21 +163,19 @@ fn answer(request: &Request) -> Result<Response, ModelError> {
         ("view", json!({"path": "note.txt"})),
         ("bash_tool", json!({"command": "ls", "description": "List the files"})),
     ];
-    let body = match calls.get(request.call as usize - 1) {
+    match calls.get(request.call as usize - 1) {
         Some((name, input)) => {
-            let id = format!("toolu_{}", request.call);
-            json!({"stop_reason": "tool_use", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]})
+            let call = Block::tool_use(format!("toolu_{}", request.call), *name, input);
+            Response::new(vec![call], StopReason::ToolUse)
         }
-        None => json!({"stop_reason": "end_turn", "content": [{"type": "text", "text": "Done."}]}),
-    };
-    parse_response(&body.to_string())
-        .map_err(|error| ModelError::new(ModelErrorKind::Protocol, error.to_string()))
+        None => Response::text("Done."),
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = RuntimeOptions::from(Config::default())
-        .model("scripted", model_fn(|request| async move { answer(&request) }))
+        .model("scripted", model_fn(|request| async move { Ok(answer(&request)) }))
         .executor("memory", in_memory);
     let runtime = Runtime::spawn(options).await?;
     let spec = SessionSpec::new(TenantId::new("acme")?).without_skills().sandbox("memory");

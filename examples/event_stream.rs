@@ -23,7 +23,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use conjure::model::parse_response;
 use conjure::{
     Clock as _, Config, Message, Runtime, RuntimeError, RuntimeOptions, SessionError, SessionId, SessionSpec,
     SystemClock, TenantId, Update, model_fn,
@@ -168,10 +167,7 @@ async fn browse(address: SocketAddr) -> Result<(), Box<dyn Error>> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let echo = model_fn(|request: conjure::Request| async move {
         let said = request.messages.last().map(|message| Message::text(message)).unwrap_or_default();
-        let text = format!("You said: {said}");
-        let body =
-            serde_json::json!({"stop_reason": "end_turn", "content": [{"type": "text", "text": text}]});
-        Ok(parse_response(&body.to_string()).unwrap_or_else(|error| unreachable!("it is an answer: {error}")))
+        Ok(conjure::Response::text(format!("You said: {said}")))
     });
     let runtime = Runtime::spawn(RuntimeOptions::from(Config::default()).model("echo", echo)).await?;
     let tenant = TenantId::new("acme")?;

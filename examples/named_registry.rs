@@ -10,12 +10,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use conjure::model::parse_response;
 use conjure::runtime::{CatalogKey, CatalogName, CatalogSpec};
 use conjure::skill::Scope;
 use conjure::{
-    Clock as _, Config, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings, SystemClock, TenantId,
-    model_fn,
+    Clock as _, Config, Response, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings, StopReason,
+    SystemClock, TenantId, model_fn,
 };
 
 /// Writes a skill.
@@ -46,10 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let settings = Settings { skill_paths: Some(vec![common]), ..Settings::default() };
     let config = Config::default().with(settings)?;
-    let silent = model_fn(|_| async {
-        Ok(parse_response(r#"{"content": [], "stop_reason": "end_turn"}"#)
-            .unwrap_or_else(|error| unreachable!("{error}")))
-    });
+    let silent = model_fn(|_| async { Ok(Response::new(Vec::new(), StopReason::EndTurn)) });
     let runtime = Runtime::spawn(RuntimeOptions::from(config).model("silent", silent)).await?;
     let (acme, other) = (TenantId::new("acme")?, TenantId::new("other")?);
     let key = CatalogKey::for_tenant(acme.clone(), CatalogName::new("office")?);

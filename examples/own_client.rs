@@ -1,5 +1,5 @@
-//! A conversation over a client of one's own, step by step (specification 17.1): the library says what to send and runs
-//! the tools, the embedder sends it.
+//! A conversation with your own model client, step by step (specification 17.1): the library composes the request and runs the
+//! tools, and you send the request.
 //!
 //! ```text
 //! cargo run -p examples --example own_client
@@ -14,7 +14,7 @@ use conjure::prompt::build_tools_param;
 use conjure::session::ContextOptions;
 use conjure::{Block, Config, Error, Message, ProcessEnv, Response, Settings, Workbench, load};
 
-/// An embedder's client would send the request to the model's service here. This one knows two answers.
+/// Your client would send the request to the model's service here. This one has two fixed responses.
 fn call_the_service(
     system: &str,
     tools: &serde_json::Value,
@@ -53,9 +53,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let composer = workbench.composer("You are a helpful assistant.");
     let mut messages = vec![Message::user(vec![Block::text("How many lines has sales.csv?")])];
     let answer = loop {
-        // Anew each time: the instructions of the skills that are loaded by now are among it.
-        let told = composer.compose(&workbench.loaded_skills());
-        let (system, tools) = (told.instructions.join("\n\n"), build_tools_param(&told.tools));
+        // Compose it for each call: it includes the instructions of the skills that are loaded by now.
+        let composed = composer.compose(&workbench.loaded_skills());
+        let (system, tools) = (composed.instructions.join("\n\n"), build_tools_param(&composed.tools));
         let response = call_the_service(&system, &tools, &messages)?;
         let processed = process_response(&response, &workbench).await;
         messages.push(Message::assistant(response.content));

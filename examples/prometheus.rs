@@ -18,28 +18,26 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use conjure::metrics::{MetricsOptions, names};
-use conjure::model::parse_response;
+use conjure::model::Usage;
 use conjure::tool::{CallConcurrency, CallTraits};
 use conjure::{
-    Clock as _, Config, Request, Runtime, RuntimeOptions, SessionSpec, SystemClock, TenantId, ToolDefinition,
-    ToolOutput, model_fn, tool_fn,
+    Block, Clock as _, Config, Request, Response, Runtime, RuntimeOptions, SessionSpec, StopReason,
+    SystemClock, TenantId, ToolDefinition, ToolOutput, model_fn, tool_fn,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 
-/// Asks a tool once, and answers.
-async fn answer(request: Request) -> Result<conjure::Response, conjure::ModelError> {
-    let body = match request.call {
-        1 => serde_json::json!({
-            "stop_reason": "tool_use", "usage": {"input_tokens": 12, "output_tokens": 5},
-            "content": [{"type": "tool_use", "id": format!("toolu_{}", request.messages.len()), "name": "clock", "input": {}}],
-        }),
-        _ => serde_json::json!({
-            "stop_reason": "end_turn", "usage": {"input_tokens": 30, "output_tokens": 7},
-            "content": [{"type": "text", "text": "It is late."}],
-        }),
-    };
-    Ok(parse_response(&body.to_string()).unwrap_or_else(|error| unreachable!("it is an answer: {error}")))
+/// The model: it calls a tool once, and then answers.
+async fn answer(request: Request) -> Result<Response, conjure::ModelError> {
+    let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
+    Ok(match request.call {
+        1 => {
+            let id = format!("toolu_{}", request.messages.len());
+            let call = Block::tool_use(id, "clock", &serde_json::json!({}));
+            Response { usage: usage(12, 5), ..Response::new(vec![call], StopReason::ToolUse) }
+        }
+        _ => Response { usage: usage(30, 7), ..Response::text("It is late.") },
+    })
 }
 
 #[tokio::main(flavor = "current_thread")]

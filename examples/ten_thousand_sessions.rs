@@ -10,10 +10,9 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use conjure::config::ExecutorKind;
-use conjure::model::parse_response;
 use conjure::{
-    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings, SystemClock,
-    TenantId, model_fn,
+    Clock as _, Config, ProcessEnv, Response, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings,
+    SystemClock, TenantId, model_fn,
 };
 use tokio::task::JoinSet;
 
@@ -35,11 +34,10 @@ async fn main() -> Result<()> {
         ..Settings::default()
     };
     let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
-    let answer = parse_response(r#"{"content":[{"type":"text","text":"Four."}],"stop_reason":"end_turn"}"#)?;
-    let model = model_fn(move |_| std::future::ready(Ok(answer.clone())));
+    let model = model_fn(|_| std::future::ready(Ok(Response::text("Four."))));
     let options = RuntimeOptions::from(config)
         .model("arithmetic", model)
-        // Whoever says nothing for so long costs a row.
+        // A session that is idle for this long is only a row.
         .sessions(|sessions| sessions.idle_after = Duration::from_millis(500));
     let runtime = Runtime::spawn(options).await?;
 

@@ -13,31 +13,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::conversation::{Limit, TurnStop};
-use conjure::model::{BlockKind, parse_response};
+use conjure::model::{BlockKind, Usage};
 use conjure::tenant::{Budget, Period, Quota};
 use conjure::tool::{CallConcurrency, CallTraits};
 use conjure::{
     Block, Clock as _, Config, Request, Response, Runtime, RuntimeError, RuntimeOptions, SessionError,
-    SessionSpec, SystemClock, TenantId, TenantPolicy, Tool, ToolDefinition, ToolOutput, TurnEvent,
-    TurnHandle, model_fn, tool_fn,
+    SessionSpec, StopReason, SystemClock, TenantId, TenantPolicy, Tool, ToolDefinition, ToolOutput,
+    TurnEvent, TurnHandle, model_fn, tool_fn,
 };
 use tokio::sync::Semaphore;
 
-/// Asked to count, the model counts by a tool without end; asked anything else, it says something.
+/// The model: asked to count, it calls a tool again and again. Asked anything else, it answers.
 fn answer(request: &Request) -> Response {
     let said = request.messages.last().and_then(|message| message.content.last()).map(Block::kind);
-    let usage = serde_json::json!({"input_tokens": 990, "output_tokens": 10});
-    let body = match said {
-        Some(BlockKind::Text(text)) if text != "Count." => serde_json::json!({
-            "stop_reason": "end_turn", "usage": usage, "content": [{"type": "text", "text": format!("I heard: {text}")}]}),
-        _ => serde_json::json!({
-            "stop_reason": "tool_use", "usage": usage, "content": [
-                {"type": "tool_use", "id": format!("toolu_{}", request.messages.len()), "name": "next", "input": {}}]}),
+    let response = match said {
+        Some(BlockKind::Text(text)) if text != "Count." => Response::text(format!("I heard: {text}")),
+        _ => {
+            let id = format!("toolu_{}", request.messages.len());
+            Response::new(vec![Block::tool_use(id, "next", &serde_json::json!({}))], StopReason::ToolUse)
+        }
     };
-    parse_response(&body.to_string()).unwrap_or_else(|error| unreachable!("it is an answer: {error}"))
+    Response { usage: Usage { input_tokens: 990, output_tokens: 10, ..Usage::default() }, ..response }
 }
 
-/// The next number, as soon as somebody listens.
+/// A tool that returns the next number, as soon as somebody listens.
 fn next(listened_to: Arc<Semaphore>) -> impl Tool {
     let definition = ToolDefinition {
         name: "next".to_owned(),

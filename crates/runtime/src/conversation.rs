@@ -69,11 +69,13 @@ pub fn loop_options(config: &Config) -> LoopOptions {
 /// [`model_fn`](conjure_conversation::model_fn).
 ///
 /// ```
-/// use conjure::{Block, Config, ProcessEnv, Message, Request, Settings, Workbench, model_fn, run_loop};
+/// use conjure::{
+///     Block, Config, Message, ProcessEnv, Request, Response, Settings, StopReason, Workbench, model_fn, run_loop,
+/// };
 /// use conjure::config::ExecutorKind;
 /// use conjure::conversation::{final_text, loop_options};
-/// use conjure::model::parse_response;
 /// use conjure::session::ContextOptions;
+/// use serde_json::json;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -82,14 +84,13 @@ pub fn loop_options(config: &Config) -> LoopOptions {
 /// let skills = conjure::load("../../fixtures/skills")?.skills;
 /// let workbench = Workbench::open(skills, &config, ContextOptions::default()).await?;
 ///
-/// // The embedder's client would send the request here. This one gives two fixed answers.
+/// // Your client would send the request here. This one has two fixed responses.
 /// let model = model_fn(|request: Request| async move {
-///     let body = match request.call {
-///         1 => r#"{"stop_reason": "tool_use", "content": [{"type": "tool_use", "id": "toolu_1", "name": "bash_tool",
-///                  "input": {"command": "echo $((6 * 7))", "description": "Multiply"}}]}"#,
-///         _ => r#"{"stop_reason": "end_turn", "content": [{"type": "text", "text": "It is 42."}]}"#,
-///     };
-///     Ok(parse_response(body).expect("an answer"))
+///     let input = json!({"command": "echo $((6 * 7))", "description": "Multiply"});
+///     Ok(match request.call {
+///         1 => Response::new(vec![Block::tool_use("toolu_1", "bash_tool", &input)], StopReason::ToolUse),
+///         _ => Response::text("It is 42."),
+///     })
 /// });
 /// let question = Message::user(vec![Block::text("What is six times seven?")]);
 /// let outcome = run_loop(vec![question], &workbench, "Be brief.", &model, loop_options(&config)).await?;
