@@ -27,11 +27,7 @@ pub(crate) async fn build(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    let done = run_build(args, &environment, &terminal).await;
-    done.unwrap_or_else(|failure| {
-        terminal.error(&failure);
-        failure.exit
-    })
+    terminal.exit_status(run_build(args, &environment, &terminal).await)
 }
 
 async fn run_build(

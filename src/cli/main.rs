@@ -42,11 +42,7 @@ pub(crate) fn main() -> ExitCode {
             return check_output(exit, &terminal).into();
         }
     };
-    let done = run_command(args, &environment, &terminal);
-    let exit = done.unwrap_or_else(|failure| {
-        terminal.error(&failure);
-        failure.exit
-    });
+    let exit = terminal.exit_status(run_command(args, &environment, &terminal));
     check_output(exit, &terminal).into()
 }
 

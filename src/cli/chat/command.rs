@@ -35,11 +35,7 @@ pub(crate) async fn chat(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    let done = converse(args, &config, &environment, &terminal).await;
-    done.unwrap_or_else(|failure| {
-        terminal.error(&failure);
-        failure.exit
-    })
+    terminal.exit_status(converse(args, &config, &environment, &terminal).await)
 }
 
 /// How a conversation starts.

@@ -26,11 +26,7 @@ pub(crate) async fn run(
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    let done = answer(&args, &config, environment, &terminal).await;
-    done.unwrap_or_else(|failure| {
-        terminal.error(&failure);
-        failure.exit
-    })
+    terminal.exit_status(answer(&args, &config, environment, &terminal).await)
 }
 
 async fn answer(

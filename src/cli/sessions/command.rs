@@ -37,10 +37,7 @@ pub(crate) async fn sessions(
         SessionsCommand::Fork(args) => fork::fork(args, &config, &environment, &terminal).await,
         command => read_sessions(command, &config, &environment, &terminal).await,
     };
-    done.unwrap_or_else(|failure| {
-        terminal.error(&failure);
-        failure.exit
-    })
+    terminal.exit_status(done)
 }
 
 /// Runs a subcommand that starts no session.
