@@ -1,6 +1,6 @@
 //! The state machine's data of one child.
 
-use super::restart_limit::IntensityWindow;
+use super::restart_limit::RestartWindow;
 use super::types::{ChildKey, ChildPolicy, ChildStatus, RequestId, Uptime};
 use crate::supervision::specs::exit::ExitClass;
 use crate::supervision::specs::id::ChildId;
@@ -23,7 +23,7 @@ pub(crate) struct Child {
     /// Failed starts in a row.
     pub(crate) failed_starts: u32,
     /// Its own restarts. Used if each child has its own restart limit.
-    pub(crate) window: IntensityWindow,
+    pub(crate) window: RestartWindow,
     /// Callers that wait for its start.
     pub(crate) start_callers: Vec<(RequestId, StartRequester)>,
     /// Callers that wait for its end.
@@ -114,7 +114,7 @@ impl Child {
             planned_stop: None,
             failures: 0,
             failed_starts: 0,
-            window: IntensityWindow::default(),
+            window: RestartWindow::default(),
             start_callers: Vec::new(),
             stop_callers: Vec::new(),
             successor: None,

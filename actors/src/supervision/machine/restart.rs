@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::child::{AfterExit, Child, FinalState, Phase, StartCause, StopRequested};
-use super::restart_limit::IntensityCheck;
+use super::restart_limit::RestartCheck;
 use super::step::{Machine, SupervisorPhase};
 use super::types::{ChildKey, ChildrenKind, Effect, StopCause, Uptime};
 use crate::supervision::specs::exit::ExitClass;
@@ -98,13 +98,11 @@ impl Machine {
             IntensityScope::PerChild => child.window.count(now, self.policy.intensity),
         };
         match (load, intensity_scope) {
-            (IntensityCheck::Within, _) => {
+            (RestartCheck::Within, _) => {
                 RestartDecision::Restart { due: now.after(next_delay(child, now, random)) }
             }
-            (IntensityCheck::Exceeded, IntensityScope::Shared) => {
-                RestartDecision::GiveUp(StopCause::Meltdown)
-            }
-            (IntensityCheck::Exceeded, IntensityScope::PerChild) => self.give_up(key),
+            (RestartCheck::Exceeded, IntensityScope::Shared) => RestartDecision::GiveUp(StopCause::Meltdown),
+            (RestartCheck::Exceeded, IntensityScope::PerChild) => self.give_up(key),
         }
     }
 

@@ -7,28 +7,28 @@ use crate::supervision::specs::policy::Intensity;
 
 /// Whether one more restart is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IntensityCheck {
+pub(crate) enum RestartCheck {
     Within,
     Exceeded,
 }
 
 /// The times of the last restarts. It holds at most one more than the limit.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct IntensityWindow {
+pub(crate) struct RestartWindow {
     restarts: VecDeque<Uptime>,
 }
 
-impl IntensityWindow {
+impl RestartWindow {
     /// Counts a restart at `now`, and checks the limit.
-    pub(crate) fn count(&mut self, now: Uptime, intensity: Intensity) -> IntensityCheck {
+    pub(crate) fn count(&mut self, now: Uptime, intensity: Intensity) -> RestartCheck {
         while self.restarts.front().is_some_and(|earlier| now.since(*earlier) > intensity.period()) {
             self.restarts.pop_front();
         }
         self.restarts.push_back(now);
         if self.restarts.len() > usize::try_from(intensity.restarts()).unwrap_or(usize::MAX) {
-            IntensityCheck::Exceeded
+            RestartCheck::Exceeded
         } else {
-            IntensityCheck::Within
+            RestartCheck::Within
         }
     }
 
@@ -43,15 +43,15 @@ mod tests {
 
     use super::*;
 
-    fn checks(restarts: u32, times: &[u64]) -> Vec<IntensityCheck> {
-        let mut window = IntensityWindow::default();
+    fn checks(restarts: u32, times: &[u64]) -> Vec<RestartCheck> {
+        let mut window = RestartWindow::default();
         let intensity = Intensity::new(restarts, Duration::from_secs(5));
         times.iter().map(|at| window.count(Uptime(Duration::from_secs(*at)), intensity)).collect()
     }
 
     #[test]
     fn the_window_slides() {
-        use IntensityCheck::{Exceeded, Within};
+        use RestartCheck::{Exceeded, Within};
         assert_eq!(checks(0, &[7]), [Exceeded]);
         assert_eq!(checks(2, &[0, 4, 5]), [Within, Within, Exceeded], "the fifth second still counts");
         assert_eq!(checks(2, &[0, 4, 6, 9]), [Within, Within, Within, Exceeded]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::child::{AfterExit, Child, Phase, StartCause, StartRequester, StopRequested};
-use super::restart_limit::IntensityWindow;
+use super::restart_limit::RestartWindow;
 use super::types::{
     ChildKey, ChildPolicy, ChildrenKind, Effect, Generation, Input, RequestId, RequestReply, StopCause,
     SupervisorPolicy, Uptime,
@@ -22,7 +22,7 @@ pub(crate) struct Machine {
     pub(super) keys: HashMap<ChildId, ChildKey>,
     pub(super) timers: Timers,
     /// The restarts of all children. Used if they share a limit.
-    pub(super) window: IntensityWindow,
+    pub(super) window: RestartWindow,
     pub(super) last_key: u64,
     pub(super) effects: Vec<Effect>,
 }
@@ -44,7 +44,7 @@ impl Machine {
             children: BTreeMap::new(),
             keys: HashMap::new(),
             timers: Timers::default(),
-            window: IntensityWindow::default(),
+            window: RestartWindow::default(),
             last_key: 0,
             effects: Vec::new(),
         }
