@@ -348,13 +348,15 @@ impl ExecJob {
             let is_over =
                 self.shim.is_none() && !cx.is_killing_orphans || cx.now >= since + 2 * KILL_RETRY_DELAY;
             if is_over {
+                self.read_event_counts(cx, reason == AbortReason::Lost);
                 let end = match reason {
                     AbortReason::TimedOut => ExecEnd::TimedOut,
                     AbortReason::Cancelled => ExecEnd::Cancelled,
+                    // The kernel may kill the shim besides the program, if the program's memory is not free yet.
+                    AbortReason::Lost if self.limits_hit.memory => ExecEnd::OutOfMemory,
                     AbortReason::Lost => ExecEnd::Lost,
                     AbortReason::OverQuota(excess) => ExecEnd::QuotaExceeded(excess),
                 };
-                self.read_event_counts(cx, reason == AbortReason::Lost);
                 self.end_at(end, cx.now);
             }
         }

@@ -65,6 +65,9 @@ pub(crate) async fn out_of_memory_is_reported(kind: &dyn Kind) {
     let outcome =
         fixture.bash("python3 -c \"b'x' * (1 << 30)\" > /dev/null 2>&1; echo went on").await.unwrap();
     assert_eq!((outcome.end, outcome.limits_hit.memory), (CommandEnd::Exited(0), true));
+    // The kernel may kill the shim, too. Here the command does it, after memory ran out.
+    let shim_too = "python3 -c \"b'x' * (1 << 30)\" > /dev/null 2>&1; kill -KILL $PPID; sleep 1000";
+    assert_eq!(fixture.bash(shim_too).await.unwrap().end, CommandEnd::OutOfMemory);
     // And many at a time, each smaller than the guest, and each trying to be spared before it.
     let many = "for i in {1..40}; do (echo -500 > /proc/self/oom_score_adj; echo 0 > /proc/self/oom_score_adj; \
                 head -c 8M /dev/zero | tail -c 8M > /dev/null) 2> /dev/null & done; wait";
