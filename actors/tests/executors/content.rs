@@ -63,6 +63,9 @@ async fn a_session_that_goes_on_tells_it_with_the_first_result(kind: Kind) {
 
 #[tokio::test]
 async fn installed_content_is_installed_again() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::open(folder.path()).unwrap();
     let digest = data.store().insert_bytes(b"an artifact\n", FileMode::Plain).unwrap().digest;
@@ -83,6 +86,9 @@ async fn installed_content_is_installed_again() {
 /// Removed content is absent from the replacement sandbox, and later content with the same name is present.
 #[tokio::test]
 async fn removed_content_is_not_installed_again() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::open(folder.path()).unwrap();
     let file = |name: &str, text: &str| {

@@ -17,6 +17,9 @@ while True:
 
 #[tokio::test]
 async fn a_fork_storm_is_reported_and_the_lost_sandbox_replaced() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let limits = Limits::default().with_processes(64).unwrap();
     let fixture = Fixture::limited(limits).await;
     fixture.executor.create_file("storm.py", STORM.as_bytes(), options()).await.unwrap();
@@ -47,6 +50,9 @@ async fn a_fork_storm_is_reported_and_the_lost_sandbox_replaced() {
 
 #[tokio::test]
 async fn out_of_memory_is_reported_and_the_session_continues() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let limits = Limits::default().with_memory(64 << 20).unwrap();
     let fixture = Fixture::limited(limits).await;
     fixture.executor.warm(crate::fixture::soon()).await.unwrap();
