@@ -1,7 +1,5 @@
 //! What tenants have of the journal: a part by their weights, where it is busy; and what they recorded is theirs on the disk.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -9,34 +7,17 @@ use conjure::journal::SqliteOptions;
 use conjure::tenant::Quota;
 use conjure::{RuntimeError, Session, TenantPolicy};
 use futures_util::future::{join, join_all};
-use test_support::KillOnDrop;
+use test_support::lock_database;
 
 use crate::fixture::{Host, ask, follow, soon, spec, tenant, until};
 
 /// Sessions of each tenant.
 const SESSIONS: usize = 24;
 
-/// Another process, which has the journal for itself until this is dropped.
-fn hold_journal(host: &Host) -> KillOnDrop {
-    let program = "import sqlite3, sys\n\
-                   database = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
-                   database.execute('BEGIN IMMEDIATE')\n\
-                   print('held', flush=True)\n\
-                   sys.stdin.read()\n";
-    #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
-    let mut holder = std::process::Command::new("python3");
-    holder.args(["-c", program]).arg(host.data().join("journal/journal.sqlite"));
-    let mut holder = KillOnDrop(holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(holder.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "held\n");
-    holder
-}
-
 /// Says something in all sessions while nothing can be recorded. Gives whose messages were recorded, in their order.
 async fn order(host: &Host, sessions: &[Session]) -> Vec<String> {
     let recorded = Mutex::new(Vec::new());
-    let holder = hold_journal(host);
+    let holder = lock_database(&host.data().join("journal/journal.sqlite"));
     let said = join_all(sessions.iter().map(|session| async {
         let turn = session.send("hello").await.unwrap();
         recorded.lock().unwrap().push(session.tenant().as_str().to_owned());

@@ -38,7 +38,7 @@ pub use loopback::Loopback;
 pub use manual_clock::ManualClock;
 #[cfg(feature = "tracing")]
 pub use on_event::{EventFields, OnEvent};
-pub use processes::{KillOnDrop, in_mount_namespace, processes_with_argument, this_program};
+pub use processes::{KillOnDrop, in_mount_namespace, lock_database, processes_with_argument, this_program};
 #[cfg(feature = "python")]
 pub use python::Python;
 #[cfg(feature = "python")]

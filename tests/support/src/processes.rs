@@ -1,9 +1,11 @@
-//! Processes that a test starts: a child that is killed on drop, this program again, and how many there are.
+//! Processes that a test starts: a child that is killed on drop, this program again, and one that locks a database. Also how many
+//! processes there are.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot run its program has failed")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 /// A child process that is killed on drop, also when the test fails.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub fn this_program() -> Command {
 ///
 /// # Panics
 ///
-/// Where `prepare` or the part fails.
+/// If `prepare` or the part fails.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "a test starts itself")]
 pub fn in_mount_namespace(prepare: &str, part: &str, folder: &Path) {
@@ -41,6 +43,28 @@ pub fn in_mount_namespace(prepare: &str, part: &str, folder: &Path) {
         .status()
         .expect("`unshare` is there (util-linux)");
     assert!(status.success(), "{status}: {part} {}", folder.display());
+}
+
+/// Starts a process that locks an SQLite database for writing until it is dropped. Returns when it has the lock.
+///
+/// # Panics
+///
+/// If it does not get the lock.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the lock must be another process's")]
+pub fn lock_database(path: &Path) -> KillOnDrop {
+    let program = "import sqlite3, sys\n\
+                   database = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
+                   database.execute('BEGIN IMMEDIATE')\n\
+                   print('held', flush=True)\n\
+                   sys.stdin.read()\n";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = KillOnDrop(command.spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(holder.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    holder
 }
 
 /// How many processes have `marker` among their arguments.

@@ -99,7 +99,7 @@ pub enum ExecEnd {
     Exited(i32),
     /// A signal that the guest did not send ended it.
     Signaled(i32),
-    /// The kernel killed it, because memory ran out.
+    /// The kernel killed it or its shim, because memory ran out.
     OutOfMemory,
     /// Its timeout has passed; it was killed with everything that it started.
     TimedOut,

@@ -86,7 +86,7 @@ pub enum CommandEnd {
     Exited(i32),
     /// This signal ended it.
     Signaled(i32),
-    /// The kernel killed it, because memory ran out.
+    /// The kernel killed it, or the process that supervised it, because memory ran out.
     OutOfMemory,
     /// Its deadline passed.
     TimedOut,

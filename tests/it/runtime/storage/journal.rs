@@ -1,7 +1,5 @@
 //! A runtime with an unusable journal: the error names the file and has a hint.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
 use std::time::Duration;
 
 use conjure::config::ExecutorKind;
@@ -9,7 +7,7 @@ use conjure::journal::{JournalErrorKind, SqliteOptions};
 use conjure::model::parse_response;
 use conjure::session::SessionBody;
 use conjure::{Runtime, RuntimeError, RuntimeOptions, model_fn};
-use test_support::KillOnDrop;
+use test_support::lock_database;
 
 use crate::runtime::fixture::{Fixture, ask, ask_again, model, soon, spec, tenant, until};
 
@@ -40,18 +38,7 @@ async fn a_journal_locked_by_another_process_is_reported_with_its_file() {
     };
     let runtime = Runtime::spawn(impatient()).await.unwrap();
     let session = runtime.session(&tenant("acme"), id).await.unwrap();
-    let program = "import sqlite3, sys\n\
-                   database = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
-                   database.execute('BEGIN IMMEDIATE')\n\
-                   print('held', flush=True)\n\
-                   sys.stdin.read()\n";
-    #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
-    let mut holder = std::process::Command::new("python3");
-    holder.args(["-c", program]).arg(&database).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut holder = KillOnDrop(holder.spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(holder.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "held\n");
+    let holder = lock_database(&database);
     let message = format!("`{}` is locked by another process; end it, or try again", database.display());
 
     let error = runtime.open(spec()).await.unwrap_err();
@@ -64,8 +51,7 @@ async fn a_journal_locked_by_another_process_is_reported_with_its_file() {
     let listed = runtime.sessions(&tenant("acme"), None, 10).await.unwrap();
     assert!(matches!(listed.sessions[0].body, SessionBody::Ok(_)), "{listed:?}");
 
-    drop(holder.0.stdin.take());
-    holder.0.wait().unwrap();
+    drop(holder);
     assert_eq!(ask_again(&session, "and now?").await, "heard: and now?");
     // Our own other writes lock it briefly, too, and this connection does not wait.
     until(async || match runtime.open(spec()).await {
