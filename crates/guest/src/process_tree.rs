@@ -56,8 +56,8 @@ pub(crate) fn count_tasks(enough: u64) -> u64 {
 }
 
 /// Stops and kills the descendants of this process, except its children for which `keep` returns true, and their
-/// descendants. Returns how many were still alive. They exit shortly after, and the caller must reap them.
-pub(crate) fn kill_round(keep: impl Fn(Pid) -> bool) -> usize {
+/// descendants. They exit shortly after, and the caller must reap them. In a fork storm, some may be left.
+pub(crate) fn kill_round(keep: impl Fn(Pid) -> bool) {
     let own = rustix::process::getpid();
     let mut stopped = HashSet::new();
     for _ in 0..STOP_PASSES {
@@ -76,8 +76,14 @@ pub(crate) fn kill_round(keep: impl Fn(Pid) -> bool) -> usize {
         }
     }
     let members = descendants(own, &keep);
-    let killed = |pid: &&Pid| signal_member(**pid, own, &members, Signal::KILL).is_ok_and(|sent| sent);
-    members.iter().filter(killed).count()
+    for &pid in &members {
+        let _ = signal_member(pid, own, &members, Signal::KILL);
+    }
+}
+
+/// Whether this process has a child for which `keep` returns false. A killed child counts until it is reaped.
+pub(crate) fn has_other_children(keep: impl Fn(Pid) -> bool) -> bool {
+    !descendants(rustix::process::getpid(), &keep).is_empty()
 }
 
 /// Signals `pid` if it is a living child of `own` or of a member of `family`, and returns whether it was. The

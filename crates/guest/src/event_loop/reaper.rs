@@ -73,9 +73,11 @@ impl EventLoop {
         if now < next {
             return;
         }
-        let found = process_tree::kill_round(|pid| self.children.contains_key(&pid));
+        process_tree::kill_round(|pid| self.children.contains_key(&pid));
         self.reap();
-        let goes_on = found > 0 && now < since + ORPHAN_TIMEOUT;
+        // A round may kill nobody although some are left: in a fork storm, all that it saw may have exited meanwhile.
+        let is_left = process_tree::has_other_children(|pid| self.children.contains_key(&pid));
+        let goes_on = is_left && now < since + ORPHAN_TIMEOUT;
         self.orphan_kill = goes_on.then_some((since, now + ORPHAN_INTERVAL));
         if !goes_on {
             self.advance_jobs();

@@ -516,6 +516,9 @@ fn links_in_the_jail_stay_in_the_jail() {
 
 #[test]
 fn a_machine_without_user_namespaces_is_reported() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     // A namespace whose own limit is none stands for such a machine.
     let without = "exec unshare --user --map-root-user bash -c \
                    'echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"' bash \"$@\"";
@@ -526,6 +529,9 @@ fn a_machine_without_user_namespaces_is_reported() {
 
 #[test]
 fn a_machine_with_a_masked_proc_is_reported() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     // As containers have it.
     let covered = "exec unshare --user --map-root-user --mount bash -c \
                    'mount -t tmpfs none /proc/acpi 2>/dev/null || mount -t tmpfs none /proc/sys && exec \"$@\"' \
