@@ -10,7 +10,6 @@ mod options;
 mod session_runtime;
 
 mod session_index;
-mod tenant_locks;
 mod tenant_supervisors;
 
 pub use error::TreeError;

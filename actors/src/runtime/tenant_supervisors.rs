@@ -7,13 +7,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use conjure_base::{Deadline, TenantId};
+use conjure_base::{Deadline, KeyedLocks, TenantId};
 use dashmap::DashMap;
 use futures_util::future::BoxFuture;
 use tokio::sync::OwnedMutexGuard;
 
 use super::error::TreeError;
-use super::tenant_locks::TenantLocks;
 use crate::maintenance::MaintenanceTask;
 use crate::supervision::{
     ChildCounts, ChildId, Dynamic, Failure, IntensityScope, OnLimit, Partitions, RequestError, StartError,
@@ -28,12 +27,12 @@ pub(crate) struct TenantSupervisors {
     /// The supervisors. Callers and session entries hold clones of the `Arc`, so a supervisor in use is not idle.
     supervisors: DashMap<TenantId, Arc<Supervisor>>,
     /// The caller that starts or stops a tenant's supervisor holds the tenant's lock.
-    locks: TenantLocks,
+    locks: KeyedLocks<TenantId>,
 }
 
 impl TenantSupervisors {
     pub(crate) fn new(partitions: Partitions) -> Arc<Self> {
-        Arc::new(Self { partitions, supervisors: DashMap::new(), locks: TenantLocks::default() })
+        Arc::new(Self { partitions, supervisors: DashMap::new(), locks: KeyedLocks::default() })
     }
 
     /// The spec of a partition. Its tenants do not affect each other.
@@ -110,7 +109,7 @@ impl TenantSupervisors {
     }
 
     async fn lock(&self, tenant: &TenantId, deadline: Deadline) -> Result<OwnedMutexGuard<()>, TreeError> {
-        if let Some(locked) = self.locks.lock(tenant, deadline).await {
+        if let Some(locked) = self.locks.lock_until(tenant.clone(), deadline).await {
             return Ok(locked);
         }
         let late = RequestError::DeadlinePassed(ChildId::new(tenant.as_str())?);

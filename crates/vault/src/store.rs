@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use conjure_base::{Digest, TenantId, Timestamp};
 use conjure_journal::{
-    IndexName, NewRecord, Record, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery, Records,
+    IndexName, NewRecord, Record, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery,
+    RecordWrite, Records,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -220,8 +221,9 @@ impl<'r> CredentialStore<'r> {
         let mut credential = StoredCredential::new(LOGIN_VAULT.to_owned(), server, shown);
         self.seal(&id, &mut credential, secret)?;
         // The tokens of the last sign-in replace any earlier ones, without a check.
-        self.records.delete(&key, None).await?;
-        self.records.insert(NewRecord::new(key, credential.content()?)).await?;
+        let delete = RecordWrite::Delete { key: key.clone(), expected_version: None };
+        let insert = RecordWrite::Insert(NewRecord::new(key, credential.content()?));
+        self.records.transact(vec![delete, insert]).await?;
         Ok(())
     }
 

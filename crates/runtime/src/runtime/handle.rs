@@ -150,6 +150,8 @@ impl Runtime {
         let stopped = self.inner.tree.shutdown(deadline).await;
         #[cfg(feature = "mcp")]
         self.inner.factory.close_tenant_servers(deadline).await;
+        #[cfg(feature = "mcp")]
+        self.inner.vaults.finish_renewals(deadline).await;
         tokio::select! {
             biased;
             () = self.inner.storage.close() => {}

@@ -1,22 +1,18 @@
 //! [`Vaults`]: the records of credentials, and the key that opens them.
 
-#[cfg(feature = "mcp")]
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-#[cfg(feature = "mcp")]
-use std::sync::Weak;
 
 use conjure_base::TenantId;
 #[cfg(feature = "mcp")]
-use conjure_base::lock;
+use conjure_base::{Clock as _, Deadline, KeyedLocks, SystemClock};
 use conjure_journal::Records;
 use conjure_vault::{CredentialStore, VaultError, VaultKey};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::OnceCell;
 #[cfg(feature = "mcp")]
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::OwnedMutexGuard;
 #[cfg(feature = "mcp")]
 use tokio_util::task::TaskTracker;
 
@@ -44,7 +40,7 @@ struct Inner {
     renewals: TaskTracker,
     /// The lock of each credential, held while its token is renewed.
     #[cfg(feature = "mcp")]
-    renewing: std::sync::Mutex<HashMap<String, Weak<Mutex<()>>>>,
+    renewing: KeyedLocks<String>,
 }
 
 impl Vaults {
@@ -57,7 +53,7 @@ impl Vaults {
             #[cfg(feature = "mcp")]
             renewals: TaskTracker::new(),
             #[cfg(feature = "mcp")]
-            renewing: std::sync::Mutex::default(),
+            renewing: KeyedLocks::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -89,17 +85,7 @@ impl Vaults {
     /// lives.
     #[cfg(feature = "mcp")]
     pub(crate) async fn renewing(&self, credential: &str) -> OwnedMutexGuard<()> {
-        let own = {
-            let mut all = lock(&self.inner.renewing);
-            all.retain(|_, lock| lock.strong_count() > 0);
-            let known = all.get(credential).and_then(Weak::upgrade);
-            known.unwrap_or_else(|| {
-                let own = Arc::new(Mutex::default());
-                all.insert(credential.to_owned(), Arc::downgrade(&own));
-                own
-            })
-        };
-        own.lock_owned().await
+        self.inner.renewing.lock(credential.to_owned()).await
     }
 
     /// Runs a renewal to its end, even if the caller's future is dropped. `None` if the renewal panicked.
@@ -109,6 +95,18 @@ impl Vaults {
         renewal: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         self.inner.renewals.spawn(renewal).await.ok()
+    }
+
+    /// Waits for the running renewals, at most until the deadline. The tokens of a renewal that is not awaited are lost
+    /// when the process ends.
+    #[cfg(feature = "mcp")]
+    pub(crate) async fn finish_renewals(&self, deadline: Deadline) {
+        self.inner.renewals.close();
+        tokio::select! {
+            biased;
+            () = self.inner.renewals.wait() => {}
+            () = SystemClock.sleep_until(deadline) => tracing::warn!("tokens were being renewed when the runtime ended"),
+        }
     }
 }
 
