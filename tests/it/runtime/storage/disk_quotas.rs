@@ -10,7 +10,8 @@ use conjure::config::ExecutorKind;
 use conjure::journal::JournalErrorKind;
 use conjure::runtime::{CatalogKey, CatalogName};
 use conjure::sandbox::SandboxErrorKind;
-use conjure::{Clock as _, Runtime, RuntimeError, SessionError, SystemClock};
+use conjure::tenant::Quota;
+use conjure::{Clock as _, Runtime, RuntimeError, SessionError, SystemClock, TenantPolicy};
 
 use crate::runtime::fixture::{Fixture, ask, ask_again, soon, spec, tenant};
 use crate::runtime::open_failpoints::{leftovers, pause};
@@ -147,4 +148,37 @@ fn a_runtime_continues_when_its_disk_has_space_again() {
         "{stdout}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+#[tokio::test]
+async fn a_tenant_above_its_quota_uploads_and_copies_nothing() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let policy = TenantPolicy::new().disk_bytes(8 << 20);
+    let runtime = Runtime::spawn(fixture.options().tenant(tenant("acme"), policy)).await.unwrap();
+    let (session, acme) = (runtime.open(spec()).await.unwrap(), tenant("acme"));
+    let upload = runtime.upload_file(&acme, "first", 20 << 20).await.unwrap();
+    upload.push(b"x").await.unwrap().finish().await.unwrap();
+    let copy =
+        |place: &'static str| runtime.copy_to_workspace(&acme, session.id(), "first", Path::new(place));
+    copy("copies/first").await.unwrap();
+    let error = copy("copies/first").await.unwrap_err();
+    assert!(matches!(error, RuntimeError::WorkspaceFile { .. }), "the path is taken: {error}");
+
+    let upload = runtime.upload_file(&acme, "large", 20 << 20).await.unwrap();
+    upload.push(&vec![b'x'; 9 << 20]).await.unwrap().finish().await.unwrap();
+    // A recent measurement may be used for some seconds.
+    let error = loop {
+        match runtime.upload_file(&acme, "second", 1).await {
+            Ok(_) => pause().await,
+            Err(error) => break error,
+        }
+    };
+    let copy_error = copy("copies/second").await.unwrap_err();
+    for error in [error, copy_error] {
+        assert!(
+            matches!(&error, RuntimeError::Quota(exceeded) if exceeded.quota == Quota::DiskBytes),
+            "{error}"
+        );
+    }
+    runtime.shutdown(soon()).await.unwrap();
 }

@@ -43,13 +43,14 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If the tenant's folder cannot be used.
+    /// If the tenant has reached its disk quota, or its folder cannot be used.
     pub async fn upload_file(
         &self,
         tenant: &TenantId,
         name: impl Into<String>,
         limit: u64,
     ) -> Result<FileUpload, RuntimeError> {
+        self.inner.factory.check_disk(tenant).await?;
         let home = self.inner.factory.tenant_dir(tenant).await?;
         let name = name.into();
         run_blocking("the beginning of an upload", move || {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use conjure_base::{SessionId, TenantId, Timestamp};
-use conjure_fs::{DirHandle, Links, OpenError, entries};
+use conjure_fs::{DirHandle, Links, OpenError, StagedFile, entries};
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 
@@ -35,12 +35,12 @@ pub struct WorkspaceFile {
 impl Runtime {
     /// Copies a file of the tenant ([`Runtime::upload_file`]) to the path `place` in a session's workspace. Nothing may
     /// exist at that path yet, otherwise it fails with [`RuntimeError::WorkspaceFile`]. Missing directories are
-    /// created.
+    /// created. The file appears when it is complete; after a failure, nothing is left but directories.
     ///
     /// # Errors
     ///
-    /// If there is no such session or file, if the session has no workspace on this machine, if the path is taken, or
-    /// if the file cannot be written.
+    /// If there is no such session or file, if the tenant has reached its disk quota, if the session has no workspace on
+    /// this machine, if the path is taken, or if the file cannot be written.
     pub async fn copy_to_workspace(
         &self,
         tenant: &TenantId,
@@ -48,6 +48,7 @@ impl Runtime {
         file: &str,
         place: &Path,
     ) -> Result<(), RuntimeError> {
+        self.inner.factory.check_disk(tenant).await?;
         let workspace = self.workspace_of(tenant, id).await?;
         let failed = |reason: String| RuntimeError::WorkspaceFile { path: place.to_owned(), reason };
         let source = self.open_file(tenant, file).await?;
@@ -60,13 +61,20 @@ impl Runtime {
                 Errno::LOOP | Errno::NOTDIR => failed("a file or link is in its way".to_owned()),
                 errno => failed(errno.to_string()),
             };
+            let of_io = |error: std::io::Error| match Errno::from_io_error(&error) {
+                Some(errno) => of_errno(errno),
+                None => failed(error.to_string()),
+            };
+            let name = place.file_name().ok_or_else(|| failed("it names no file".to_owned()))?;
             let root = DirHandle::open(&workspace).map_err(of_errno)?;
-            if let Some(parent) = place.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                root.create_dirs(parent, Mode::from_raw_mode(0o755)).map_err(of_errno)?;
-            }
-            let mut target = root.create_file(&place, Mode::from_raw_mode(0o644)).map_err(of_errno)?;
+            let dir = match place.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                Some(parent) => root.create_dirs(parent, Mode::from_raw_mode(0o755)).map_err(of_errno)?,
+                None => root,
+            };
+            let mut target = StagedFile::create_unnamed(&dir, Mode::from_raw_mode(0o644)).map_err(of_io)?;
             // The kernel copies where possible, so a file system that can share blocks does so.
-            std::io::copy(&mut source, &mut target).map(drop).map_err(|error| failed(error.to_string()))
+            std::io::copy(&mut source, target.file()).map_err(of_io)?;
+            target.rename_new(name).map_err(of_io)
         })
         .await
     }
