@@ -24,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::modes::{EditorModes, Mode};
 use crate::turn::{TurnFollower, failed};
-use crate::{mcp_servers, prompt, updates};
+use crate::updates::{self, ShownText};
+use crate::{mcp_servers, prompt};
 
 /// The system prompt of each session.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools, inside the editor of a programmer. Your working directory is the programmer's \
@@ -207,7 +208,7 @@ impl Editor {
         }
         let page = options.runtime.events(&options.tenant, id, 0).await.map_err(failed)?;
         for event in &page {
-            for update in updates::of_event(&event.kind, &cwd, false) {
+            for update in updates::of_event(&event.kind, &cwd, None) {
                 connection.send_notification(SessionNotification::new(request.session_id.clone(), update))?;
             }
         }
@@ -278,6 +279,7 @@ impl EditorSession {
             cwd: self.cwd,
             cancel: self.cancel,
             calls: HashMap::new(),
+            shown: ShownText::default(),
         };
         let turn = self.session.send(blocks).await.map_err(failed)?;
         follower.follow(turn).await.map(PromptResponse::new)

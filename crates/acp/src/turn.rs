@@ -18,7 +18,7 @@ use conjure_conversation::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::updates;
+use crate::updates::{self, ShownText};
 
 /// The ids of the options that the user can select.
 const ALLOW: &str = "allow";
@@ -33,6 +33,8 @@ pub(crate) struct TurnFollower {
     pub(crate) cancel: CancellationToken,
     /// The tool calls so far, by the id of their event.
     pub(crate) calls: HashMap<EventId, ToolCall>,
+    /// The text of the current response that the editor has received.
+    pub(crate) shown: ShownText,
 }
 
 impl TurnFollower {
@@ -61,8 +63,18 @@ impl TurnFollower {
 
     async fn send_update(&mut self, update: Update) -> Result<(), Error> {
         match update {
-            Update::Preview(ModelEvent::TextDelta { text, .. }) => self.send(updates::message(text)),
-            Update::Preview(ModelEvent::ThinkingDelta { text, .. }) => self.send(updates::thought(text)),
+            Update::Preview(ModelEvent::Started) => {
+                self.shown = ShownText::default();
+                Ok(())
+            }
+            Update::Preview(ModelEvent::TextDelta { index, text }) => {
+                self.shown.add(index, &text);
+                self.send(updates::message(text))
+            }
+            Update::Preview(ModelEvent::ThinkingDelta { index, text }) => {
+                self.shown.add(index, &text);
+                self.send(updates::thought(text))
+            }
             Update::ToolProgress(progress) => self.send(updates::progress(&progress)),
             Update::Recorded(event) => {
                 if let SessionEventKind::SessionStatusIdle {
@@ -72,7 +84,7 @@ impl TurnFollower {
                 {
                     return self.ask(event_ids).await;
                 }
-                for update in updates::of_event(&event.kind, &self.cwd, true) {
+                for update in updates::of_event(&event.kind, &self.cwd, Some(&mut self.shown)) {
                     if let SessionUpdate::ToolCall(call) = &update {
                         self.calls.insert(event.id.clone(), call.clone());
                     }

@@ -1,5 +1,6 @@
 //! Converts events of a session to updates for the editor.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{
@@ -36,17 +37,56 @@ fn chunk(text: impl Into<String>) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text.into())))
 }
 
-/// The updates for a recorded event. With `has_previews`, the editor has already received the text of messages as previews, so it is left
-/// out. A history has no previews.
-pub(crate) fn of_event(event: &SessionEventKind, cwd: &Path, has_previews: bool) -> Vec<SessionUpdate> {
-    match event {
-        SessionEventKind::UserMessage { content, .. } if !has_previews => {
+/// The text that the editor has received as previews, by the index of its block in the response.
+///
+/// Previews can be incomplete: some are lost if the editor is slow, and the end of a text is held back if it may be the beginning of a
+/// secret. So the rest is sent when the text is recorded.
+#[derive(Debug, Default)]
+pub(crate) struct ShownText(BTreeMap<usize, String>);
+
+impl ShownText {
+    /// Adds a preview.
+    pub(crate) fn add(&mut self, index: usize, text: &str) {
+        self.0.entry(index).or_default().push_str(text);
+    }
+
+    /// What the editor has not received of the next text. If previews were lost in its middle, it is sent again as a whole.
+    fn rest_of(&mut self, text: String) -> Option<String> {
+        let Some((_, shown)) = self.0.pop_first() else { return Some(text) };
+        match text.strip_prefix(&shown) {
+            Some(rest) => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
+            None => Some(format!("\n\n{text}")),
+        }
+    }
+}
+
+/// The updates for a recorded event. Of a running turn, `shown` is the text that the editor has received as previews, so it is left out. A
+/// history has no previews, and includes the user's messages.
+pub(crate) fn of_event(
+    event: &SessionEventKind,
+    cwd: &Path,
+    shown: Option<&mut ShownText>,
+) -> Vec<SessionUpdate> {
+    match (event, shown) {
+        (SessionEventKind::UserMessage { content, .. }, None) => {
             texts(content).into_iter().map(|text| SessionUpdate::UserMessageChunk(chunk(text))).collect()
         }
-        SessionEventKind::AgentMessage { content } if !has_previews => {
+        (SessionEventKind::AgentMessage { content }, None) => {
             texts(content).into_iter().map(message).collect()
         }
-        SessionEventKind::AgentThinking { thinking } if !has_previews => vec![thought(thinking.as_str())],
+        (SessionEventKind::AgentMessage { content }, Some(shown)) => {
+            texts(content).into_iter().filter_map(|text| shown.rest_of(text)).map(message).collect()
+        }
+        (SessionEventKind::AgentThinking { thinking }, None) => vec![thought(thinking.as_str())],
+        (SessionEventKind::AgentThinking { thinking }, Some(shown)) => {
+            shown.rest_of(thinking.clone()).map(thought).into_iter().collect()
+        }
+        (event, _) => of_tool_event(event, cwd),
+    }
+}
+
+fn of_tool_event(event: &SessionEventKind, cwd: &Path) -> Vec<SessionUpdate> {
+    match event {
         SessionEventKind::ToolServerFailed { failure } => vec![thought(format!("{}\n\n", failure.reason))],
         SessionEventKind::AgentToolUse { call_id, name, input, .. } => {
             let input: Value = serde_json::from_str(input.get()).unwrap_or(Value::Null);
@@ -143,6 +183,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_previews_left_out_is_sent_when_the_text_is_recorded() {
+        let mut shown = ShownText::default();
+        for (index, text) in [(0, "Let me "), (0, "see."), (2, "The key i"), (4, "lost"), (5, "all")] {
+            shown.add(index, text);
+        }
+        let mut rest = |text: &str| shown.rest_of(text.to_owned());
+        assert_eq!(rest("Let me see."), None);
+        assert_eq!(rest("The key is"), Some("s".to_owned()));
+        assert_eq!(rest("was lost"), Some("\n\nwas lost".to_owned()));
+        assert_eq!(rest("all"), None);
+        assert_eq!(rest("not shown"), Some("not shown".to_owned()));
+    }
 
     #[test]
     fn progress_is_content_of_the_call() {
