@@ -12,6 +12,7 @@
 
 mod access;
 mod events;
+mod expiry;
 mod http;
 mod idempotency;
 mod live_settings;

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn_with_state, map_request};
-use conjure_base::SessionId;
+use conjure_base::{KeyedLocks, SessionId, TenantId};
 use conjure_runtime::{Runtime, RuntimeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{ApiKeys, ApiKeysError, AuthenticationMode, Authenticator, RateLimit};
+use crate::expiry::keep_deleting_expired;
 use crate::http::request_scope;
 use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found};
-use crate::idempotency::{RunningKeys, keep_deleting_expired};
+use crate::idempotency::RunningKeys;
 use crate::live_settings::LiveSettings;
 #[cfg(feature = "mcp")]
 use crate::mcp::{McpClients, keep_sweeping};
@@ -62,7 +63,7 @@ pub struct Server {
     options: ServerOptions,
     state: Arc<ServerState>,
     /// The sessions that existed before this server created any.
-    former_sessions: Vec<SessionId>,
+    former_sessions: Vec<(TenantId, SessionId)>,
     needs_keys: bool,
 }
 
@@ -108,7 +109,7 @@ impl Server {
             admission,
             settings: LiveSettings::new(options.serve.clone()),
             rate_limit: RateLimit::per_minute(options.serve.requests_per_minute),
-            collecting_outputs: tokio::sync::Mutex::default(),
+            collecting_outputs: KeyedLocks::default(),
             running_keys: RunningKeys::default(),
             #[cfg(feature = "mcp")]
             mcp: Arc::new(McpClients::new(options.body_limit)),
@@ -116,7 +117,11 @@ impl Server {
             closing,
         });
         let router = router(&state);
-        let former_sessions = state.runtime.session_ids(&state.options.tenant).await?;
+        let mut former_sessions = Vec::new();
+        for tenant in state.admission.tenants().await? {
+            let ids = state.runtime.session_ids(&tenant).await?;
+            former_sessions.extend(ids.into_iter().map(|id| (tenant.clone(), id)));
+        }
         let needs_keys = mode == AuthenticationMode::Keys;
         Ok(Self { listener, address, router, connections, options, state, former_sessions, needs_keys })
     }
@@ -156,7 +161,7 @@ impl Server {
         let mcp = Arc::clone(&state.mcp);
         #[cfg(feature = "mcp")]
         connections.tasks.spawn(keep_sweeping(Arc::clone(&mcp), connections.closing.clone()));
-        connections.tasks.spawn(async move { sweep(&state, &state.options.tenant, former_sessions).await });
+        connections.tasks.spawn(async move { sweep(&state, former_sessions).await });
         let stopped = connections.closing.clone();
         if let Some(metrics) = options.metrics.clone() {
             connections.tasks.spawn(async move {

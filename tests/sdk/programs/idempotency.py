@@ -80,6 +80,20 @@ client.beta.environments.create(name="of the same key", **keyed("agent"))
 refused(lambda: client.beta.sessions.create(agent="agent_" + "0" * 32, environment_id=arguments[0], **keyed("free")), 404, "agent")
 client.beta.sessions.create(agent=arguments[1]["agent"], environment_id=arguments[0], **keyed("free"))
 
+# A request that was carried out in part is not carried out again.
+unknown = {"type": "user.tool_confirmation", "tool_use_id": listed(client, id)[0].id, "result": "allow"}
+
+
+def send_part():
+    client.beta.sessions.events.send(id, events=[message("Part"), unknown], **keyed("part"))
+
+
+refused(send_part, 400, "")
+refused(send_part, 409, "may have had an effect")
+wait_idle(client, id)
+messages = [event for event in listed(client, id) if event.type == "user.message"]
+assert [event.content[0].text for event in messages].count("Part") == 1, messages
+
 # Many at once: one creates, the others get its answer or are told to repeat.
 found = []
 
@@ -123,6 +137,7 @@ assert len(agents("Gone")) == 20, len(agents("Gone"))
 for method, path, headers in [
     ("GET", "/v1/nothing", {}),
     ("GET", "/v1/agents/%ff", {}),
+    ("GET", "/v1/vaults/%ff", {}),
     ("DELETE", "/v1/sessions", {}),
     ("GET", "/v1/agents?limit=0", {}),
     ("POST", "/v1/agents", {}),

@@ -27,6 +27,15 @@ refused(missing, sessions.create, agent="agent_00000000000000000000000000000001"
 refused(missing, sessions.create, agent=agent, environment_id="env_00000000000000000000000000000001")
 told = refused(bad, sessions.create, agent=agent, environment_id=environment, extra_body={"deployment": 1})
 assert told.startswith("deployment: "), told
+# Nothing of these sessions could run as it was asked for.
+workers = client.beta.environments.create(name="workers", config={"type": "self_hosted"})
+told = refused(bad, sessions.create, agent=agent, environment_id=workers.id)
+assert "cannot use workers yet" in told, told
+image = {"type": "image", "source": {"type": "file", "file_id": "file_" + "0" * 32}}
+events = [message("First."), {"type": "user.message", "content": [image]}]
+told = refused(bad, sessions.create, agent=agent, environment_id=environment, initial_events=events)
+assert told.startswith("initial_events.1"), told
+assert not list(sessions.list())
 made = sessions.create(agent=agent, environment_id=environment)
 refused(bad, sessions.events.send, made.id, events=[])
 refused(bad, sessions.events.send, made.id, events=[{"type": "user.nothing"}])

@@ -111,3 +111,14 @@ else:
 assert {file.id for file in files.list(scope_id=session.id)} == {file.id for file in again.values()}
 # A session that was refused is not there.
 assert [found.id for found in sessions.list()] == [session.id]
+# The outputs of a session are deleted with it; what was uploaded stays.
+sessions.delete(session.id)
+assert not list(files.list(scope_id=session.id))
+for file in again.values():
+    try:
+        files.download(file.id)
+    except missing:
+        pass
+    else:
+        raise AssertionError("an output outlived its session")
+assert files.download(csv.id).read() and list(sessions.list()) == []

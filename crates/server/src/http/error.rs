@@ -17,6 +17,8 @@ pub struct ApiError {
     message: String,
     code: Option<&'static str>,
     retry_after: Option<Duration>,
+    /// Whether the request may have had an effect.
+    is_outcome_unknown: bool,
 }
 
 impl ApiError {
@@ -24,7 +26,14 @@ impl ApiError {
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { status, kind, message: message.into(), code: None, retry_after: None }
+        Self {
+            status,
+            kind,
+            message: message.into(),
+            code: None,
+            retry_after: None,
+            is_outcome_unknown: false,
+        }
     }
 
     /// 400: the request is invalid, and a retry will not help.
@@ -99,6 +108,18 @@ impl ApiError {
         Self { code, ..self }
     }
 
+    /// Marks the error of a request that may have had an effect. Clients are told not to retry it.
+    #[must_use]
+    pub fn with_unknown_outcome(self) -> Self {
+        Self { is_outcome_unknown: true, retry_after: None, ..self }
+    }
+
+    /// Whether the request may have had an effect.
+    #[must_use]
+    pub const fn is_outcome_unknown(&self) -> bool {
+        self.is_outcome_unknown
+    }
+
     /// The HTTP status.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
@@ -119,8 +140,8 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
-        } else if self.status.is_client_error() {
-            // Without this header, SDKs would retry a 409.
+        } else if self.status.is_client_error() || self.is_outcome_unknown {
+            // Without this header, SDKs would retry a 409 or a 500.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response.extensions_mut().insert(self);

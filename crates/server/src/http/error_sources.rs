@@ -96,8 +96,8 @@ impl From<SessionError> for ApiError {
             SessionError::Overloaded { .. }
             | SessionError::Draining
             | SessionError::ShuttingDown
-            | SessionError::TakenOver { .. }
-            | SessionError::DeadlinePassed => Self::overloaded(message, wait),
+            | SessionError::TakenOver { .. } => Self::overloaded(message, wait),
+            SessionError::DeadlinePassed => Self::overloaded(message, wait).with_unknown_outcome(),
             SessionError::Artifact(failure) if !failure.error().is_retryable() => Self::invalid(message),
             _ => internal(&message),
         }

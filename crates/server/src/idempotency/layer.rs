@@ -57,33 +57,27 @@ async fn answer(
     })?;
     let answers = StoredAnswers::new(Arc::clone(&state.records), tenant);
     let request = Request::from_parts(parts, bytes.clone().into());
-    let dropping = state.connections.dropping.clone();
-    let task = state.connections.tasks.spawn(async move {
+    // If the server stops meanwhile, the row stays pending: the outcome is unknown.
+    let work = async move {
         let _running = running;
-        let completed = async {
-            match answers.reserve(&id, Digest::of_bytes(&bytes), SystemClock.timestamp()).await? {
-                Reserved::Answered(response) => Ok(response),
-                Reserved::First(reservation) => {
-                    Ok(store_answer(&answers, reservation, next.run(request).await).await)
-                }
+        match answers.reserve(&id, Digest::of_bytes(&bytes), SystemClock.timestamp()).await? {
+            Reserved::Answered(response) => Ok(response),
+            Reserved::First(reservation) => {
+                Ok(store_answer(&answers, reservation, next.run(request).await).await)
             }
-        };
-        tokio::select! {
-            response = completed => response,
-            // The row stays pending: the outcome is unknown.
-            () = dropping.cancelled() => Err(ApiError::internal("the server stops")),
         }
-    });
-    task.await.map_err(|error| {
-        tracing::error!(%error, "a request with an idempotency key failed");
-        ApiError::internal("the server failed; its log has the cause")
-    })?
+    };
+    state.run_to_end(work).await
 }
 
 /// Stores the answer for repeated requests, before the first client receives it.
 async fn store_answer(answers: &StoredAnswers, reservation: Reservation, response: Response) -> Response {
     if !response.status().is_success() {
-        report(answers.release(reservation).await);
+        let error = response.extensions().get::<ApiError>();
+        // The row of a request that may have had an effect stays pending.
+        if !error.is_some_and(ApiError::is_outcome_unknown) {
+            report(answers.release(reservation).await);
+        }
         return response;
     }
     let is_small = response.body().size_hint().exact().is_some_and(|size| size <= MAX_ANSWER as u64);

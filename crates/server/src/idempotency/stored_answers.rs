@@ -12,13 +12,12 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use conjure_base::{Digest, TenantId, Timestamp};
 use conjure_journal::{
-    Direction, NewRecord, Record, RecordErrorKind, RecordKey, RecordKind, RecordOrder, RecordQuery,
-    RecordWrite, Records,
+    Direction, NewRecord, Record, RecordErrorKind, RecordKey, RecordKind, RecordOrder, RecordQuery, Records,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::http::ApiError;
-use crate::objects::{busy, decode, encode};
+use crate::objects::{busy, decode, delete_all, encode};
 
 const IDEMPOTENCY_KEY: RecordKind = RecordKind::from_static("idempotency_key");
 
@@ -30,9 +29,6 @@ pub(super) const MAX_ANSWER: usize = 480 << 10;
 
 /// The maximum number of attempts at a reservation, if other writers change the row.
 const MAX_ATTEMPTS: usize = 8;
-
-/// How many expired rows are deleted at once.
-const PAGE: u32 = 200;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
@@ -46,7 +42,7 @@ struct Row {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Outcome {
-    /// The request is being handled, or the server ended before its answer was stored.
+    /// The request is being handled, it failed after it may have had an effect, or the server ended before its answer was stored.
     Pending,
     /// The stored answer.
     Answered { status: u16, json: String },
@@ -71,13 +67,13 @@ pub(super) struct Reservation {
 
 /// The stored answers of a tenant.
 #[derive(Debug, Clone)]
-pub(super) struct StoredAnswers {
+pub(crate) struct StoredAnswers {
     records: Arc<dyn Records>,
     tenant: TenantId,
 }
 
 impl StoredAnswers {
-    pub(super) const fn new(records: Arc<dyn Records>, tenant: TenantId) -> Self {
+    pub(crate) const fn new(records: Arc<dyn Records>, tenant: TenantId) -> Self {
         Self { records, tenant }
     }
 
@@ -142,22 +138,12 @@ impl StoredAnswers {
     }
 
     /// Deletes all rows that are older than 24 hours.
-    pub(super) async fn delete_expired(&self, now: Timestamp) -> Result<(), ApiError> {
+    pub(crate) async fn delete_expired(&self, now: Timestamp) -> Result<(), ApiError> {
         let from = Bound::Unbounded;
         let to = Bound::Excluded(Timestamp::from_millis(now.millis().saturating_sub(lifetime_millis())));
         let order = RecordOrder::CreatedAt { from, to };
-        let query = RecordQuery::new(&self.tenant, IDEMPOTENCY_KEY)
-            .with_order(order, Direction::Ascending)
-            .with_limit(PAGE);
-        loop {
-            let page = self.records.query(query.clone()).await?;
-            let delete = |record: Record| RecordWrite::Delete { key: record.key, expected_version: None };
-            let writes: Vec<RecordWrite> = page.records.into_iter().map(delete).collect();
-            if writes.is_empty() {
-                return Ok(());
-            }
-            self.records.transact(writes).await?;
-        }
+        let query = RecordQuery::new(&self.tenant, IDEMPOTENCY_KEY).with_order(order, Direction::Ascending);
+        delete_all(&*self.records, query).await
     }
 }
 
@@ -184,8 +170,9 @@ fn replay(row: Row, body: &Digest) -> Result<Response, ApiError> {
             Ok((status, [json_type, replayed], json).into_response())
         }
         Outcome::Pending => Err(ApiError::conflict(
-            "the outcome of the first request with this `Idempotency-Key` is unknown: its server ended before it answered, or another \
-             server is still at it; look whether the object is there, and use a new key to create it again",
+            "the outcome of the first request with this `Idempotency-Key` is unknown: it failed after it may have had an effect, its server \
+             ended before it answered, or another server is still at it; look whether the object is there, and use a new key to create it \
+             again",
         )),
         Outcome::TooLarge => Err(ApiError::conflict(
             "the first request with this `Idempotency-Key` succeeded, and its answer was too large to be kept; list the objects to find \

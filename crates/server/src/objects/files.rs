@@ -3,7 +3,7 @@
 //! The bytes are stored before the row and deleted after it. So a crash may leave bytes without a row, but never a row without bytes.
 
 use conjure_api::{ById, FileId, FileListQuery, FileMetadata, FilePage, IdPage};
-use conjure_base::{Clock as _, SystemClock, TenantId};
+use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
 use conjure_journal::{Direction, IndexName, NewRecord, Record, RecordKind, RecordQuery, Records};
 
 use crate::http::ApiError;
@@ -13,6 +13,12 @@ static FILE: RecordKind = RecordKind::from_static("file");
 
 /// The session that a file belongs to; empty for an upload.
 const SCOPE: IndexName = IndexName::from_static("scope");
+
+/// Whether a file expires: 1 or 0.
+const EXPIRES: IndexName = IndexName::from_static("expires");
+
+/// How many files are read at once in the search for expired ones.
+const PAGE: u32 = 200;
 
 /// The files of a tenant.
 #[derive(Clone, Copy)]
@@ -28,7 +34,8 @@ impl<'r> Files<'r> {
     /// Stores the metadata of a file. Its bytes must be stored already.
     pub(crate) async fn insert(&self, file: &FileMetadata) -> Result<FileMetadata, ApiError> {
         let scope = file.scope.as_ref().map(|scope| scope.id.clone()).unwrap_or_default();
-        let content = encode(file)?.with_index(SCOPE, scope);
+        let expires = i64::from(file.expires_at.is_some());
+        let content = encode(file)?.with_index(SCOPE, scope).with_index(EXPIRES, expires);
         let record = self.rows.records.insert(NewRecord::new(self.rows.key(file.id)?, content)).await?;
         read(&record)
     }
@@ -48,6 +55,32 @@ impl<'r> Files<'r> {
             );
         }
         Ok(file)
+    }
+
+    /// The ids of the files that have expired.
+    pub(crate) async fn expired(&self) -> Result<Vec<FileId>, ApiError> {
+        let query = self.rows.query().with_filter(EXPIRES, 1_i64).with_limit(PAGE);
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.rows.records.query(query.clone().with_after(after)).await?;
+            for record in &page.records {
+                let file = read(record)?;
+                if is_expired(&file) {
+                    ids.push(file.id);
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// The id of one of the files that belong to a session; `None` if there are none.
+    pub(crate) async fn first_of_session(&self, session: SessionId) -> Result<Option<FileId>, ApiError> {
+        let query = self.rows.query().with_filter(SCOPE, session.to_string()).with_limit(1);
+        let page = self.rows.records.query(query).await?;
+        page.records.first().map(|record| read(record).map(|file| file.id)).transpose()
     }
 
     /// Deletes the row of a file.

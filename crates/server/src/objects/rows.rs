@@ -6,7 +6,7 @@ use conjure_api::{Page, PageQuery, TimeRange};
 use conjure_base::{Clock as _, SystemClock, TenantId};
 use conjure_journal::{
     IndexName, Record, RecordContent, RecordCursor, RecordError, RecordErrorKind, RecordKey, RecordKind,
-    RecordOrder, RecordQuery, Records,
+    RecordOrder, RecordQuery, RecordWrite, Records,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +15,9 @@ use crate::http::ApiError;
 
 /// The maximum number of attempts at a change, if other writers change the row.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
+
+/// How many rows are deleted at once.
+const DELETED_AT_ONCE: u32 = 200;
 
 /// The index that distinguishes archived objects from others.
 pub(crate) const ARCHIVED: IndexName = IndexName::from_static("archived");
@@ -51,6 +54,19 @@ pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, ApiError
 pub(crate) fn damaged(error: &serde_json::Error) -> ApiError {
     tracing::error!(%error, "the row of an object cannot be read or written");
     ApiError::internal("the stored object is damaged; the server's log has the cause")
+}
+
+/// Deletes all rows that the query finds.
+pub(crate) async fn delete_all(records: &dyn Records, query: RecordQuery) -> Result<(), ApiError> {
+    loop {
+        let page = records.query(query.clone().with_limit(DELETED_AT_ONCE)).await?;
+        let delete = |record: Record| RecordWrite::Delete { key: record.key, expected_version: None };
+        let writes: Vec<RecordWrite> = page.records.into_iter().map(delete).collect();
+        if writes.is_empty() {
+            return Ok(());
+        }
+        records.transact(writes).await?;
+    }
 }
 
 impl Rows<'_> {

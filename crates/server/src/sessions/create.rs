@@ -5,10 +5,13 @@
 //! 3. The first messages are sent.
 //! 4. The row is written.
 //!
-//! A crash before the last step leaves a session that no client knows. The next start deletes it (`sweep`).
+//! If a step fails, the session is deleted. A crash before the last step leaves a session that no client knows. The next start deletes it
+//! (`sweep`).
 
+use conjure_actors::session::Session;
 use conjure_api::{
-    AgentOverrides, Environment, EnvironmentConfig, Patch, SessionAgent, SessionCreate, VaultId, check_mcp,
+    AgentOverrides, ContentBlock, Environment, EnvironmentConfig, Patch, SessionAgent, SessionCreate,
+    VaultId, check_mcp,
 };
 use conjure_base::TenantId;
 use conjure_runtime::PythonRequirement;
@@ -21,6 +24,7 @@ use super::row::SessionRow;
 use super::skills::load_skills;
 use super::store::{SessionStore, StoredSession};
 use crate::access::Caller;
+use crate::events::message_blocks;
 use crate::http::ApiError;
 use crate::objects::{AgentParts, Agents, Environments, Vaults, python_packages};
 use crate::state::ServerState;
@@ -28,7 +32,7 @@ use crate::state::ServerState;
 /// The metadata that marks a runtime session as created by the server.
 pub(crate) const SERVER_NOTE: (&str, &str) = ("conjure.serve", "session");
 
-/// Creates a session.
+/// Creates a session. The caller must not drop the future, or else a session without a row is left.
 ///
 /// # Errors
 /// 400 and 404 if an object that the request names does not exist or cannot be used.
@@ -42,6 +46,9 @@ pub(crate) async fn create(
     let agent = agents.version(create.agent.id.parse()?, create.agent.version).await?;
     if agent.archived_at.is_some() {
         return Err(ApiError::invalid(format!("the agent `{}` is archived; name another", agent.id)));
+    }
+    for (place, content) in create.initial_messages.iter().enumerate() {
+        message_blocks(&format!("initial_events.{place}"), content.clone())?;
     }
     let resources = new_resources(state, tenant, &create.resources).await?;
     let agent = overridden(state, caller, agent.into(), create.agent.overrides).await?;
@@ -64,14 +71,6 @@ pub(crate) async fn create(
         spec = spec.title(title.as_str());
     }
     let session = state.runtime.open(spec).await.map_err(|error| open_error(error, &environment))?;
-    for (place, resource) in resources.iter().enumerate() {
-        let put = put_resource(state, tenant, session.id(), resource, &format!("resources.{place}")).await;
-        if let Err(error) = put {
-            // No client knows the session. If the deletion fails, the next start deletes it.
-            let _ = state.runtime.delete(tenant, session.id()).await;
-            return Err(error);
-        }
-    }
     let row = SessionRow {
         agent,
         environment_id: environment.id,
@@ -82,8 +81,28 @@ pub(crate) async fn create(
         archived_at: None,
         vault_ids,
     };
-    for (place, content) in create.initial_messages.into_iter().enumerate() {
-        send_message(&session, &format!("initial_events.{place}"), content).await?;
+    let filled = fill(state, tenant, &session, row, create.initial_messages).await;
+    if filled.is_err() {
+        // No client knows the session. If the deletion fails, the next start deletes it.
+        let _ = SessionStore::new(&*state.records, tenant).delete(session.id()).await;
+        let _ = state.runtime.delete(tenant, session.id()).await;
+    }
+    filled
+}
+
+/// Copies the resources of a session, sends its first messages, and stores its row.
+async fn fill(
+    state: &ServerState,
+    tenant: &TenantId,
+    session: &Session,
+    row: SessionRow,
+    messages: Vec<Vec<ContentBlock>>,
+) -> Result<StoredSession, ApiError> {
+    for (place, resource) in row.resources.iter().enumerate() {
+        put_resource(state, tenant, session.id(), resource, &format!("resources.{place}")).await?;
+    }
+    for (place, content) in messages.into_iter().enumerate() {
+        send_message(session, &format!("initial_events.{place}"), content).await?;
     }
     SessionStore::new(&*state.records, tenant).insert(session.id(), row).await
 }
@@ -99,6 +118,13 @@ fn check_environment(environment: &Environment) -> Result<(), ApiError> {
     if environment.archived_at.is_some() {
         return Err(ApiError::invalid(format!(
             "the environment `{}` is archived; name another",
+            environment.id
+        )));
+    }
+    if matches!(environment.config, EnvironmentConfig::SelfHosted) {
+        return Err(ApiError::invalid(format!(
+            "environment_id: the tools of the environment `{}` are to run in your own workers, and this server cannot use workers yet; name an \
+             environment of type `cloud`, whose tools run in this server's sandboxes",
             environment.id
         )));
     }

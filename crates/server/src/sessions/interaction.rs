@@ -18,7 +18,7 @@ const LAST_EVENTS: usize = 64;
 /// Sends these events in order, and returns them as recorded.
 ///
 /// # Errors
-/// The error of the first event that is refused. The events before it are recorded.
+/// The error of the first event that is refused. The events before it are recorded, so the outcome of the request is unknown then.
 pub(crate) async fn send(
     runtime: &Runtime,
     session: &Session,
@@ -29,7 +29,8 @@ pub(crate) async fn send(
     }
     let mut sent = Vec::with_capacity(events.len());
     for (place, event) in events.into_iter().enumerate() {
-        sent.push(send_one(runtime, session, &format!("events.{place}"), event).await?);
+        let recorded = send_one(runtime, session, &format!("events.{place}"), event).await;
+        sent.push(recorded.map_err(|error| if place == 0 { error } else { error.with_unknown_outcome() })?);
     }
     Ok(sent)
 }
@@ -80,8 +81,8 @@ async fn send_one(
         ClientEvent::Interrupt => {
             let before = session.snapshot().await?.events;
             session.interrupt().await?;
-            let interrupt = last(runtime, session, |event| {
-                event.seq >= before && matches!(event.kind, SessionEventKind::UserInterrupt {})
+            let interrupt = last_since(runtime, session, before, |event| {
+                matches!(event.kind, SessionEventKind::UserInterrupt {})
             });
             match interrupt.await? {
                 Some(event) => found(Some(event)),
@@ -157,17 +158,28 @@ async fn last(
     session: &Session,
     is_it: impl Fn(&SessionEvent) -> bool + Send,
 ) -> Result<Option<SessionEvent>, ApiError> {
+    last_since(runtime, session, 0, is_it).await
+}
+
+/// Like [`last`]. Events before the event number `since` are not searched.
+async fn last_since(
+    runtime: &Runtime,
+    session: &Session,
+    since: u64,
+    is_it: impl Fn(&SessionEvent) -> bool + Send,
+) -> Result<Option<SessionEvent>, ApiError> {
     let mut from = None;
     loop {
         let query = EventQuery { order: EventOrder::Descending, from, limit: LAST_EVENTS };
         let page = runtime.event_page(session.tenant(), session.id(), query).await?;
-        if let Some(event) = page.events.into_iter().find(&is_it) {
+        let is_last_page = page.next.is_none() || page.events.iter().any(|event| event.seq < since);
+        if let Some(event) = page.events.into_iter().find(|event| event.seq >= since && is_it(event)) {
             return Ok(Some(event));
         }
-        from = page.next;
-        if from.is_none() {
+        if is_last_page {
             return Ok(None);
         }
+        from = page.next;
     }
 }
 

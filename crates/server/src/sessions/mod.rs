@@ -14,7 +14,7 @@ mod view;
 
 pub(crate) use create::create;
 pub(crate) use interaction::send;
-pub(crate) use outputs::collect_outputs;
+pub(crate) use outputs::{collect_outputs, delete_without_row};
 pub(crate) use profile::{client_tools, cost_micros};
 pub(crate) use resources::{new_resource, put_resource, remove_resource};
 pub(crate) use row::SessionRow;

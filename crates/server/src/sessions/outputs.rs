@@ -8,13 +8,13 @@ use std::path::Path;
 use conjure_api::{FileId, FileMetadata, FileScope};
 use conjure_artifact::{HEAD_BYTES, content_type_of};
 use conjure_base::{Digest, SessionId, TenantId};
-use conjure_journal::{NewRecord, RecordKind};
+use conjure_journal::{IndexName, NewRecord, RecordKind, RecordQuery};
 use conjure_runtime::{RuntimeError, WorkspaceFile};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 
 use crate::http::ApiError;
-use crate::objects::{Files, Rows, decode, encode, now};
+use crate::objects::{Files, Rows, decode, delete_all, encode, now};
 use crate::state::ServerState;
 
 /// The output directory, in the workspace.
@@ -27,6 +27,9 @@ const MAX_FILE: u64 = 500 << 20;
 const CHUNK: usize = 1 << 18;
 
 static OUTPUT: RecordKind = RecordKind::from_static("output");
+
+/// The session of an output.
+const SESSION: IndexName = IndexName::from_static("session");
 
 /// The recorded state of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,12 +55,35 @@ pub(crate) async fn collect_outputs(
         Err(RuntimeError::NotFound { .. } | RuntimeError::WorkspaceFile { .. }) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    // Only one request collects at a time; two would store the same output twice.
-    let _one = state.collecting_outputs.lock().await;
+    // Only one request collects the outputs of a session at a time; two would store the same output twice.
+    let _one = state.collecting_outputs.lock((tenant.clone(), session)).await;
     for output in found.into_iter().filter(|output| output.size <= MAX_FILE) {
         collect(state, tenant, session, &output).await?;
     }
     Ok(())
+}
+
+/// Deletes a session that has no row any more, and the files of its outputs.
+///
+/// # Errors
+/// If something cannot be deleted. A repeated call deletes the rest.
+pub(crate) async fn delete_without_row(
+    state: &ServerState,
+    tenant: &TenantId,
+    session: SessionId,
+) -> Result<(), ApiError> {
+    let _one = state.collecting_outputs.lock((tenant.clone(), session)).await;
+    let files = Files::new(&*state.records, tenant);
+    while let Some(file) = files.first_of_session(session).await? {
+        state.runtime.remove_file(tenant, &file.to_string()).await?;
+        files.delete(file).await?;
+    }
+    let outputs = RecordQuery::new(tenant, OUTPUT.clone()).with_filter(SESSION, session.to_string());
+    delete_all(&*state.records, outputs).await?;
+    match state.runtime.delete(tenant, session).await {
+        Ok(_) | Err(RuntimeError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn collect(
@@ -77,6 +103,7 @@ async fn collect(
     }
     let Some(file) = store(state, tenant, session, path).await? else { return Ok(()) };
     let content = encode(&OutputState { file: file.id, size: output.size, modified_ms })?;
+    let content = content.with_index(SESSION, session.to_string());
     match record {
         Some(record) => {
             state.records.replace(&record.key, record.version, content).await?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
 
 use super::create::SERVER_NOTE;
+use super::outputs::delete_without_row;
 use super::store::SessionStore;
 use crate::http::ApiError;
 use crate::state::ServerState;
@@ -16,12 +17,12 @@ use crate::state::ServerState;
 const MIN_AGE: Duration = Duration::from_secs(600);
 
 /// Deletes the sessions without a row, which no client knows.
-pub(crate) async fn sweep(state: &ServerState, tenant: &TenantId, sessions: Vec<SessionId>) {
-    for id in sessions {
+pub(crate) async fn sweep(state: &ServerState, sessions: Vec<(TenantId, SessionId)>) {
+    for (tenant, id) in sessions {
         if state.closing.is_cancelled() {
             return;
         }
-        if let Err(error) = sweep_one(state, tenant, id).await {
+        if let Err(error) = sweep_one(state, &tenant, id).await {
             tracing::warn!(session = %id, %error, "a leftover session could not be checked or deleted");
         }
     }
@@ -40,7 +41,7 @@ async fn sweep_one(state: &ServerState, tenant: &TenantId, id: SessionId) -> Res
     if SystemClock.timestamp().duration_since(opened) < MIN_AGE {
         return Ok(());
     }
-    state.runtime.delete(tenant, id).await?;
+    delete_without_row(state, tenant, id).await?;
     tracing::info!(session = %id, "a session without a row was deleted");
     Ok(())
 }

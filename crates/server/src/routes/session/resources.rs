@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use conjure_api::{Cursor, Deleted, DeletedKind, Page, PageQuery, Resource, ResourceCreate, ResourceId};
+use conjure_base::SessionId;
 
 use crate::access::{Caller, Scope};
 use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
 use crate::routes::route::Route;
 use crate::routes::session::sessions::refuse_archived;
-use crate::sessions::{SessionStore, new_resource, put_resource, remove_resource};
+use crate::sessions::{SessionRow, SessionStore, new_resource, put_resource, remove_resource};
 use crate::state::ServerState;
 
 type Shared = State<Arc<ServerState>>;
@@ -69,21 +70,43 @@ async fn add(
     let store = SessionStore::new(&*state.records, &caller.tenant);
     let stored = store.get(&id).await?;
     refuse_archived(&stored)?;
-    if stored.row.resources.len() >= MAX_RESOURCES {
+    check_room(&stored.row)?;
+    let resource = new_resource(&state, &caller.tenant, &create, "body").await?;
+    let owner = Arc::clone(&state);
+    state
+        .run_to_end(async move { put_and_record(&owner, &caller, stored.id, resource).await })
+        .await
+        .map(Json)
+}
+
+/// Copies the file of a resource before the resource is recorded. If the path is taken, this fails.
+async fn put_and_record(
+    state: &ServerState,
+    caller: &Caller,
+    session: SessionId,
+    resource: Resource,
+) -> Result<Resource, ApiError> {
+    put_resource(state, &caller.tenant, session, &resource, "body").await?;
+    let update = |row: &mut SessionRow| {
+        check_room(row)?;
+        row.resources.push(resource.clone());
+        Ok(())
+    };
+    if let Err(error) = SessionStore::new(&*state.records, &caller.tenant).update(session, update).await {
+        // Without its row, clients could not remove the file.
+        let _ = remove_resource(state, &caller.tenant, session, &resource).await;
+        return Err(error);
+    }
+    Ok(resource)
+}
+
+fn check_room(row: &SessionRow) -> Result<(), ApiError> {
+    if row.resources.len() >= MAX_RESOURCES {
         return Err(ApiError::invalid(format!(
             "a session has at most {MAX_RESOURCES} resources; remove one first"
         )));
     }
-    let resource = new_resource(&state, &caller.tenant, &create, "body").await?;
-    // The file is copied before the resource is recorded. If the path is taken, this fails.
-    put_resource(&state, &caller.tenant, stored.id, &resource, "body").await?;
-    let added = resource.clone();
-    let update = move |row: &mut crate::sessions::SessionRow| {
-        row.resources.push(added.clone());
-        Ok(())
-    };
-    store.update(stored.id, update).await?;
-    Ok(Json(resource))
+    Ok(())
 }
 
 /// Refuses the update. The API can only change the token of a repository, and this server does not support repositories.
@@ -109,7 +132,7 @@ async fn remove(
     let resource = find(&stored.row.resources, &resource_id)?.clone();
     remove_resource(&state, &caller.tenant, stored.id, &resource).await?;
     let gone = resource.id;
-    let update = move |row: &mut crate::sessions::SessionRow| {
+    let update = move |row: &mut SessionRow| {
         row.resources.retain(|other| other.id != gone);
         Ok(())
     };

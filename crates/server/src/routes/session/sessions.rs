@@ -10,7 +10,6 @@ use conjure_api::{
 };
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::ProfileChange;
-use conjure_runtime::RuntimeError;
 
 use crate::access::{Caller, Scope};
 use crate::http::{ApiError, Body, Path, RawQuery};
@@ -37,7 +36,12 @@ async fn create(
     caller: Caller,
     Body(body): Body,
 ) -> Result<Json<Session>, ApiError> {
-    let stored = sessions::create(&state, &caller, SessionCreate::from_json(&body)?).await?;
+    let create = SessionCreate::from_json(&body)?;
+    let work = {
+        let (state, caller) = (Arc::clone(&state), caller.clone());
+        async move { sessions::create(&state, &caller, create).await }
+    };
+    let stored = state.run_to_end(work).await?;
     shown(&state, &caller, &stored).await
 }
 
@@ -146,9 +150,6 @@ async fn archive(
 ) -> Result<Json<Session>, ApiError> {
     let store = SessionStore::new(&*state.records, &caller.tenant);
     let stored = store.get(&id).await?;
-    if stored.row.archived_at.is_some() {
-        return shown(&state, &caller, &stored).await;
-    }
     let now = SystemClock.timestamp();
     let session = state.runtime.session(&caller.tenant, stored.id).await?;
     let archive = |row: &mut sessions::SessionRow| {
@@ -156,7 +157,7 @@ async fn archive(
         Ok(())
     };
     let stored = store.update(stored.id, archive).await?;
-    // An archived session accepts no messages, so its turn ends now.
+    // An archived session accepts no messages, so its turn ends now. A repeated request completes what an interrupted one left.
     session.interrupt().await?;
     session.close().await?;
     shown(&state, &caller, &stored).await
@@ -169,13 +170,14 @@ async fn delete(
 ) -> Result<Json<Deleted>, ApiError> {
     let store = SessionStore::new(&*state.records, &caller.tenant);
     let stored = store.get(&id).await?;
-    // The row is deleted first. After a crash, the next start deletes the rest.
-    store.delete(stored.id).await?;
-    match state.runtime.delete(&caller.tenant, stored.id).await {
-        Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(Json(Deleted::new(DeletedKind::Session, stored.id)))
+    let (id, tenant, owner) = (stored.id, caller.tenant.clone(), Arc::clone(&state));
+    let work = async move {
+        // The row is deleted first. After a crash, the next start deletes the rest.
+        SessionStore::new(&*owner.records, &tenant).delete(id).await?;
+        sessions::delete_without_row(&owner, &tenant, id).await
+    };
+    state.run_to_end(work).await?;
+    Ok(Json(Deleted::new(DeletedKind::Session, id)))
 }
 
 /// Refuses a change of an archived session.

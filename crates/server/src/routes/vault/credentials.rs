@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{
     Credential, CredentialAuth, CredentialCreate, CredentialId, CredentialUpdate, CredentialValidation,
     Deleted, DeletedKind, McpProbe, Page, RefreshProbe, RefreshStatus, ValidationStatus, VaultId,
@@ -12,7 +12,7 @@ use conjure_api::{
 use conjure_runtime::{CredentialCheck, RenewalOutcome};
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, NoQuery, RawQuery};
+use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
 use crate::objects::{Credentials, Vaults, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{Deleted, DeletedKind, Page, Vault, VaultCreate, VaultId, VaultListQuery, VaultUpdate};
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, NoQuery, RawQuery};
+use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
 use crate::objects::{Credentials, Vaults, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;
