@@ -97,11 +97,12 @@ async fn the_reference_servers_work_in_jails() {
     let (config, workspace) = (home.join(".mcp.json"), workspace.display().to_string());
     let arguments =
         ["--sandbox", "jail", "--mcp-config", config.to_str().unwrap(), "--workspace", &workspace];
-    // The servers of a file are not waited for. Once their tools were listed, later sessions know them.
-    let wait = [("bash_tool", "{command: sleep 2, description: Wait for the servers}")];
+    // The servers of a file are not waited for. Once their tools were listed, later sessions know them. Each server ends with its run, so a
+    // busy machine needs a longer run.
     let manifests = home.join("data/tenants/local/mcp");
-    for _ in 0..30 {
-        run(&home, &wait, &arguments).await;
+    for seconds in [2, 4, 8, 16, 32, 50, 50] {
+        let wait = format!("{{command: sleep {seconds}, description: Wait for the servers}}");
+        run(&home, &[("bash_tool", &wait)], &arguments).await;
         if ["time", "git"].iter().all(|name| manifests.join(format!("{name}.json")).is_file()) {
             break;
         }

@@ -21,7 +21,7 @@ pub(super) const SKILL_PATHS: Variable = variable(
 );
 pub(super) const TRUSTED_PROJECTS: Variable = variable(
     "CONJURE_TRUSTED_PROJECTS",
-    "Project folders, separated by `:`, whose `.agents/skills` and `.claude/skills` may be loaded.",
+    "Project folders, separated by `:`, whose `.agents/skills`, `.conjure/skills` and `.claude/skills` may be loaded.",
 );
 pub(super) const EXECUTOR: Variable =
     variable("CONJURE_EXECUTOR", "The kind of sandbox: `jail` (the default), `docker` or `local`.");
