@@ -8,7 +8,7 @@
 //! the actor: the next incarnation acquires a new lease and loads the recorded events.
 
 mod file_requests;
-mod start;
+mod start_from_journal;
 mod task_control;
 
 use std::collections::VecDeque;
@@ -32,8 +32,8 @@ use crate::session::log::journal_retry::JournalRetry;
 use crate::session::log::lease::LeaseLoss;
 use crate::session::log::session_projection::TurnActivity;
 use crate::session::turn::conversation_task::{TaskCommand, reply_all};
-use crate::session::turn::copy_out::copy_out;
 use crate::session::turn::running_task::{INBOX_CAPACITY, RunningTask, reject};
+use crate::session::turn::workspace_copy_out::copy_out;
 use crate::supervision::{Context, Failure, Flow, Job, Worker};
 
 pub(crate) struct SessionActor {

@@ -23,9 +23,9 @@ use tokio_util::compat::{TokioAsyncReadCompatExt as _, TokioAsyncWriteCompatExt 
 use tokio_util::sync::CancellationToken;
 
 use crate::modes::{EditorModes, Mode};
-use crate::turn::{TurnFollower, failed};
+use crate::turn_follower::{TurnFollower, failed};
 use crate::updates::{self, ShownText};
-use crate::{mcp_servers, prompt};
+use crate::{mcp_servers, prompt_content};
 
 /// The system prompt of each session.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools, inside the editor of a programmer. Your working directory is the programmer's \
@@ -272,7 +272,7 @@ impl EditorSession {
         request: PromptRequest,
         connection: ConnectionTo<Client>,
     ) -> Result<PromptResponse, Error> {
-        let blocks = prompt::blocks(request.prompt, &self.cwd).map_err(invalid)?;
+        let blocks = prompt_content::blocks(request.prompt, &self.cwd).map_err(invalid)?;
         let follower = TurnFollower {
             session: self.session.clone(),
             connection,

@@ -12,8 +12,8 @@
 mod agent;
 mod mcp_servers;
 mod modes;
-mod prompt;
-mod turn;
+mod prompt_content;
+mod turn_follower;
 mod updates;
 
 pub use agent::{EditorOptions, serve};

@@ -11,8 +11,8 @@ use conjure::session::{InputAnswer, InputAnswers, InputForm, InputQuestion};
 use conjure::skill::AllowRule;
 use conjure::tool::{CallId, ToolCall};
 
+use crate::cli::approvals::always_allow::{grant_always, rule_for_call, rule_matches};
 use crate::cli::approvals::approval_text::{ApprovalReply, describe_call, parse_reply, reply_choices};
-use crate::cli::approvals::grant::{grant_always, rule_for_call, rule_matches};
 use crate::cli::approvals::input_form::{FieldInput, describe_question, form_fields};
 use crate::cli::approvals::reply_reader::{ReplyLine, ReplyReader, StandardInputReplies};
 use crate::cli::terminal::{Terminal, printable};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::actor_message::ActorMessage;
 use super::session_entry::SessionEntry;
 use crate::session::actor::SessionActor;
-use crate::session::turn::copy_out::SHUTDOWN_TIMEOUT;
+use crate::session::turn::workspace_copy_out::SHUTDOWN_TIMEOUT;
 use crate::supervision::{
     Address, ChildId, ChildSpec, Context, Failure, Restart, Shutdown, SpecError, WorkerSpec,
 };

@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::artifact_upload::ArtifactUploadHook;
 use super::compaction_threshold::compaction_for;
-use super::copy_out::TurnEndHold;
-use super::copy_out::copy_out;
 use super::pre_call_hooks::PreCallHooks;
 use super::turn_outputs::{RecordTrigger, record_outputs};
+use super::workspace_copy_out::TurnEndHold;
+use super::workspace_copy_out::copy_out;
 use crate::artifacts::{ArtifactServices, have_expired};
 use crate::session::error::{ReplyTo, SessionError};
 use crate::session::lifecycle::session_entry::SessionEntry;

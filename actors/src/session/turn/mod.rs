@@ -3,9 +3,9 @@
 pub(super) mod artifact_upload;
 pub(super) mod compaction_threshold;
 pub(super) mod conversation_task;
-pub(super) mod copy_out;
 pub(super) mod event_hub;
 pub(super) mod pre_call_hooks;
 pub(super) mod running_task;
 pub(super) mod session_observer;
 pub(super) mod turn_outputs;
+pub(super) mod workspace_copy_out;

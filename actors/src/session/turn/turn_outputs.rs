@@ -27,7 +27,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::copy_out::SHUTDOWN_TIMEOUT;
+use super::workspace_copy_out::SHUTDOWN_TIMEOUT;
 use crate::session::lifecycle::session_entry::SessionEntry;
 
 /// The time limit for listing the files right after a turn.

@@ -15,9 +15,9 @@ use conjure_sandbox::{Executor, SandboxNetwork};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::find_program::FindProgram;
 use super::manifest;
-use super::program::FindProgram;
-use super::restarts::supervise;
+use super::server_supervisor::supervise;
 use super::shared_server::{SharedServer, State};
 use crate::client::calls::sampling::Sampler;
 use crate::client::sign_in::authorization::Authorize;

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use super::connection::{CalledTool, Connection};
 use super::error::McpError;
-use super::program::FindProgram;
+use super::find_program::FindProgram;
 use super::skills::{ListedSkill, VerifiedSkill};
 use crate::client::calls::handler::ClientOffer;
 use crate::client::calls::running_calls::CallProgress;

@@ -23,8 +23,8 @@ mod tenants;
 
 mod operations;
 
-mod recovery;
-mod resume;
+mod recover_intents;
+mod resume_unfinished;
 mod start;
 mod sweep;
 
@@ -42,7 +42,7 @@ pub use operations::{CredentialCheck, RenewalOutcome};
 pub use operations::{FileUpload, StoredFile, WorkspaceFile};
 pub use options::RuntimeOptions;
 pub use remote_cleanup::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};
-pub use resume::ResumeReport;
+pub use resume_unfinished::ResumeReport;
 pub use sandbox_kinds::ExecutorFactory;
 pub use session::input::input_error::InputError;
 pub use session::input::inputs::redactor_of_inputs;

@@ -20,7 +20,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::{Runtime, RuntimeInner};
 use crate::runtime::maintenance::{MaintenanceContext, SERVICE_FILES, maintenance_tasks};
 use crate::runtime::options::{AtStart, JournalLocation, RuntimeOptions};
-use crate::runtime::recovery::recover;
+use crate::runtime::recover_intents::recover;
 use crate::runtime::remote_cleanup::NoteStore;
 use crate::runtime::sandbox_kinds::SandboxKinds;
 use crate::runtime::session::factory::artifact_services::RuntimeArtifacts;

@@ -4,7 +4,7 @@
 //! dropped between any two steps, so the steps run in a task.
 //!
 //! State: the running tasks. [`TaskSet::close`] accepts no more tasks, and waits for the running ones. If a deadline or
-//! a crash ends a task, the next start completes its operation (`recovery`).
+//! a crash ends a task, the next start completes its operation (`recover_intents`).
 
 use std::future::Future;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use conjure_conversation::SessionView;
 
 use super::request::SkillRequest;
-use super::skill_tools::{MAX_SCRIPT_DURATION, SkillCallContext, SkillOutcome, SkillTools, execution};
+use super::skill_tools::{DispatchOutcome, MAX_SCRIPT_DURATION, SkillCallContext, SkillTools, execution};
 use crate::tool::ToolOutput;
 
 impl SkillTools {
@@ -21,7 +21,7 @@ impl SkillTools {
     }
 
     /// Runs a call. A failure is a result too.
-    pub(crate) async fn run(&self, request: SkillRequest, call: SkillCallContext<'_>) -> SkillOutcome {
+    pub(crate) async fn run(&self, request: SkillRequest, call: SkillCallContext<'_>) -> DispatchOutcome {
         let done = match request {
             SkillRequest::Load { skills, mode } => self.load(skills, mode, &call).await,
             SkillRequest::Unload(which) => self.unload(&which, &call.session_view),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::error::{SkillCallError, message};
 use super::request::{LoadMode, UnloadTarget};
-use super::skill_tools::{SkillCallContext, SkillOutcome, SkillTools, execution, run_blocking};
+use super::skill_tools::{DispatchOutcome, SkillCallContext, SkillTools, execution, run_blocking};
 use crate::tool::ToolOutput;
 use crate::toolbox::fits_limits;
 
@@ -57,7 +57,7 @@ impl SkillTools {
         requested: Vec<Arc<SessionSkill>>,
         mode: LoadMode,
         call: &SkillCallContext<'_>,
-    ) -> Result<SkillOutcome, SkillCallError> {
+    ) -> Result<DispatchOutcome, SkillCallError> {
         let before = call.session_view.active_skills().to_vec();
         let mut skills: Vec<Arc<SessionSkill>> = Vec::new();
         if mode == LoadMode::Add {
@@ -124,14 +124,14 @@ impl SkillTools {
         // The receipt must fit too: only then has the model seen all instructions of each active skill.
         fits_limits(&outcome.content, call.limits, call.redactor)
             .map_err(|(bytes, max)| SkillCallError::TooLong { bytes, max })?;
-        Ok(SkillOutcome { active: (active != before).then_some(active), ..outcome.into() })
+        Ok(DispatchOutcome { active: (active != before).then_some(active), ..outcome.into() })
     }
 
     pub(super) fn unload(
         &self,
         which: &UnloadTarget,
         session_view: &SessionView,
-    ) -> Result<SkillOutcome, SkillCallError> {
+    ) -> Result<DispatchOutcome, SkillCallError> {
         let before = session_view.active_skills();
         let is_kept = |skill: &&PinnedSkill| match which {
             UnloadTarget::All => false,
@@ -158,7 +158,7 @@ impl SkillTools {
             unloaded,
         };
         let outcome = receipt.to_output();
-        Ok(SkillOutcome { active: (active != before).then_some(active), ..outcome.into() })
+        Ok(DispatchOutcome { active: (active != before).then_some(active), ..outcome.into() })
     }
 
     /// Requirements of a skill's scripts that the model must know about.

@@ -20,7 +20,7 @@ mod script;
 pub use interpreters::Interpreters;
 pub(crate) use request::{Script, SkillRequest};
 pub use skill_tools::{AllowedToolsPolicy, MAX_ACTIVE_SKILLS, SkillTools};
-pub(crate) use skill_tools::{ScriptSupport, SkillCallContext, SkillOutcome};
+pub(crate) use skill_tools::{DispatchOutcome, ScriptSupport, SkillCallContext};
 
 #[cfg(test)]
 mod tests;

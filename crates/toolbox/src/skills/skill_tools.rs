@@ -55,7 +55,7 @@ pub enum AllowedToolsPolicy {
 }
 
 /// The result of a runtime tool.
-pub(crate) struct SkillOutcome {
+pub(crate) struct DispatchOutcome {
     pub(crate) outcome: ToolOutput,
     /// The new list of active skills, if it changed.
     pub(crate) active: Option<Vec<PinnedSkill>>,
@@ -208,7 +208,7 @@ pub(crate) enum ScriptSupport {
     Nothing,
 }
 
-impl From<ToolOutput> for SkillOutcome {
+impl From<ToolOutput> for DispatchOutcome {
     fn from(outcome: ToolOutput) -> Self {
         Self { outcome, active: None, fetched: Vec::new() }
     }

@@ -21,7 +21,7 @@ use super::resolve_inputs::{ResolvedCall, UrlAccess};
 use crate::agent_toolset::ToolsetContext;
 use crate::artifacts::CallArtifacts;
 use crate::grant::is_granted;
-use crate::skills::{SkillCallContext, SkillOutcome, SkillRequest, SkillTools};
+use crate::skills::{DispatchOutcome, SkillCallContext, SkillRequest, SkillTools};
 use crate::tool::{ToolContext, ToolOutput, ToolStatus};
 
 /// The maximum length of a progress message, in characters.
@@ -36,7 +36,7 @@ const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
 impl Toolbox {
     /// Parses and runs a call within its limits: the tool's timeout, the end of the turn, and cancellation.
-    async fn run_parsed(&self, call: &ToolCall, context: &CallContext) -> SkillOutcome {
+    async fn run_parsed(&self, call: &ToolCall, context: &CallContext) -> DispatchOutcome {
         let prepared = match self.parse(call) {
             ParsedCall::Rejected(reason) => {
                 return ToolOutput::with_status(ToolStatus::Rejected, reason).into();
@@ -88,7 +88,7 @@ impl Toolbox {
         call: &'c ToolCall,
         options: CallOptions,
         context: &CallContext,
-    ) -> SkillOutcome {
+    ) -> DispatchOutcome {
         let Some(tools) = &self.artifacts else {
             return self.start(prepared, call, options, context, BTreeMap::new()).await;
         };
@@ -100,7 +100,7 @@ impl Toolbox {
             Ok(ResolvedCall::Finished(outcome)) | Err(outcome) => outcome.into(),
         };
         let CallArtifacts { fetched, notices, .. } = artifacts;
-        let mut done = SkillOutcome { fetched, ..done };
+        let mut done = DispatchOutcome { fetched, ..done };
         if !notices.is_empty() {
             done.outcome.content.insert(0, ResultContent::Text { text: notices.join("\n") });
         }
@@ -114,7 +114,7 @@ impl Toolbox {
         options: CallOptions,
         context: &CallContext,
         environment: BTreeMap<String, String>,
-    ) -> BoxFuture<'c, SkillOutcome> {
+    ) -> BoxFuture<'c, DispatchOutcome> {
         match prepared {
             ParsedCall::Builtin(executor, request) => Box::pin(async move {
                 let outcome = request.run(executor, environment, &self.limits, &self.redactor, options).await;
@@ -204,7 +204,7 @@ impl Toolbox {
 }
 
 /// Puts the sandbox's notice for the model in front, so that truncation cannot remove it.
-fn with_notice(mut done: SkillOutcome, executor: &dyn Executor) -> SkillOutcome {
+fn with_notice(mut done: DispatchOutcome, executor: &dyn Executor) -> DispatchOutcome {
     if let Some(text) = executor.take_model_notice() {
         done.outcome.content.insert(0, ResultContent::Text { text });
     }
@@ -305,7 +305,7 @@ impl ToolRunner for Toolbox {
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         Box::pin(async move {
             let start = self.clock.deadline(Duration::ZERO);
-            let SkillOutcome { mut outcome, active, fetched } = self.run_parsed(call, &context).await;
+            let DispatchOutcome { mut outcome, active, fetched } = self.run_parsed(call, &context).await;
             let definitions = self.current_definitions();
             let known = definitions.iter().find(|tool| tool.name == call.name);
             tracing::info!(

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! State: these files. If a record was not removed, the next start knows that the operation was interrupted
-//! (`recovery`). So it sweeps only operations that were started and not finished, and nothing that merely seems unused.
+//! (`recover_intents`). So it sweeps only operations that were started and not finished, and nothing that merely seems unused.
 
 use std::fs;
 use std::io;

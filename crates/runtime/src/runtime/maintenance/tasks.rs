@@ -21,7 +21,7 @@ use crate::runtime::maintenance::delete_old_sessions::DeleteOldSessions;
 use crate::runtime::maintenance::delete_service_files::DeleteServiceFiles;
 use crate::runtime::maintenance::expire_artifacts::ExpireArtifacts;
 use crate::runtime::options::JournalLocation;
-use crate::runtime::recovery::recover;
+use crate::runtime::recover_intents::recover;
 use crate::runtime::sweep::sweep_dirs;
 
 /// The maintenance tasks of a runtime with these options.

@@ -1,7 +1,7 @@
 //! What a fork gets in addition to its event log: a copy of the workspace, and links to the contents of its artifacts.
 //!
 //! State: the copy and the links, in the usual places of every session. After a crash, the next start removes those that
-//! belong to no session (`recovery`).
+//! belong to no session (`recover_intents`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
