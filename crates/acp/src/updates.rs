@@ -52,11 +52,24 @@ impl ShownText {
 
     /// What the editor has not received of the next text. If previews were lost in its middle, it is sent again as a whole.
     fn rest_of(&mut self, text: String) -> Option<String> {
-        let Some((_, shown)) = self.0.pop_first() else { return Some(text) };
-        match text.strip_prefix(&shown) {
-            Some(rest) => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
-            None => Some(format!("\n\n{text}")),
+        if text.is_empty() {
+            return None;
         }
+        let found = self.0.iter().find(|(_, shown)| !shown.is_empty() && text.starts_with(shown.as_str()));
+        let Some(first) = found.map(|(index, _)| *index) else {
+            return Some(if self.0.is_empty() { text } else { format!("\n\n{text}") });
+        };
+        self.0 = self.0.split_off(&first);
+        let (_, shown) = self.0.pop_first()?;
+        let mut rest = text.strip_prefix(shown.as_str())?;
+        // The parts of one thought have previews of their own.
+        while let Some(after) = self.0.first_key_value().and_then(|(_, next)| {
+            rest.strip_prefix("\n\n")?.strip_prefix(next.as_str()).filter(|_| !next.is_empty())
+        }) {
+            self.0.pop_first();
+            rest = after;
+        }
+        Some(rest.to_owned()).filter(|rest| !rest.is_empty())
     }
 }
 
@@ -191,11 +204,17 @@ mod tests {
             shown.add(index, text);
         }
         let mut rest = |text: &str| shown.rest_of(text.to_owned());
+        assert_eq!(rest(""), None, "a block without text has no preview");
         assert_eq!(rest("Let me see."), None);
         assert_eq!(rest("The key is"), Some("s".to_owned()));
         assert_eq!(rest("was lost"), Some("\n\nwas lost".to_owned()));
         assert_eq!(rest("all"), None);
         assert_eq!(rest("not shown"), Some("not shown".to_owned()));
+        for (index, text) in [(0, "One part."), (1, "Another part."), (2, "The answer")] {
+            shown.add(index, text);
+        }
+        assert_eq!(shown.rest_of("One part.\n\nAnother part.".to_owned()), None);
+        assert_eq!(shown.rest_of("The answer.".to_owned()), Some(".".to_owned()));
     }
 
     #[test]

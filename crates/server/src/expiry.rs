@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, SystemClock};
+use conjure_base::{Clock as _, SystemClock, TenantId};
 
 use crate::http::ApiError;
 use crate::idempotency::StoredAnswers;
@@ -16,8 +16,15 @@ const INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// Deletes what has expired at the start and every hour, until the server closes.
 pub(crate) async fn keep_deleting_expired(state: Arc<ServerState>) {
     loop {
-        if let Err(error) = delete_expired(&state).await {
-            tracing::warn!(%error, "expired idempotency keys and files were not deleted");
+        match state.admission.tenants().await {
+            Ok(tenants) => {
+                for tenant in tenants {
+                    if let Err(error) = delete_expired(&state, &tenant).await {
+                        tracing::warn!(%tenant, %error, "expired idempotency keys and files were not deleted");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the tenants with expired files could not be listed"),
         }
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
@@ -26,15 +33,14 @@ pub(crate) async fn keep_deleting_expired(state: Arc<ServerState>) {
     }
 }
 
-async fn delete_expired(state: &ServerState) -> Result<(), ApiError> {
-    for tenant in state.admission.tenants().await? {
-        let answers = StoredAnswers::new(Arc::clone(&state.records), tenant.clone());
-        answers.delete_expired(SystemClock.timestamp()).await?;
-        let files = Files::new(&*state.records, &tenant);
-        for id in files.expired().await? {
-            files.delete(id).await?;
-            state.runtime.remove_file(&tenant, &id.to_string()).await?;
-        }
+async fn delete_expired(state: &ServerState, tenant: &TenantId) -> Result<(), ApiError> {
+    let answers = StoredAnswers::new(Arc::clone(&state.records), tenant.clone());
+    answers.delete_expired(SystemClock.timestamp()).await?;
+    let files = Files::new(&*state.records, tenant);
+    for id in files.expired().await? {
+        // The row is deleted last, so that a failure is repaired an hour later.
+        state.runtime.remove_file(tenant, &id.to_string()).await?;
+        files.remove(id).await?;
     }
     Ok(())
 }

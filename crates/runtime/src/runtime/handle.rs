@@ -151,7 +151,11 @@ impl Runtime {
         #[cfg(feature = "mcp")]
         self.inner.factory.close_tenant_servers(deadline).await;
         #[cfg(feature = "mcp")]
-        self.inner.vaults.finish_renewals(deadline).await;
+        {
+            // The rest of the time is for the storage.
+            let most = SystemClock.deadline(SystemClock.remaining(deadline) * 3 / 4);
+            self.inner.vaults.finish_renewals(most.min(deadline)).await;
+        }
         tokio::select! {
             biased;
             () = self.inner.storage.close() => {}

@@ -99,6 +99,7 @@ impl From<SessionError> for ApiError {
             | SessionError::TakenOver { .. } => Self::overloaded(message, wait),
             SessionError::DeadlinePassed => Self::overloaded(message, wait).with_unknown_outcome(),
             SessionError::Artifact(failure) if !failure.error().is_retryable() => Self::invalid(message),
+            SessionError::Lost | SessionError::Journal { .. } => internal(&message).with_unknown_outcome(),
             _ => internal(&message),
         }
     }

@@ -85,10 +85,12 @@ impl<'r> Files<'r> {
 
     /// Deletes the row of a file.
     pub(crate) async fn delete(&self, id: FileId) -> Result<(), ApiError> {
-        match self.rows.records.delete(&self.rows.key(id)?, None).await? {
-            true => Ok(()),
-            false => Err(missing(id)),
-        }
+        if self.remove(id).await? { Ok(()) } else { Err(missing(id)) }
+    }
+
+    /// Deletes the row of a file. Returns whether it existed.
+    pub(crate) async fn remove(&self, id: FileId) -> Result<bool, ApiError> {
+        Ok(self.rows.records.delete(&self.rows.key(id)?, None).await?)
     }
 
     /// A page of files, the newest first.

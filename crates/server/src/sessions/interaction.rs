@@ -72,7 +72,7 @@ async fn send_one(
                 if recorded.next_seq() > seq + 1 {
                     return found(None);
                 }
-                match recorded.next().await? {
+                match recorded.next().await.map_err(unknown)? {
                     Update::Recorded(event) if is_message(&event) => return found(Some(event)),
                     _ => {}
                 }
@@ -171,7 +171,7 @@ async fn last_since(
     let mut from = None;
     loop {
         let query = EventQuery { order: EventOrder::Descending, from, limit: LAST_EVENTS };
-        let page = runtime.event_page(session.tenant(), session.id(), query).await?;
+        let page = runtime.event_page(session.tenant(), session.id(), query).await.map_err(unknown)?;
         let is_last_page = page.next.is_none() || page.events.iter().any(|event| event.seq < since);
         if let Some(event) = page.events.into_iter().find(|event| event.seq >= since && is_it(event)) {
             return Ok(Some(event));
@@ -185,7 +185,14 @@ async fn last_since(
 
 fn found(event: Option<SessionEvent>) -> Result<Event, ApiError> {
     let event = event.and_then(|event| api_events(&event).pop());
-    event.ok_or_else(|| ApiError::internal("the event was recorded, and cannot be shown; list the events"))
+    event.ok_or_else(|| {
+        unknown(ApiError::internal("the event was recorded, and cannot be shown; list the events"))
+    })
+}
+
+/// An error after the event was recorded.
+fn unknown(error: impl Into<ApiError>) -> ApiError {
+    error.into().with_unknown_outcome()
 }
 
 fn digits(session: &Session) -> String {

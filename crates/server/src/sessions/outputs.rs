@@ -76,7 +76,7 @@ pub(crate) async fn delete_without_row(
     let files = Files::new(&*state.records, tenant);
     while let Some(file) = files.first_of_session(session).await? {
         state.runtime.remove_file(tenant, &file.to_string()).await?;
-        files.delete(file).await?;
+        files.remove(file).await?;
     }
     let outputs = RecordQuery::new(tenant, OUTPUT.clone()).with_filter(SESSION, session.to_string());
     delete_all(&*state.records, outputs).await?;
@@ -132,7 +132,14 @@ async fn store(
     let Some(opened) = opened else { return Ok(None) };
     let mut source = tokio::fs::File::from_std(opened).take(MAX_FILE);
     let id = FileId::random().map_err(|error| ApiError::internal(error.to_string()))?;
-    let mut upload = state.runtime.upload_file(tenant, id.to_string(), MAX_FILE).await?;
+    let mut upload = match state.runtime.upload_file(tenant, id.to_string(), MAX_FILE).await {
+        // The output stays in the workspace. A later list stores it.
+        Err(RuntimeError::Quota(error)) => {
+            tracing::warn!(%session, %error, "an output was not stored");
+            return Ok(None);
+        }
+        upload => upload?,
+    };
     let (mut head, mut chunk) = (Vec::new(), vec![0; CHUNK]);
     loop {
         let length = source.read(&mut chunk).await.map_err(|error| ApiError::internal(error.to_string()))?;

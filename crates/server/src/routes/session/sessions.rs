@@ -42,7 +42,7 @@ async fn create(
         async move { sessions::create(&state, &caller, create).await }
     };
     let stored = state.run_to_end(work).await?;
-    shown(&state, &caller, &stored).await
+    shown(&state, &caller, &stored).await.map_err(ApiError::with_unknown_outcome)
 }
 
 async fn retrieve(
