@@ -114,6 +114,12 @@ impl ApiError {
         Self { is_outcome_unknown: true, retry_after: None, ..self }
     }
 
+    /// Marks the error of a request whose effects were undone.
+    #[must_use]
+    pub fn with_known_outcome(self) -> Self {
+        Self { is_outcome_unknown: false, ..self }
+    }
+
     /// Whether the request may have had an effect.
     #[must_use]
     pub const fn is_outcome_unknown(&self) -> bool {

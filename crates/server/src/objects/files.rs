@@ -1,6 +1,7 @@
 //! Files: one row for each. Its bytes are stored under the file's id among the tenant's files.
 //!
-//! The bytes are stored before the row and deleted after it. So a crash may leave bytes without a row, but never a row without bytes.
+//! The bytes are stored before the row, so a crash may leave bytes without a row. A client's deletion removes the row first. The server's own
+//! deletions (of expired files, and of a deleted session) remove the row last, because they find what is left by the rows.
 
 use conjure_api::{ById, FileId, FileListQuery, FileMetadata, FilePage, IdPage};
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};

@@ -10,11 +10,10 @@
 
 use conjure_actors::session::Session;
 use conjure_api::{
-    AgentOverrides, ContentBlock, Environment, EnvironmentConfig, Patch, SessionAgent, SessionCreate,
-    VaultId, check_mcp,
+    AgentOverrides, CloudConfig, ContentBlock, Environment, EnvironmentConfig, Patch, SessionAgent,
+    SessionCreate, VaultId, check_mcp,
 };
 use conjure_base::TenantId;
-use conjure_runtime::PythonRequirement;
 
 use super::interaction::send_message;
 use super::network::{open_error, session_network};
@@ -55,13 +54,13 @@ pub(crate) async fn create(
     let vault_ids = vaults_in_use(state, tenant, &create.vault_ids).await?;
     let environments = Environments::new(&*state.records, tenant);
     let environment = environments.get(create.environment_id.parse()?).await?;
-    check_environment(&environment)?;
+    let sandboxes = usable_config(&environment)?;
     let spec = session_spec(tenant, &agent, &files_note(state, &resources))?;
     let (note, value) = SERVER_NOTE;
     let mut spec = with_directories(spec)
         .metadata(note, value)
-        .network(session_network(&environment, &agent)?)
-        .python_packages(session_packages(&environment)?)
+        .network(session_network(&environment, sandboxes, &agent)?)
+        .python_packages(python_packages(&sandboxes.packages)?)
         .vaults(vault_ids.iter().map(ToString::to_string))
         .loaded_skills(load_skills(state, tenant, &agent).await?);
     if let Some(budget) = create.budget {
@@ -81,13 +80,16 @@ pub(crate) async fn create(
         archived_at: None,
         vault_ids,
     };
-    let filled = fill(state, tenant, &session, row, create.initial_messages).await;
-    if filled.is_err() {
-        // No client knows the session. If the deletion fails, the next start deletes it.
-        let _ = SessionStore::new(&*state.records, tenant).delete(session.id()).await;
-        let _ = state.runtime.delete(tenant, session.id()).await;
+    match fill(state, tenant, &session, row, create.initial_messages).await {
+        Ok(stored) => Ok(stored),
+        Err(error) => {
+            // No client knows the session. If the deletion fails, the next start deletes it.
+            let row_deleted = SessionStore::new(&*state.records, tenant).delete(session.id()).await;
+            let deleted = state.runtime.delete(tenant, session.id()).await;
+            let is_gone = row_deleted.is_ok() && deleted.is_ok();
+            Err(if is_gone { error.with_known_outcome() } else { error.with_unknown_outcome() })
+        }
     }
-    filled
 }
 
 /// Copies the resources of a session, sends its first messages, and stores its row.
@@ -107,28 +109,22 @@ async fn fill(
     SessionStore::new(&*state.records, tenant).insert(session.id(), row).await
 }
 
-fn session_packages(environment: &Environment) -> Result<Vec<PythonRequirement>, ApiError> {
-    match &environment.config {
-        EnvironmentConfig::Cloud(cloud) => python_packages(&cloud.packages),
-        EnvironmentConfig::SelfHosted => Ok(Vec::new()),
-    }
-}
-
-fn check_environment(environment: &Environment) -> Result<(), ApiError> {
+/// The configuration of sandboxes on this server. Fails if sessions cannot use the environment.
+fn usable_config(environment: &Environment) -> Result<&CloudConfig, ApiError> {
     if environment.archived_at.is_some() {
         return Err(ApiError::invalid(format!(
             "the environment `{}` is archived; name another",
             environment.id
         )));
     }
-    if matches!(environment.config, EnvironmentConfig::SelfHosted) {
-        return Err(ApiError::invalid(format!(
+    match &environment.config {
+        EnvironmentConfig::Cloud(config) => Ok(config),
+        EnvironmentConfig::SelfHosted => Err(ApiError::invalid(format!(
             "environment_id: the tools of the environment `{}` are to run in your own workers, and this server cannot use workers yet; name an \
              environment of type `cloud`, whose tools run in this server's sandboxes",
             environment.id
-        )));
+        ))),
     }
-    Ok(())
 }
 
 /// The vaults of a new session, without duplicates. Fails if one is archived.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 
 use axum::http::Uri;
-use conjure_api::{Environment, EnvironmentConfig, LimitedNetworking, McpServer, Networking, SessionAgent};
+use conjure_api::{CloudConfig, Environment, LimitedNetworking, McpServer, Networking, SessionAgent};
 use conjure_egress::{Host, Target};
 use conjure_runtime::{PACKAGE_REGISTRIES, RuntimeError};
 use conjure_sandbox::NetworkPolicy;
@@ -16,14 +16,12 @@ use crate::http::ApiError;
 /// 400 if the environment does not permit an MCP server of the agent.
 pub(crate) fn session_network(
     environment: &Environment,
+    config: &CloudConfig,
     agent: &SessionAgent,
 ) -> Result<NetworkPolicy, ApiError> {
-    let limited = match &environment.config {
-        EnvironmentConfig::Cloud(cloud) => match &cloud.networking {
-            Networking::Unrestricted => return Ok(NetworkPolicy::Full),
-            Networking::Limited(limited) => limited,
-        },
-        EnvironmentConfig::SelfHosted => return Ok(NetworkPolicy::Full),
+    let limited = match &config.networking {
+        Networking::Unrestricted => return Ok(NetworkPolicy::Full),
+        Networking::Limited(limited) => limited,
     };
     let network = NetworkPolicy::Limited(allowed_hosts(limited));
     let policy = network.policy().map_err(|error| {

@@ -92,9 +92,13 @@ async fn put_and_record(
         row.resources.push(resource.clone());
         Ok(())
     };
-    if let Err(error) = SessionStore::new(&*state.records, &caller.tenant).update(session, update).await {
-        // Without its row, clients could not remove the file.
-        let _ = remove_resource(state, &caller.tenant, session, &resource).await;
+    let store = SessionStore::new(&*state.records, &caller.tenant);
+    if let Err(error) = store.update(session, update).await {
+        // Clients could not remove a file that no row names.
+        let is_named = |row: &SessionRow| row.resources.iter().any(|other| other.id == resource.id);
+        if store.get(&session.to_string()).await.is_ok_and(|stored| !is_named(&stored.row)) {
+            let _ = remove_resource(state, &caller.tenant, session, &resource).await;
+        }
         return Err(error);
     }
     Ok(resource)
