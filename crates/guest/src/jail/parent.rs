@@ -4,7 +4,7 @@
 //! process 1.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions};
@@ -117,10 +117,19 @@ fn start(spec: &JailSpec, hello: Hello, decoder: Decoder) -> SetupResult<Pid> {
 }
 
 /// Joins the cgroups. All children of this process will be in them, too.
+///
+/// This process has one thread. In version 1 it joins as a thread, because the kernel moves a thread at once. To
+/// move a process it first holds up all forks of the machine, which takes milliseconds. In version 2 a thread
+/// cannot leave the group of its process.
 fn join_cgroups(groups: &[String]) -> SetupResult<()> {
+    let write_to = |path: String| {
+        OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(b"0"))
+    };
     for group in groups {
-        let path = format!("{group}/cgroup.procs");
-        let joined = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"0"));
+        let joined = match write_to(format!("{group}/tasks")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => write_to(format!("{group}/cgroup.procs")),
+            joined => joined,
+        };
         joined
             .map_err(from_io_error(SetupStep::ControlGroups, format!("join the control group `{group}`")))?;
     }

@@ -54,7 +54,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// The directories that the sandbox's first process joins, by writing its process id to `cgroup.procs` in each.
+    /// The directories that the sandbox's first process joins, by writing to `tasks` or `cgroup.procs` in each.
     #[must_use]
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
