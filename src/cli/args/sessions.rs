@@ -58,7 +58,7 @@ pub(crate) struct DataArgs {
     /// The data folder, instead of the configured one.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The tenant that owns the sessions. Tenants share nothing.
+    /// The tenant to act for. Tenants share nothing.
     #[arg(long, value_name = "NAME", default_value = LOCAL_TENANT, value_parser = parse_tenant)]
     pub(crate) tenant: TenantId,
 }

@@ -1,12 +1,13 @@
 //! `conjure skills list`: lists the skills that a session would have.
 
+use conjure::skill::Trust;
 use conjure::{Config, Skill};
 use conjure_base::text::truncate;
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;
 use crate::cli::cli_error::{CliError, ExitStatus};
-use crate::cli::skills::load::{display_path, load_configured};
+use crate::cli::skills::load::{display_path, load_configured, project};
 use crate::cli::terminal::{Terminal, printable};
 
 /// The maximum length of a description in a line for people, in characters.
@@ -23,8 +24,12 @@ pub(super) fn list(config: &Config, format: Format, terminal: &Terminal) -> Resu
         }
         Format::Text if skills.is_empty() => {
             terminal.note("no skills found");
-            for scope in config.skill_scopes(None) {
-                terminal.note(&format!("  looked in {}", scope.path.display()));
+            for scope in config.skill_scopes(project().as_deref()) {
+                let path = scope.path.display();
+                terminal.note(&match scope.trust {
+                    Trust::Untrusted => format!("  not in {path}: the project is not in `trusted_projects`"),
+                    Trust::Trusted => format!("  looked in {path}"),
+                });
             }
         }
         Format::Text => {

@@ -54,8 +54,12 @@ pub(crate) fn diagnostic_line(finding: &Diagnostic) -> String {
 
 /// Discovers the skills of the configuration's scopes for a program in the current folder.
 pub(crate) fn discover(config: &Config) -> Discovery {
-    let project: Option<PathBuf> = std::env::current_dir().ok();
-    conjure::skill::load_configured(config, project.as_deref())
+    conjure::skill::load_configured(config, project().as_deref())
+}
+
+/// The project whose skills are loaded, if it is trusted: the current folder.
+pub(super) fn project() -> Option<PathBuf> {
+    std::env::current_dir().ok()
 }
 
 fn is_missing_scope(diagnostic: &Diagnostic) -> bool {

@@ -122,9 +122,8 @@ fn start(spec: &JailSpec, hello: Hello, decoder: Decoder) -> SetupResult<Pid> {
 /// move a process it first holds up all forks of the machine, which takes milliseconds. In version 2 a thread
 /// cannot leave the group of its process.
 fn join_cgroups(groups: &[String]) -> SetupResult<()> {
-    let write_to = |path: String| {
-        OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(b"0"))
-    };
+    let write_to =
+        |path: String| OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(b"0"));
     for group in groups {
         let joined = match write_to(format!("{group}/tasks")) {
             Err(error) if error.kind() == ErrorKind::NotFound => write_to(format!("{group}/cgroup.procs")),
