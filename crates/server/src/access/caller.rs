@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
+use axum::http::Extensions;
 use conjure_base::TenantId;
 
 use crate::access::key::ApiKeyId;
@@ -31,6 +30,14 @@ impl Caller {
         Self { tenant, scopes: Scope::ALL.into(), key: None }
     }
 
+    /// The caller of the request with these extensions.
+    ///
+    /// # Errors
+    /// 401 if the request was not admitted.
+    pub(crate) fn of_request(extensions: &Extensions) -> Result<&Self, ApiError> {
+        extensions.get().ok_or_else(|| ApiError::authentication("the request has no key"))
+    }
+
     /// Checks that the key has this scope.
     ///
     /// # Errors
@@ -46,14 +53,5 @@ impl Caller {
 impl From<ApiKeyInfo> for Caller {
     fn from(key: ApiKeyInfo) -> Self {
         Self { tenant: key.tenant, scopes: key.scopes, key: Some(key.id) }
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| ApiError::authentication("the request has no key"))
     }
 }

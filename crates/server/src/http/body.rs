@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body as RequestBody, Bytes, HttpBody as _};
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -99,7 +99,7 @@ fn too_large() -> ApiError {
     ApiError::too_large("the body is larger than this server takes")
 }
 
-/// The parameters of a path. A path that is not UTF-8 matches nothing.
+/// The parameters of a path. A path that is not UTF-8 matches nothing, and no object has an id that is not valid.
 #[derive(Debug, Clone)]
 pub(crate) struct Path<T>(pub(crate) T);
 
@@ -108,8 +108,12 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = axum::extract::Path::from_request_parts(parts, state).await;
-        path.map(|axum::extract::Path(path)| Self(path))
-            .map_err(|error| ApiError::not_found(error.body_text()))
+        path.map(|axum::extract::Path(path)| Self(path)).map_err(|error| {
+            ApiError::not_found(match error {
+                PathRejection::FailedToDeserializePathParams(error) => error.into_kind().to_string(),
+                error => error.body_text(),
+            })
+        })
     }
 }
 

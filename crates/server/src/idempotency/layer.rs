@@ -47,8 +47,7 @@ async fn answer(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let no_key = || ApiError::authentication("the request has no key");
-    let tenant = request.extensions().get::<Caller>().ok_or_else(no_key)?.tenant.clone();
+    let tenant = Caller::of_request(request.extensions())?.tenant.clone();
     let (parts, body) = request.into_parts();
     let Body(bytes) = Body::from_request(Request::from_parts(parts.clone(), body), state).await?;
     let id = key.row_id(&parts.method, parts.uri.path());

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use conjure_base::TenantId;
 use conjure_mcp::server::{AgentRunner, ServedClient};
-use conjure_runtime::{Runtime, RuntimeError, SandboxTools, ServeSettings, SessionAgents};
+use conjure_runtime::{RuntimeError, SandboxTools, SessionAgents};
 
 use crate::http::ApiError;
+use crate::state::ServerState;
 
 /// The idle time after which a sandbox is closed.
 const SANDBOX_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -25,11 +26,8 @@ pub(crate) struct NewClient {
 ///
 /// # Errors
 /// If the skills cannot be listed.
-pub(crate) async fn new_client(
-    runtime: &Runtime,
-    settings: &ServeSettings,
-    tenant: &TenantId,
-) -> Result<NewClient, ApiError> {
+pub(crate) async fn new_client(state: &ServerState, tenant: &TenantId) -> Result<NewClient, ApiError> {
+    let runtime = &state.runtime;
     let skills = match runtime.default_skills(tenant) {
         Err(RuntimeError::UnknownCatalog { .. }) => Vec::new(),
         skills => skills?,
@@ -43,7 +41,7 @@ pub(crate) async fn new_client(
         ) as _
     };
     let tools = Arc::new(SandboxTools::new(definitions.into(), SANDBOX_IDLE_TIMEOUT, Box::new(open)));
-    let agent = settings.models.get(ANY_MODEL).map(|model| {
+    let agent = state.settings.get().models.get(ANY_MODEL).map(|model| {
         let agents = SessionAgents::new(runtime.clone(), tenant.clone(), Some(model.clone()));
         Arc::new(agents) as Arc<dyn AgentRunner>
     });

@@ -1,21 +1,16 @@
 //! Routes of agents: `/v1/agents`.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::State;
 use conjure_api::{
     Agent, AgentCreate, AgentId, AgentListQuery, AgentSkill, AgentUpdate, ExecutionIdentity, ModelConfig,
     Page, PageQuery, Patch, Tool, agent_version_query, check_mcp, patch_metadata,
 };
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
-use crate::objects::{AgentParts, Agents, now};
+use crate::objects::now;
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -28,14 +23,9 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn create(
-    State(state): Shared,
-    caller: Caller,
-    _: NoQuery,
-    Body(body): Body,
-) -> Result<Json<Agent>, ApiError> {
+async fn create(call: Call, _: NoQuery, Body(body): Body) -> JsonResult<Agent> {
     let create = AgentCreate::from_json(&body)?;
-    let parts = AgentParts::new(&state, &caller.tenant);
+    let parts = call.agent_parts();
     let time = now();
     let agent = Agent {
         id: AgentId::random().map_err(|error| ApiError::internal(error.to_string()))?,
@@ -54,26 +44,17 @@ async fn create(
         updated_at: time,
         version: 1,
     };
-    Agents::new(&*state.records, &caller.tenant).create(agent).await.map(Json)
+    call.agents().create(agent).await.map(Json)
 }
 
-async fn list(
-    State(state): Shared,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Page<Agent>>, ApiError> {
+async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<Page<Agent>> {
     let query = AgentListQuery::from_query(&query)?;
-    Agents::new(&*state.records, &caller.tenant).list(&query).await.map(Json)
+    call.agents().list(&query).await.map(Json)
 }
 
-async fn retrieve(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Agent>, ApiError> {
+async fn retrieve(call: Call, Path(id): Path<AgentId>, RawQuery(query): RawQuery) -> JsonResult<Agent> {
     let version = agent_version_query(&query)?;
-    Agents::new(&*state.records, &caller.tenant).version(id.parse()?, version).await.map(Json)
+    call.agents().version(id, version).await.map(Json)
 }
 
 /// An update with resolved names. It can be applied again after a conflicting write.
@@ -84,16 +65,9 @@ struct ResolvedUpdate {
     tools: Patch<Vec<Tool>>,
 }
 
-async fn update(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-    Body(body): Body,
-) -> Result<Json<Agent>, ApiError> {
-    let id: AgentId = id.parse()?;
+async fn update(call: Call, Path(id): Path<AgentId>, _: NoQuery, Body(body): Body) -> JsonResult<Agent> {
     let mut update = AgentUpdate::from_json(&body)?;
-    let parts = AgentParts::new(&state, &caller.tenant);
+    let parts = call.agent_parts();
     let resolved = ResolvedUpdate {
         model: update.model.take().map(|model| parts.model(model)).transpose()?,
         skills: match std::mem::take(&mut update.skills) {
@@ -107,7 +81,7 @@ async fn update(
         },
         update,
     };
-    let agents = Agents::new(&*state.records, &caller.tenant);
+    let agents = call.agents();
     agents.update(id, resolved.update.version, |agent| updated(agent, &resolved)).await.map(Json)
 }
 
@@ -130,21 +104,11 @@ fn updated(mut agent: Agent, resolved: &ResolvedUpdate) -> Result<Agent, ApiErro
     Ok(agent)
 }
 
-async fn archive(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Agent>, ApiError> {
-    Agents::new(&*state.records, &caller.tenant).archive(id.parse()?).await.map(Json)
+async fn archive(call: Call, Path(id): Path<AgentId>, _: NoQuery) -> JsonResult<Agent> {
+    call.agents().archive(id).await.map(Json)
 }
 
-async fn versions(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Page<Agent>>, ApiError> {
+async fn versions(call: Call, Path(id): Path<AgentId>, RawQuery(query): RawQuery) -> JsonResult<Page<Agent>> {
     let page = PageQuery::agent_versions(&query)?;
-    Agents::new(&*state.records, &caller.tenant).versions(id.parse()?, &page).await.map(Json)
+    call.agents().versions(id, &page).await.map(Json)
 }

@@ -1,21 +1,16 @@
 //! Routes of environments: `/v1/environments`.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::State;
 use conjure_api::{
     Deleted, DeletedKind, Environment, EnvironmentCreate, EnvironmentId, EnvironmentListQuery,
     EnvironmentScope, EnvironmentUpdate, Page,
 };
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
-use crate::objects::{Environments, now};
+use crate::objects::now;
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -28,12 +23,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn create(
-    State(state): Shared,
-    caller: Caller,
-    _: NoQuery,
-    Body(body): Body,
-) -> Result<Json<Environment>, ApiError> {
+async fn create(call: Call, _: NoQuery, Body(body): Body) -> JsonResult<Environment> {
     let create = EnvironmentCreate::from_json(&body)?;
     let time = now();
     let environment = Environment {
@@ -47,55 +37,33 @@ async fn create(
         scope: Some(EnvironmentScope::Organization),
         updated_at: time,
     };
-    Environments::new(&*state.records, &caller.tenant).create(environment).await.map(Json)
+    call.environments().create(environment).await.map(Json)
 }
 
-async fn list(
-    State(state): Shared,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Page<Environment>>, ApiError> {
+async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<Page<Environment>> {
     let query = EnvironmentListQuery::from_query(&query)?;
-    Environments::new(&*state.records, &caller.tenant).list(&query).await.map(Json)
+    call.environments().list(&query).await.map(Json)
 }
 
-async fn retrieve(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Environment>, ApiError> {
-    Environments::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
+async fn retrieve(call: Call, Path(id): Path<EnvironmentId>, _: NoQuery) -> JsonResult<Environment> {
+    call.environments().get(id).await.map(Json)
 }
 
 async fn update(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
+    call: Call,
+    Path(id): Path<EnvironmentId>,
     _: NoQuery,
     Body(body): Body,
-) -> Result<Json<Environment>, ApiError> {
-    let id = id.parse()?;
+) -> JsonResult<Environment> {
     let update = EnvironmentUpdate::from_json(&body)?;
-    Environments::new(&*state.records, &caller.tenant).update(id, update).await.map(Json)
+    call.environments().update(id, update).await.map(Json)
 }
 
-async fn delete(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Deleted>, ApiError> {
-    let id: EnvironmentId = id.parse()?;
-    Environments::new(&*state.records, &caller.tenant).delete(id).await?;
+async fn delete(call: Call, Path(id): Path<EnvironmentId>, _: NoQuery) -> JsonResult<Deleted> {
+    call.environments().delete(id).await?;
     Ok(Json(Deleted::new(DeletedKind::Environment, id)))
 }
 
-async fn archive(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Environment>, ApiError> {
-    Environments::new(&*state.records, &caller.tenant).archive(id.parse()?).await.map(Json)
+async fn archive(call: Call, Path(id): Path<EnvironmentId>, _: NoQuery) -> JsonResult<Environment> {
+    call.environments().archive(id).await.map(Json)
 }

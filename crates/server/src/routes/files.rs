@@ -1,24 +1,21 @@
 //! Routes of files: `/v1/files`. File contents are streamed in both directions, and never held in memory as a whole.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use conjure_api::{Deleted, DeletedKind, FileId, FileListQuery, FileMetadata, FilePage, Time};
 use conjure_artifact::{HEAD_BYTES, content_type_of};
-use conjure_base::{TenantId, Timestamp};
+use conjure_base::Timestamp;
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::download;
 use crate::http::{ApiError, Form, NoQuery, Part, Path, RawQuery};
-use crate::objects::{Files, now};
+use crate::objects::now;
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
 use crate::sessions::collect_outputs;
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
 
 /// The maximum size of a file in bytes, as in the vendor's API.
 const MAX_FILE: u64 = 500 << 20;
@@ -49,27 +46,17 @@ struct Uploaded {
     size: u64,
 }
 
-async fn upload(
-    State(state): Shared,
-    caller: Caller,
-    _: NoQuery,
-    mut form: Form,
-) -> Result<Json<FileMetadata>, ApiError> {
+async fn upload(call: Call, _: NoQuery, mut form: Form) -> JsonResult<FileMetadata> {
     let id = FileId::random().map_err(|error| ApiError::internal(error.to_string()))?;
-    let result = receive(&state, &caller.tenant, id, &mut form).await;
+    let result = receive(&call, id, &mut form).await;
     if result.is_err() {
         // No client knows the id, so leftover bytes do no harm.
-        let _ = state.runtime.remove_file(&caller.tenant, &id.to_string()).await;
+        let _ = call.state.runtime.remove_file(call.tenant(), &id.to_string()).await;
     }
     result.map(Json)
 }
 
-async fn receive(
-    state: &ServerState,
-    tenant: &TenantId,
-    id: FileId,
-    form: &mut Form,
-) -> Result<FileMetadata, ApiError> {
+async fn receive(call: &Call, id: FileId, form: &mut Form) -> Result<FileMetadata, ApiError> {
     let mut uploaded = None;
     let mut lifetime = None;
     while let Some(part) = form.next().await? {
@@ -77,7 +64,7 @@ async fn receive(
             "file" if uploaded.is_some() => {
                 return Err(ApiError::invalid("file: the field is there twice; upload one file at a time"));
             }
-            "file" => uploaded = Some(store(state, tenant, id, part).await?),
+            "file" => uploaded = Some(store(call, id, part).await?),
             "expires_in_seconds" => lifetime = Some(read_lifetime(&part.text().await?)?),
             _ => return Err(part.unknown("`file` or `expires_in_seconds`")),
         }
@@ -94,20 +81,15 @@ async fn receive(
         scope: None,
         size_bytes: uploaded.size,
     };
-    Files::new(&*state.records, tenant).insert(&file).await
+    call.files().insert(&file).await
 }
 
 /// Stores the bytes of a part as they arrive.
-async fn store(
-    state: &ServerState,
-    tenant: &TenantId,
-    id: FileId,
-    mut part: Part<'_>,
-) -> Result<Uploaded, ApiError> {
+async fn store(call: &Call, id: FileId, mut part: Part<'_>) -> Result<Uploaded, ApiError> {
     let name = file_name(part.file_name.as_deref().unwrap_or_default())?;
     let declared = part.content_type.take().filter(|kind| kind != "application/octet-stream");
     let mut head = Vec::new();
-    let mut upload = state.runtime.upload_file(tenant, id.to_string(), MAX_FILE).await?;
+    let mut upload = call.state.runtime.upload_file(call.tenant(), id.to_string(), MAX_FILE).await?;
     while let Some(chunk) = part.chunk().await? {
         if upload.size() + chunk.len() as u64 > MAX_FILE {
             return Err(ApiError::too_large(format!("file: the file has more than {MAX_FILE} bytes")));
@@ -181,49 +163,28 @@ fn later(time: Time, wait: Duration) -> Time {
     Timestamp::from_millis(time.0.millis().saturating_add(wait)).into()
 }
 
-async fn list(
-    State(state): Shared,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Json<FilePage<FileMetadata>>, ApiError> {
+async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<FilePage<FileMetadata>> {
     let query = FileListQuery::from_query(&query)?;
     if let Some(session) = &query.scope_id {
-        collect_outputs(&state, &caller.tenant, session).await?;
+        collect_outputs(&call.state, call.tenant(), session).await?;
     }
-    Files::new(&*state.records, &caller.tenant).list(&query).await.map(Json)
+    call.files().list(&query).await.map(Json)
 }
 
-async fn retrieve(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<FileMetadata>, ApiError> {
-    Files::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
+async fn retrieve(call: Call, Path(id): Path<FileId>, _: NoQuery) -> JsonResult<FileMetadata> {
+    call.files().get(id).await.map(Json)
 }
 
-async fn content(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Response, ApiError> {
-    let id: FileId = id.parse()?;
-    let file = Files::new(&*state.records, &caller.tenant).available(id).await?;
-    let bytes = state.runtime.open_file(&caller.tenant, &id.to_string()).await?;
+async fn content(call: Call, Path(id): Path<FileId>, _: NoQuery) -> Result<Response, ApiError> {
+    let file = call.files().available(id).await?;
+    let bytes = call.state.runtime.open_file(call.tenant(), &id.to_string()).await?;
     let bytes = bytes.ok_or_else(|| ApiError::internal(format!("the bytes of the file {id} are gone")))?;
     download(bytes, file.size_bytes, &file.mime_type, &file.filename)
 }
 
-async fn delete(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Deleted>, ApiError> {
-    let id: FileId = id.parse()?;
-    Files::new(&*state.records, &caller.tenant).delete(id).await?;
-    state.runtime.remove_file(&caller.tenant, &id.to_string()).await?;
+async fn delete(call: Call, Path(id): Path<FileId>, _: NoQuery) -> JsonResult<Deleted> {
+    call.files().delete(id).await?;
+    call.state.runtime.remove_file(call.tenant(), &id.to_string()).await?;
     Ok(Json(Deleted::new(DeletedKind::File, id)))
 }
 

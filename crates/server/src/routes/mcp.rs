@@ -2,23 +2,22 @@
 //!
 //! The crate `conjure-mcp` implements the server. This file authenticates requests and finds their client.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body as AnyBody;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::Response;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_mcp::server::SESSION_HEADER;
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body};
 use crate::mcp::OpenRequest;
 use crate::mcp::new_client;
+use crate::routes::call::Call;
 use crate::routes::route::Route;
-use crate::state::ServerState;
 
 /// The interval at which a stream checks whether its key is still valid.
 const KEY_CHECK: Duration = Duration::from_secs(2);
@@ -32,41 +31,32 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn answer(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    mut parts: Parts,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
+async fn answer(call: Call, mut parts: Parts, Body(body): Body) -> Result<Response, ApiError> {
     let session = session_of(&parts.headers)?;
-    let request = begin_request(&state, &caller, session.as_deref()).await?;
+    let request = begin_request(&call, session.as_deref()).await?;
     // The MCP service does not need the key.
     parts.headers.remove(header::AUTHORIZATION);
     parts.headers.remove("x-api-key");
     let method = parts.method.clone();
     let asked = Request::from_parts(parts, AnyBody::from(body));
-    let answer = state.mcp.service().answer(request.client.clone(), asked).await;
+    let answer = call.state.mcp.service().answer(request.client.clone(), asked).await;
     if let (Some(session), &Method::DELETE, true) = (&session, &method, answer.status().is_success()) {
-        state.mcp.end_session(&caller, session).await;
+        call.state.mcp.end_session(&call.caller, session).await;
     }
     if let Some(begun) = session_of(answer.headers())? {
-        begin_session(&state, &caller, &begun).await?;
+        begin_session(&call, &begun).await?;
     }
-    Ok(request.attach(answer, end_of_stream(state, caller, method)))
+    Ok(request.attach(answer, end_of_stream(call, method)))
 }
 
 /// Begins a client's request. A request without a session creates its client if necessary.
-async fn begin_request(
-    state: &ServerState,
-    caller: &Caller,
-    session: Option<&str>,
-) -> Result<OpenRequest, ApiError> {
-    let begin = || OpenRequest::begin(&state.mcp, caller, session);
+async fn begin_request(call: &Call, session: Option<&str>) -> Result<OpenRequest, ApiError> {
+    let begin = || OpenRequest::begin(&call.state.mcp, &call.caller, session);
     if let Some(known) = begin() {
         return Ok(known);
     }
     if session.is_none() {
-        state.mcp.insert(caller, new_client(&state.runtime, &state.settings.get(), &caller.tenant).await?);
+        call.state.mcp.insert(&call.caller, new_client(&call.state, call.tenant()).await?);
     }
     // Clients begin a new session after a 404.
     begin().ok_or_else(|| {
@@ -75,11 +65,11 @@ async fn begin_request(
 }
 
 /// Creates the client of a new session. If that fails, the session is ended.
-async fn begin_session(state: &ServerState, caller: &Caller, session: &str) -> Result<(), ApiError> {
-    match new_client(&state.runtime, &state.settings.get(), &caller.tenant).await {
-        Ok(new) => state.mcp.insert_session(caller, session, new).await,
+async fn begin_session(call: &Call, session: &str) -> Result<(), ApiError> {
+    match new_client(&call.state, call.tenant()).await {
+        Ok(new) => call.state.mcp.insert_session(&call.caller, session, new).await,
         Err(error) => {
-            state.mcp.service().end_session(session).await;
+            call.state.mcp.service().end_session(session).await;
             Err(error)
         }
     }
@@ -92,7 +82,7 @@ fn session_of(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 }
 
 /// Completes when the key is no longer valid. A stream that belongs to no call (`GET`) also ends when the server closes.
-async fn end_of_stream(state: Arc<ServerState>, caller: Caller, method: Method) {
+async fn end_of_stream(Call { state, caller }: Call, method: Method) {
     loop {
         tokio::select! {
             biased;

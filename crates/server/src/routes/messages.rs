@@ -3,11 +3,8 @@
 //! If the model's service speaks this API, the request is forwarded unchanged except for the server's key and the service's name of the
 //! model. The response is returned unchanged. For any other model, request and response are converted.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::body::Body as ResponseBody;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use conjure_api::{MessageCreate, MessageHead};
@@ -15,15 +12,12 @@ use conjure_conversation::{Model as _, ModelEvent};
 use conjure_runtime::anthropic::PassthroughRequest;
 use futures_util::StreamExt as _;
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body, NoQuery};
 use crate::messages::failure;
 use crate::messages::{MessageAnswer, call_settings, model_request, stream_answer};
-use crate::objects::AgentParts;
+use crate::routes::call::Call;
 use crate::routes::route::Route;
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
 
 /// The response headers of the service that clients use.
 const PASSED_HEADERS: [&str; 3] = ["content-type", "retry-after", "x-should-retry"];
@@ -35,22 +29,16 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn create(
-    State(state): Shared,
-    caller: Caller,
-    _: NoQuery,
-    headers: HeaderMap,
-    Body(body): Body,
-) -> Result<Response, ApiError> {
-    let model = answering(&state, &caller, &body)?;
-    if let Some(passed) = pass_on(&state, &caller, &model, &["messages"], &headers, &body).await? {
+async fn create(call: Call, _: NoQuery, headers: HeaderMap, Body(body): Body) -> Result<Response, ApiError> {
+    let model = answering(&call, &body)?;
+    if let Some(passed) = pass_on(&call, &model, &["messages"], &headers, &body).await? {
         return Ok(passed);
     }
     let create = MessageCreate::from_json(&body)?;
     let (is_streamed, settings) = (create.stream, call_settings(&create)?);
     let request = model_request(create)?;
     let answer = MessageAnswer::new(model.clone())?;
-    let mut calls = state.runtime.model(&caller.tenant, &model, &settings)?.stream(request);
+    let mut calls = call.state.runtime.model(call.tenant(), &model, &settings)?.stream(request);
     if is_streamed {
         return stream_answer(answer, calls).await;
     }
@@ -67,14 +55,13 @@ async fn create(
 }
 
 async fn count_tokens(
-    State(state): Shared,
-    caller: Caller,
+    call: Call,
     _: NoQuery,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    let model = answering(&state, &caller, &body)?;
-    let passed = pass_on(&state, &caller, &model, &["messages", "count_tokens"], &headers, &body).await?;
+    let model = answering(&call, &body)?;
+    let passed = pass_on(&call, &model, &["messages", "count_tokens"], &headers, &body).await?;
     passed.ok_or_else(|| {
         ApiError::invalid(format!(
             "model: the service of `{model}` counts no tokens; only one that speaks the Messages API does"
@@ -83,21 +70,20 @@ async fn count_tokens(
 }
 
 /// The name of the model that answers.
-fn answering(state: &ServerState, caller: &Caller, body: &[u8]) -> Result<String, ApiError> {
+fn answering(call: &Call, body: &[u8]) -> Result<String, ApiError> {
     let MessageHead { model } = MessageHead::from_json(body)?;
-    AgentParts::new(state, &caller.tenant).model_names().answering(&model)
+    call.agent_parts().model_names().answering(&model)
 }
 
 /// Forwards the request to a service of the Messages API. `None` for any other model.
 async fn pass_on(
-    state: &ServerState,
-    caller: &Caller,
+    call: &Call,
     model: &str,
     path: &'static [&'static str],
     headers: &HeaderMap,
     body: &axum::body::Bytes,
 ) -> Result<Option<Response>, ApiError> {
-    let Some(service) = state.runtime.messages_service(&caller.tenant, model)? else { return Ok(None) };
+    let Some(service) = call.state.runtime.messages_service(call.tenant(), model)? else { return Ok(None) };
     let request = PassthroughRequest {
         path,
         body: body.clone(),

@@ -1,6 +1,7 @@
 //! The routes: one file for each kind of object. [`route_table`] lists them.
 
 mod agents;
+mod call;
 mod environments;
 mod files;
 #[cfg(feature = "mcp")]

@@ -11,7 +11,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use crate::access::{Caller, Scope};
-use crate::http::ApiError;
 use crate::idempotency::{answer_once, refuse_key};
 use crate::state::ServerState;
 
@@ -124,8 +123,7 @@ impl Route {
 
 /// Refuses a key that lacks the scope.
 async fn check(scope: Scope, request: Request, next: Next) -> Response {
-    let missing = ApiError::authentication("the request has no key");
-    match request.extensions().get::<Caller>().ok_or(missing).and_then(|caller| caller.require(scope)) {
+    match Caller::of_request(request.extensions()).and_then(|caller| caller.require(scope)) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }

@@ -1,23 +1,18 @@
 //! Routes of skills and their versions: `/v1/skills`.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use conjure_api::{
     Deleted, DeletedKind, Page, PageQuery, Skill, SkillId, SkillListQuery, SkillVersion, SkillVersionId,
 };
-use conjure_base::TenantId;
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::download;
 use crate::http::{ApiError, Form, NoQuery, Path, RawQuery};
-use crate::objects::{SkillPackage, Skills, UploadedFile, now, package_skill};
+use crate::objects::{SkillPackage, UploadedFile, now, package_skill};
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
 
 /// The maximum total size of a skill's files in bytes, as in the vendor's API.
 const MAX_BYTES: usize = 30_000_000;
@@ -86,125 +81,93 @@ async fn read_form(mut form: Form, known: &str) -> Result<SkillForm, ApiError> {
 }
 
 /// Stores the package of a new version.
-async fn store(
-    state: &ServerState,
-    tenant: &TenantId,
-    skill: SkillId,
-    files: Vec<UploadedFile>,
-) -> Result<SkillVersion, ApiError> {
+async fn store(call: &Call, skill: SkillId, files: Vec<UploadedFile>) -> Result<SkillVersion, ApiError> {
     let packing = tokio::task::spawn_blocking(move || package_skill(files)).await;
     let packed =
         packing.map_err(|error| ApiError::internal(format!("the packing of a skill failed: {error}")))?;
     let SkillPackage { name, description, bytes } = packed.map_err(ApiError::invalid)?;
     let id = SkillVersionId::random().map_err(|error| ApiError::internal(error.to_string()))?;
-    let upload = state.runtime.upload_file(tenant, id.to_string(), bytes.len() as u64).await?;
+    let upload = call.state.runtime.upload_file(call.tenant(), id.to_string(), bytes.len() as u64).await?;
     upload.push(&bytes).await?.finish().await?;
     Ok(SkillVersion { id, created_at: now(), description, name, skill_id: skill })
 }
 
-async fn create(
-    State(state): Shared,
-    caller: Caller,
-    _: NoQuery,
-    form: Form,
-) -> Result<Json<Skill>, ApiError> {
+async fn create(call: Call, _: NoQuery, form: Form) -> JsonResult<Skill> {
     let SkillForm { files, display_name } = read_form(form, "`files` or `display_name`").await?;
     let id = SkillId::random().map_err(|error| ApiError::internal(error.to_string()))?;
-    let version = store(&state, &caller.tenant, id, files).await?;
+    let version = store(&call, id, files).await?;
     let display_name = display_name.unwrap_or_else(|| version.name.clone());
-    Skills::new(&*state.records, &caller.tenant).create(display_name, &version).await.map(Json)
+    call.skills().create(display_name, &version).await.map(Json)
 }
 
 async fn create_version(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
+    call: Call,
+    Path(id): Path<SkillId>,
     _: NoQuery,
     form: Form,
-) -> Result<Json<SkillVersion>, ApiError> {
-    let id: SkillId = id.parse()?;
-    let skills = Skills::new(&*state.records, &caller.tenant);
+) -> JsonResult<SkillVersion> {
+    let skills = call.skills();
     skills.get(id).await?;
     let SkillForm { files, .. } = read_form(form, "`files`").await?;
-    let version = store(&state, &caller.tenant, id, files).await?;
+    let version = store(&call, id, files).await?;
     let added = skills.add_version(&version).await;
     if added.is_err() {
         // No client knows the version, so leftover bytes do no harm.
-        let _ = state.runtime.remove_file(&caller.tenant, &version.id.to_string()).await;
+        let _ = call.state.runtime.remove_file(call.tenant(), &version.id.to_string()).await;
     }
     added.map(Json)
 }
 
-async fn list(
-    State(state): Shared,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Page<Skill>>, ApiError> {
+async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<Page<Skill>> {
     let query = SkillListQuery::from_query(&query)?;
-    Skills::new(&*state.records, &caller.tenant).list(&query).await.map(Json)
+    call.skills().list(&query).await.map(Json)
 }
 
-async fn retrieve(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Skill>, ApiError> {
-    Skills::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
+async fn retrieve(call: Call, Path(id): Path<SkillId>, _: NoQuery) -> JsonResult<Skill> {
+    call.skills().get(id).await.map(Json)
 }
 
-async fn delete(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Deleted>, ApiError> {
-    let id: SkillId = id.parse()?;
-    for version in Skills::new(&*state.records, &caller.tenant).delete(id).await? {
-        state.runtime.remove_file(&caller.tenant, &version.to_string()).await?;
+async fn delete(call: Call, Path(id): Path<SkillId>, _: NoQuery) -> JsonResult<Deleted> {
+    for version in call.skills().delete(id).await? {
+        call.state.runtime.remove_file(call.tenant(), &version.to_string()).await?;
     }
     Ok(Json(Deleted::new(DeletedKind::Skill, id)))
 }
 
 async fn list_versions(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
+    call: Call,
+    Path(id): Path<SkillId>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Page<SkillVersion>>, ApiError> {
+) -> JsonResult<Page<SkillVersion>> {
     let page = PageQuery::skill_versions(&query)?;
-    Skills::new(&*state.records, &caller.tenant).versions(id.parse()?, &page).await.map(Json)
+    call.skills().versions(id, &page).await.map(Json)
 }
 
 async fn retrieve_version(
-    State(state): Shared,
-    caller: Caller,
-    Path((id, version)): Path<(String, String)>,
+    call: Call,
+    Path((id, version)): Path<(SkillId, String)>,
     _: NoQuery,
-) -> Result<Json<SkillVersion>, ApiError> {
-    Skills::new(&*state.records, &caller.tenant).version(id.parse()?, &version).await.map(Json)
+) -> JsonResult<SkillVersion> {
+    call.skills().version(id, &version).await.map(Json)
 }
 
 async fn delete_version(
-    State(state): Shared,
-    caller: Caller,
-    Path((id, version)): Path<(String, String)>,
+    call: Call,
+    Path((id, version)): Path<(SkillId, SkillVersionId)>,
     _: NoQuery,
-) -> Result<Json<Deleted>, ApiError> {
-    let (id, version): (SkillId, SkillVersionId) = (id.parse()?, version.parse()?);
-    Skills::new(&*state.records, &caller.tenant).delete_version(id, version).await?;
-    state.runtime.remove_file(&caller.tenant, &version.to_string()).await?;
+) -> JsonResult<Deleted> {
+    call.skills().delete_version(id, version).await?;
+    call.state.runtime.remove_file(call.tenant(), &version.to_string()).await?;
     Ok(Json(Deleted::new(DeletedKind::SkillVersion, version)))
 }
 
 async fn content(
-    State(state): Shared,
-    caller: Caller,
-    Path((id, version)): Path<(String, String)>,
+    call: Call,
+    Path((id, version)): Path<(SkillId, String)>,
     _: NoQuery,
 ) -> Result<Response, ApiError> {
-    let version = Skills::new(&*state.records, &caller.tenant).version(id.parse()?, &version).await?;
-    let package = state.runtime.open_file(&caller.tenant, &version.id.to_string()).await?;
+    let version = call.skills().version(id, &version).await?;
+    let package = call.state.runtime.open_file(call.tenant(), &version.id.to_string()).await?;
     let package =
         package.ok_or_else(|| ApiError::internal(format!("the package of {} is gone", version.id)))?;
     let size = package.metadata().map_err(|error| ApiError::internal(error.to_string()))?.len();

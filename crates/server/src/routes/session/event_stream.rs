@@ -8,10 +8,8 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use conjure_actors::session::{SessionError, Subscription, Update};
@@ -20,13 +18,11 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
 
-use crate::access::Caller;
 use crate::events::{PreviewMapping, api_events};
 use crate::http::{ApiError, Path, RawQuery};
 use crate::metrics::OpenStream;
+use crate::routes::call::Call;
 use crate::routes::route::Route;
-use crate::sessions::SessionStore;
-use crate::state::ServerState;
 
 /// The interval of pings on a silent stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -39,21 +35,19 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn stream_events(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    call: Call,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<impl IntoResponse, ApiError> {
     let wanted = EventStreamQuery::from_query(&query)?;
-    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
-    let session = state.runtime.session(&caller.tenant, stored.id).await?;
+    let stored = call.sessions().get(&id).await?;
+    let session = call.state.runtime.session(call.tenant(), stored.id).await?;
     let recorded = session.snapshot().await?.events;
     let events = EventStream {
         session: id,
         subscription: session.subscribe(recorded).await?,
         previews: PreviewMapping::new(wanted),
-        state: Arc::clone(&state),
-        caller,
+        call,
         next_check: SystemClock.deadline(KEY_CHECK),
         // The response headers are sent with the first record.
         ready: VecDeque::from([ping()]),
@@ -69,8 +63,7 @@ struct EventStream {
     session: String,
     subscription: Subscription,
     previews: PreviewMapping,
-    state: Arc<ServerState>,
-    caller: Caller,
+    call: Call,
     next_check: Deadline,
     ready: VecDeque<SseEvent>,
     is_over: bool,
@@ -95,10 +88,10 @@ impl EventStream {
     async fn read_next(&mut self) {
         let update = tokio::select! {
             biased;
-            () = self.state.closing.cancelled() => Err(SessionError::ShuttingDown),
+            () = self.call.state.closing.cancelled() => Err(SessionError::ShuttingDown),
             () = SystemClock.sleep_until(self.next_check) => {
                 self.next_check = SystemClock.deadline(KEY_CHECK);
-                if !self.state.admission.is_still_admitted(&self.caller).await {
+                if !self.call.state.admission.is_still_admitted(&self.call.caller).await {
                     let body = ErrorBody::new(ErrorKind::Authentication, "the key was revoked or has expired".to_owned(), None, None);
                     self.ready.push_back(record("error", &body));
                     self.is_over = true;

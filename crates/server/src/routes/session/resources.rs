@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use conjure_api::{Cursor, Deleted, DeletedKind, Page, PageQuery, Resource, ResourceCreate, ResourceId};
 use conjure_base::SessionId;
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
 use crate::routes::session::sessions::refuse_archived;
-use crate::sessions::{SessionRow, SessionStore, new_resource, put_resource, remove_resource};
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
+use crate::sessions::{SessionRow, new_resource, put_resource, remove_resource};
 
 /// The maximum number of resources of a session.
 const MAX_RESOURCES: usize = 999;
@@ -29,14 +26,9 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Page<Resource>>, ApiError> {
+async fn list(call: Call, Path(id): Path<String>, RawQuery(query): RawQuery) -> JsonResult<Page<Resource>> {
     let query = PageQuery::resources(&query)?;
-    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    let stored = call.sessions().get(&id).await?;
     let list = format!("resources {id}");
     let after = query.page.as_deref().map(|page| Cursor::position(page, &list)).transpose()?;
     let skipped =
@@ -51,53 +43,39 @@ async fn list(
 }
 
 async fn retrieve(
-    State(state): Shared,
-    caller: Caller,
+    call: Call,
     Path((id, resource_id)): Path<(String, String)>,
     _: NoQuery,
-) -> Result<Json<Resource>, ApiError> {
-    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+) -> JsonResult<Resource> {
+    let stored = call.sessions().get(&id).await?;
     find(&stored.row.resources, &resource_id).cloned().map(Json)
 }
 
-async fn add(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    Body(body): Body,
-) -> Result<Json<Resource>, ApiError> {
+async fn add(call: Call, Path(id): Path<String>, Body(body): Body) -> JsonResult<Resource> {
     let create = ResourceCreate::from_json(&body)?;
-    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let store = call.sessions();
     let stored = store.get(&id).await?;
     refuse_archived(&stored)?;
     check_room(&stored.row)?;
-    let resource = new_resource(&state, &caller.tenant, &create, "body").await?;
-    let owner = Arc::clone(&state);
-    state
-        .run_to_end(async move { put_and_record(&owner, &caller, stored.id, resource).await })
-        .await
-        .map(Json)
+    let resource = new_resource(&call.state, call.tenant(), &create, "body").await?;
+    let state = Arc::clone(&call.state);
+    state.run_to_end(async move { put_and_record(&call, stored.id, resource).await }).await.map(Json)
 }
 
 /// Copies the file of a resource before the resource is recorded. If the path is taken, this fails.
-async fn put_and_record(
-    state: &ServerState,
-    caller: &Caller,
-    session: SessionId,
-    resource: Resource,
-) -> Result<Resource, ApiError> {
-    put_resource(state, &caller.tenant, session, &resource, "body").await?;
+async fn put_and_record(call: &Call, session: SessionId, resource: Resource) -> Result<Resource, ApiError> {
+    put_resource(&call.state, call.tenant(), session, &resource, "body").await?;
     let update = |row: &mut SessionRow| {
         check_room(row)?;
         row.resources.push(resource.clone());
         Ok(())
     };
-    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let store = call.sessions();
     if let Err(error) = store.update(session, update).await {
         // Clients could not remove a file that no row names.
         let is_named = |row: &SessionRow| row.resources.iter().any(|other| other.id == resource.id);
         if store.get(&session.to_string()).await.is_ok_and(|stored| !is_named(&stored.row)) {
-            let _ = remove_resource(state, &caller.tenant, session, &resource).await;
+            let _ = remove_resource(&call.state, call.tenant(), session, &resource).await;
         }
         return Err(error);
     }
@@ -114,27 +92,22 @@ fn check_room(row: &SessionRow) -> Result<(), ApiError> {
 }
 
 /// Refuses the update. The API can only change the token of a repository, and this server does not support repositories.
-async fn update(
-    State(state): Shared,
-    caller: Caller,
-    Path((id, resource_id)): Path<(String, String)>,
-) -> Result<Json<Resource>, ApiError> {
-    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+async fn update(call: Call, Path((id, resource_id)): Path<(String, String)>) -> JsonResult<Resource> {
+    let stored = call.sessions().get(&id).await?;
     find(&stored.row.resources, &resource_id)?;
     Err(ApiError::invalid("a file cannot be changed as a resource; remove it, and add another one"))
 }
 
 async fn remove(
-    State(state): Shared,
-    caller: Caller,
+    call: Call,
     Path((id, resource_id)): Path<(String, String)>,
     _: NoQuery,
-) -> Result<Json<Deleted>, ApiError> {
-    let store = SessionStore::new(&*state.records, &caller.tenant);
+) -> JsonResult<Deleted> {
+    let store = call.sessions();
     let stored = store.get(&id).await?;
     refuse_archived(&stored)?;
     let resource = find(&stored.row.resources, &resource_id)?.clone();
-    remove_resource(&state, &caller.tenant, stored.id, &resource).await?;
+    remove_resource(&call.state, call.tenant(), stored.id, &resource).await?;
     let gone = resource.id;
     let update = move |row: &mut SessionRow| {
         row.resources.retain(|other| other.id != gone);

@@ -1,19 +1,16 @@
 //! Routes of a session's events: send and list. The stream is in its own file.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::State;
 use conjure_api::{Cursor, Event, EventListQuery, EventSend, Order, Page, SentEvents};
 use conjure_runtime::{EventCursor, EventOrder, EventQuery};
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::events::api_events;
 use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
 use crate::routes::session::sessions::refuse_archived;
-use crate::sessions::{self, SessionStore};
-use crate::state::ServerState;
+use crate::sessions;
 
 /// How many events are read at once. A page with a type filter may read several times as many as it returns.
 const CHUNK: usize = 256;
@@ -25,27 +22,17 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn send(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    Path(id): Path<String>,
-    Body(body): Body,
-) -> Result<Json<SentEvents>, ApiError> {
+async fn send(call: Call, Path(id): Path<String>, Body(body): Body) -> JsonResult<SentEvents> {
     let events = EventSend::from_json(&body)?.events;
-    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    let stored = call.sessions().get(&id).await?;
     refuse_archived(&stored)?;
-    let session = state.runtime.session(&caller.tenant, stored.id).await?;
-    Ok(Json(SentEvents { data: sessions::send(&state.runtime, &session, events).await? }))
+    let session = call.state.runtime.session(call.tenant(), stored.id).await?;
+    Ok(Json(SentEvents { data: sessions::send(&call.state.runtime, &session, events).await? }))
 }
 
-async fn list(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Page<Event>>, ApiError> {
+async fn list(call: Call, Path(id): Path<String>, RawQuery(query): RawQuery) -> JsonResult<Page<Event>> {
     let query = EventListQuery::from_query(&query)?;
-    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    let stored = call.sessions().get(&id).await?;
     let list = list_name(&id, &query);
     let place = query.page.page.as_deref().map(|page| Cursor::position(page, &list)).transpose()?;
     let mut from = place.as_deref().map(read_place).transpose()?;
@@ -56,7 +43,7 @@ async fn list(
     let mut data = Vec::new();
     loop {
         let wanted = EventQuery { order, from, limit: (query.page.limit - data.len()).min(CHUNK) };
-        let page = state.runtime.event_page(&caller.tenant, stored.id, wanted).await?;
+        let page = call.state.runtime.event_page(call.tenant(), stored.id, wanted).await?;
         for event in &page.events {
             let mut events = api_events(event);
             if query.order == Order::Descending {

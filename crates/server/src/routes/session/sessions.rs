@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use conjure_api::{
     Deleted, DeletedKind, Patch, Session, SessionCreate, SessionListQuery, SessionUpdate, Tool, TwoWayPage,
     patch_metadata,
@@ -11,11 +10,11 @@ use conjure_api::{
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::ProfileChange;
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
-use crate::sessions::{self, SessionStore, StoredSession, client_tools, cost_micros};
-use crate::state::ServerState;
+use crate::sessions::{self, StoredSession, client_tools, cost_micros};
 
 /// The maximum number of rows that are read for one page with a status filter.
 const MAX_SCANNED_ROWS: usize = 10_000;
@@ -31,36 +30,24 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn create(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    Body(body): Body,
-) -> Result<Json<Session>, ApiError> {
+async fn create(call: Call, Body(body): Body) -> JsonResult<Session> {
     let create = SessionCreate::from_json(&body)?;
     let work = {
-        let (state, caller) = (Arc::clone(&state), caller.clone());
-        async move { sessions::create(&state, &caller, create).await }
+        let call = call.clone();
+        async move { sessions::create(&call.state, &call.caller, create).await }
     };
-    let stored = state.run_to_end(work).await?;
-    shown(&state, &caller, &stored).await.map_err(ApiError::with_unknown_outcome)
+    let stored = call.state.run_to_end(work).await?;
+    shown(&call, &stored).await.map_err(ApiError::with_unknown_outcome)
 }
 
-async fn retrieve(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<Session>, ApiError> {
-    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
-    shown(&state, &caller, &stored).await
+async fn retrieve(call: Call, Path(id): Path<String>) -> JsonResult<Session> {
+    let stored = call.sessions().get(&id).await?;
+    shown(&call, &stored).await
 }
 
-async fn list(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Json<TwoWayPage<Session>>, ApiError> {
+async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<TwoWayPage<Session>> {
     let mut query = SessionListQuery::from_query(&query)?;
-    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let store = call.sessions();
     let wanted = query.page.limit;
     let (mut data, mut prev_page, mut scanned) = (Vec::new(), None, 0);
     loop {
@@ -70,7 +57,7 @@ async fn list(
         }
         scanned += page.data.len();
         for stored in &page.data {
-            let session = sessions::show(&state.runtime, &caller.tenant, stored).await?;
+            let session = sessions::show(&call.state.runtime, call.tenant(), stored).await?;
             if query.statuses.is_empty() || query.statuses.contains(&session.status) {
                 data.push(session);
             }
@@ -84,14 +71,9 @@ async fn list(
     }
 }
 
-async fn update(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    Path(id): Path<String>,
-    Body(body): Body,
-) -> Result<Json<Session>, ApiError> {
+async fn update(call: Call, Path(id): Path<String>, Body(body): Body) -> JsonResult<Session> {
     let SessionUpdate { tools, budget, metadata, title } = SessionUpdate::from_json(&body)?;
-    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let store = call.sessions();
     let stored = store.get(&id).await?;
     refuse_archived(&stored)?;
     if let (Patch::Set(_), None) = (&budget, stored.row.budget) {
@@ -117,7 +99,7 @@ async fn update(
     };
     refuse_other_toolset(&stored, tools.as_deref())?;
     if change != ProfileChange::default() {
-        state.runtime.session(&caller.tenant, stored.id).await?.update(change).await?;
+        call.state.runtime.session(call.tenant(), stored.id).await?.update(change).await?;
     }
     let change_row = move |row: &mut sessions::SessionRow| {
         patch_metadata(&mut row.metadata, metadata.clone())?;
@@ -127,7 +109,7 @@ async fn update(
         Ok(())
     };
     let stored = store.update(stored.id, change_row).await?;
-    shown(&state, &caller, &stored).await
+    shown(&call, &stored).await
 }
 
 /// Refuses to change the toolset, because the tools of the sandbox are fixed from the first model call on.
@@ -143,15 +125,11 @@ fn refuse_other_toolset(stored: &StoredSession, tools: Option<&[Tool]>) -> Resul
     }
 }
 
-async fn archive(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<Session>, ApiError> {
-    let store = SessionStore::new(&*state.records, &caller.tenant);
+async fn archive(call: Call, Path(id): Path<String>) -> JsonResult<Session> {
+    let store = call.sessions();
     let stored = store.get(&id).await?;
     let now = SystemClock.timestamp();
-    let session = state.runtime.session(&caller.tenant, stored.id).await?;
+    let session = call.state.runtime.session(call.tenant(), stored.id).await?;
     let archive = |row: &mut sessions::SessionRow| {
         row.archived_at.get_or_insert(now.into());
         Ok(())
@@ -160,21 +138,16 @@ async fn archive(
     // An archived session accepts no messages, so its turn ends now. A repeated request completes what an interrupted one left.
     session.interrupt().await?;
     session.close().await?;
-    shown(&state, &caller, &stored).await
+    shown(&call, &stored).await
 }
 
-async fn delete(
-    State(state): State<Arc<ServerState>>,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<Deleted>, ApiError> {
-    let store = SessionStore::new(&*state.records, &caller.tenant);
-    let stored = store.get(&id).await?;
-    let (id, tenant, owner) = (stored.id, caller.tenant.clone(), Arc::clone(&state));
+async fn delete(call: Call, Path(id): Path<String>) -> JsonResult<Deleted> {
+    let id = call.sessions().get(&id).await?.id;
+    let state = Arc::clone(&call.state);
     let work = async move {
         // The row is deleted first. After a crash, the next start deletes the rest.
-        SessionStore::new(&*owner.records, &tenant).delete(id).await?;
-        sessions::delete_without_row(&owner, &tenant, id).await
+        call.sessions().delete(id).await?;
+        sessions::delete_without_row(&call.state, call.tenant(), id).await
     };
     state.run_to_end(work).await?;
     Ok(Json(Deleted::new(DeletedKind::Session, id)))
@@ -191,10 +164,6 @@ pub(crate) fn refuse_archived(stored: &StoredSession) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn shown(
-    state: &ServerState,
-    caller: &Caller,
-    stored: &StoredSession,
-) -> Result<Json<Session>, ApiError> {
-    sessions::show(&state.runtime, &caller.tenant, stored).await.map(Json)
+async fn shown(call: &Call, stored: &StoredSession) -> JsonResult<Session> {
+    sessions::show(&call.state.runtime, call.tenant(), stored).await.map(Json)
 }

@@ -1,9 +1,6 @@
 //! Routes of a vault's credentials: `/v1/vaults/{vault_id}/credentials`.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::State;
 use conjure_api::{
     Credential, CredentialAuth, CredentialCreate, CredentialId, CredentialUpdate, CredentialValidation,
     Deleted, DeletedKind, McpProbe, Page, RefreshProbe, RefreshStatus, ValidationStatus, VaultId,
@@ -11,16 +8,17 @@ use conjure_api::{
 };
 use conjure_runtime::{CredentialCheck, RenewalOutcome};
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
-use crate::objects::{Credentials, Vaults, now};
+use crate::objects::now;
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
 
 const ALL: &str = "/v1/vaults/{vault_id}/credentials";
 const ONE: &str = "/v1/vaults/{vault_id}/credentials/{credential_id}";
+
+/// The ids in the path of a credential.
+type CredentialPath = Path<(VaultId, CredentialId)>;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -39,17 +37,15 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn create(
-    State(state): Shared,
-    caller: Caller,
-    Path(vault): Path<String>,
+    call: Call,
+    Path(vault): Path<VaultId>,
     _: NoQuery,
     Body(body): Body,
-) -> Result<Json<Credential>, ApiError> {
-    let vault: VaultId = vault.parse()?;
-    let vaults = Vaults::new(&*state.records, &caller.tenant);
+) -> JsonResult<Credential> {
+    let vaults = call.vaults();
     vaults.get_active(vault).await?;
     let create = CredentialCreate::from_json(&body, now())?;
-    let credentials = Credentials::open(&state, &caller.tenant, vault).await?;
+    let credentials = call.credentials(vault).await?;
     let credential = credentials.create(create).await?;
     if let Err(error) = vaults.get_active(vault).await {
         // The vault was archived or deleted while the credential was created.
@@ -60,68 +56,45 @@ async fn create(
 }
 
 async fn list(
-    State(state): Shared,
-    caller: Caller,
-    Path(vault): Path<String>,
+    call: Call,
+    Path(vault): Path<VaultId>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Page<Credential>>, ApiError> {
+) -> JsonResult<Page<Credential>> {
     let query = VaultListQuery::from_query(&query)?;
-    let vault: VaultId = vault.parse()?;
-    Vaults::new(&*state.records, &caller.tenant).get(vault).await?;
-    Credentials::open(&state, &caller.tenant, vault).await?.list(&query).await.map(Json)
+    call.vaults().get(vault).await?;
+    call.credentials(vault).await?.list(&query).await.map(Json)
 }
 
-async fn retrieve(
-    State(state): Shared,
-    caller: Caller,
-    Path((vault, id)): Path<(String, String)>,
-    _: NoQuery,
-) -> Result<Json<Credential>, ApiError> {
-    Credentials::open(&state, &caller.tenant, vault.parse()?).await?.get(id.parse()?).await.map(Json)
+async fn retrieve(call: Call, Path((vault, id)): CredentialPath, _: NoQuery) -> JsonResult<Credential> {
+    call.credentials(vault).await?.get(id).await.map(Json)
 }
 
 async fn update(
-    State(state): Shared,
-    caller: Caller,
-    Path((vault, id)): Path<(String, String)>,
+    call: Call,
+    Path((vault, id)): CredentialPath,
     _: NoQuery,
     Body(body): Body,
-) -> Result<Json<Credential>, ApiError> {
-    let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
+) -> JsonResult<Credential> {
     let update = CredentialUpdate::from_json(&body, now())?;
-    Credentials::open(&state, &caller.tenant, vault).await?.update(id, &update).await.map(Json)
+    call.credentials(vault).await?.update(id, &update).await.map(Json)
 }
 
-async fn delete(
-    State(state): Shared,
-    caller: Caller,
-    Path((vault, id)): Path<(String, String)>,
-    _: NoQuery,
-) -> Result<Json<Deleted>, ApiError> {
-    let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
-    Credentials::open(&state, &caller.tenant, vault).await?.delete(id).await?;
+async fn delete(call: Call, Path((vault, id)): CredentialPath, _: NoQuery) -> JsonResult<Deleted> {
+    call.credentials(vault).await?.delete(id).await?;
     Ok(Json(Deleted::new(DeletedKind::VaultCredential, id)))
 }
 
-async fn archive(
-    State(state): Shared,
-    caller: Caller,
-    Path((vault, id)): Path<(String, String)>,
-    _: NoQuery,
-) -> Result<Json<Credential>, ApiError> {
-    let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
-    Credentials::open(&state, &caller.tenant, vault).await?.archive(id).await.map(Json)
+async fn archive(call: Call, Path((vault, id)): CredentialPath, _: NoQuery) -> JsonResult<Credential> {
+    call.credentials(vault).await?.archive(id).await.map(Json)
 }
 
 /// Connects to the server of a credential in the same way as a session.
 async fn validate(
-    State(state): Shared,
-    caller: Caller,
-    Path((vault, id)): Path<(String, String)>,
+    call: Call,
+    Path((vault, id)): CredentialPath,
     _: NoQuery,
-) -> Result<Json<CredentialValidation>, ApiError> {
-    let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
-    let credential = Credentials::open(&state, &caller.tenant, vault).await?.get(id).await?;
+) -> JsonResult<CredentialValidation> {
+    let credential = call.credentials(vault).await?.get(id).await?;
     if credential.archived_at.is_some() {
         return Err(ApiError::invalid(format!(
             "the credential `{id}` is archived and has no secrets any more"
@@ -129,7 +102,7 @@ async fn validate(
     }
     let has_refresh_token = matches!(&credential.auth, CredentialAuth::McpOauth { refresh: Some(_), .. });
     let url = credential.auth.mcp_server_url();
-    let checked = state.runtime.check_credential(&caller.tenant, &vault.to_string(), url).await?;
+    let checked = call.state.runtime.check_credential(call.tenant(), &vault.to_string(), url).await?;
     let CredentialCheck { failed_method, is_refused, renewal } = checked;
     let refresh = match renewal {
         RenewalOutcome::NotTried => None,

@@ -1,18 +1,13 @@
 //! Routes of vaults: `/v1/vaults`.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::State;
 use conjure_api::{Deleted, DeletedKind, Page, Vault, VaultCreate, VaultId, VaultListQuery, VaultUpdate};
 
-use crate::access::{Caller, Scope};
+use crate::access::Scope;
 use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
-use crate::objects::{Credentials, Vaults, now};
+use crate::objects::now;
+use crate::routes::call::{Call, JsonResult};
 use crate::routes::route::Route;
-use crate::state::ServerState;
-
-type Shared = State<Arc<ServerState>>;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -25,12 +20,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn create(
-    State(state): Shared,
-    caller: Caller,
-    _: NoQuery,
-    Body(body): Body,
-) -> Result<Json<Vault>, ApiError> {
+async fn create(call: Call, _: NoQuery, Body(body): Body) -> JsonResult<Vault> {
     let create = VaultCreate::from_json(&body)?;
     let time = now();
     let vault = Vault {
@@ -41,50 +31,28 @@ async fn create(
         metadata: create.metadata,
         updated_at: time,
     };
-    Vaults::new(&*state.records, &caller.tenant).create(vault).await.map(Json)
+    call.vaults().create(vault).await.map(Json)
 }
 
-async fn list(
-    State(state): Shared,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Page<Vault>>, ApiError> {
+async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<Page<Vault>> {
     let query = VaultListQuery::from_query(&query)?;
-    Vaults::new(&*state.records, &caller.tenant).list(&query).await.map(Json)
+    call.vaults().list(&query).await.map(Json)
 }
 
-async fn retrieve(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Vault>, ApiError> {
-    Vaults::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
+async fn retrieve(call: Call, Path(id): Path<VaultId>, _: NoQuery) -> JsonResult<Vault> {
+    call.vaults().get(id).await.map(Json)
 }
 
-async fn update(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-    Body(body): Body,
-) -> Result<Json<Vault>, ApiError> {
-    let id = id.parse()?;
+async fn update(call: Call, Path(id): Path<VaultId>, _: NoQuery, Body(body): Body) -> JsonResult<Vault> {
     let update = VaultUpdate::from_json(&body)?;
-    Vaults::new(&*state.records, &caller.tenant).update(id, update).await.map(Json)
+    call.vaults().update(id, update).await.map(Json)
 }
 
 /// Deletes a vault. Its credentials are deleted first, so that none remains without a vault.
-async fn delete(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Deleted>, ApiError> {
-    let id: VaultId = id.parse()?;
-    let vaults = Vaults::new(&*state.records, &caller.tenant);
+async fn delete(call: Call, Path(id): Path<VaultId>, _: NoQuery) -> JsonResult<Deleted> {
+    let vaults = call.vaults();
     vaults.get(id).await?;
-    let credentials = Credentials::open(&state, &caller.tenant, id).await?;
+    let credentials = call.credentials(id).await?;
     credentials.delete_all().await?;
     vaults.delete(id).await?;
     // Deletes credentials that were added meanwhile.
@@ -93,16 +61,10 @@ async fn delete(
 }
 
 /// Archives a vault, and erases the secrets of its credentials.
-async fn archive(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-    _: NoQuery,
-) -> Result<Json<Vault>, ApiError> {
-    let id: VaultId = id.parse()?;
-    let vaults = Vaults::new(&*state.records, &caller.tenant);
+async fn archive(call: Call, Path(id): Path<VaultId>, _: NoQuery) -> JsonResult<Vault> {
+    let vaults = call.vaults();
     vaults.get(id).await?;
-    let credentials = Credentials::open(&state, &caller.tenant, id).await?;
+    let credentials = call.credentials(id).await?;
     credentials.archive_all().await?;
     let vault = vaults.archive(id).await?;
     // Archives credentials that were added meanwhile.
