@@ -5,16 +5,15 @@ use conjure_base::TenantId;
 use conjure_journal::{IndexName, NewRecord, Record, RecordContent, RecordKind, RecordWrite, Records};
 
 use crate::http::ApiError;
-use crate::objects::rows::{ARCHIVED, Rows, archived, busy, created_at, decode, encode, is_lost_race, now};
+use crate::objects::rows::{
+    ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, created_at, decode, encode, now, unless_lost,
+};
 
 static AGENT: RecordKind = RecordKind::from_static("agent");
 static VERSION: RecordKind = RecordKind::from_static("agent-version");
 
 /// The index of versions by agent.
 const OF_AGENT: IndexName = IndexName::from_static("agent");
-
-/// The maximum number of attempts at an update, if other writers change the agent.
-const MAX_ATTEMPTS: usize = 16;
 
 /// The agents of a tenant.
 #[derive(Clone, Copy)]
@@ -52,8 +51,7 @@ impl<'r> Agents<'r> {
 
     /// The newest version of an agent.
     pub(crate) async fn newest(&self, id: AgentId) -> Result<Agent, ApiError> {
-        let record = self.agents().get(id).await?.ok_or_else(|| missing(id))?;
-        read_agent(&record)
+        read_agent(&self.agents().get(id).await?)
     }
 
     /// A version of an agent, by default the newest.
@@ -63,7 +61,7 @@ impl<'r> Agents<'r> {
             None => Ok(newest),
             Some(version) if version == newest.version => Ok(newest),
             Some(version) => {
-                let record = self.versions_of_all().get(version_id(id, version)).await?;
+                let record = self.versions_of_all().find(version_id(id, version)).await?;
                 let record = record.ok_or_else(|| {
                     ApiError::not_found(format!(
                         "the agent {id} has no version {version}; its newest is {}",
@@ -84,7 +82,7 @@ impl<'r> Agents<'r> {
         mut change: impl FnMut(Agent) -> Result<Agent, ApiError>,
     ) -> Result<Agent, ApiError> {
         for _ in 0..MAX_ATTEMPTS {
-            let record = self.agents().get(id).await?.ok_or_else(|| missing(id))?;
+            let record = self.agents().get(id).await?;
             let newest = read_agent(&record)?;
             if newest.archived_at.is_some() {
                 return Err(ApiError::invalid(format!("the agent {id} is archived and cannot be changed")));
@@ -108,10 +106,8 @@ impl<'r> Agents<'r> {
                 },
                 RecordWrite::Insert(self.version_record(&changed)?),
             ];
-            match self.records.transact(writes).await {
-                Ok(_) => return Ok(changed),
-                Err(error) if is_lost_race(&error) => {}
-                Err(error) => return Err(error.into()),
+            if unless_lost(self.records.transact(writes).await)?.is_some() {
+                return Ok(changed);
             }
         }
         Err(busy())
@@ -120,31 +116,24 @@ impl<'r> Agents<'r> {
     /// Archives an agent. Does nothing if it is archived already.
     pub(crate) async fn archive(&self, id: AgentId) -> Result<Agent, ApiError> {
         self.agents()
-            .change(
-                || missing(id),
-                id,
-                |record| {
-                    let agent = read_agent(record)?;
-                    if agent.archived_at.is_some() {
-                        return Ok((agent, None));
-                    }
-                    let time = now();
-                    let agent = Agent { archived_at: Some(time), updated_at: time, ..agent };
-                    let content = agent_content(&agent)?;
-                    Ok((agent, Some(content)))
-                },
-            )
+            .change(id, |record| {
+                let agent = read_agent(record)?;
+                if agent.archived_at.is_some() {
+                    return Ok((agent, None));
+                }
+                let time = now();
+                let agent = Agent { archived_at: Some(time), updated_at: time, ..agent };
+                let content = agent_content(&agent)?;
+                Ok((agent, Some(content)))
+            })
             .await
     }
 
     /// A page of agents, the newest first.
     pub(crate) async fn list(&self, query: &AgentListQuery) -> Result<Page<Agent>, ApiError> {
         let rows = self.agents();
-        let mut wanted = rows.query();
+        let mut wanted = rows.query_with(query.include_archived);
         wanted.order = created_at(&query.created_at);
-        if !query.include_archived {
-            wanted = wanted.with_filter(ARCHIVED, archived(false));
-        }
         rows.page(wanted, &query.page, read_agent).await
     }
 
@@ -189,8 +178,4 @@ fn read_version(record: &Record, newest: &Agent) -> Result<Agent, ApiError> {
         updated_at: record.created_at.into(),
         ..version
     })
-}
-
-fn missing(id: AgentId) -> ApiError {
-    ApiError::not_found(format!("there is no agent {id}"))
 }

@@ -13,7 +13,7 @@ use conjure_vault::{
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::http::ApiError;
-use crate::objects::rows::{ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, damaged, is_lost_race, now};
+use crate::objects::rows::{ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, damaged, now, unless_lost};
 use crate::state::ServerState;
 
 /// The maximum number of active credentials of a vault.
@@ -42,8 +42,8 @@ impl<'r> Credentials<'r> {
         let url = create.auth.mcp_server_url().to_owned();
         let address = server_address(&url)
             .ok_or_else(|| ApiError::invalid("auth.mcp_server_url: the value is no address of a server"))?;
-        let active = self.rows.query().with_filter(IN_VAULT, self.vault.to_string());
-        let active = active.with_filter(ARCHIVED, archived(false)).with_limit(MAX_CREDENTIALS);
+        let active = self.rows.query_with(false).with_filter(IN_VAULT, self.vault.to_string());
+        let active = active.with_limit(MAX_CREDENTIALS);
         if self.rows.records.query(active).await?.records.len() >= MAX_CREDENTIALS as usize {
             let message = format!(
                 "a vault has at most {MAX_CREDENTIALS} credentials; archive one, or use another vault"
@@ -138,17 +138,15 @@ impl<'r> Credentials<'r> {
     /// Deletes all credentials of the vault.
     pub(crate) async fn delete_all(&self) -> Result<(), ApiError> {
         for id in self.all().await? {
-            self.rows.records.delete(&self.rows.key(id)?, None).await?;
+            self.rows.remove(id).await?;
         }
         Ok(())
     }
 
     /// A page of credentials, the newest first.
     pub(crate) async fn list(&self, query: &VaultListQuery) -> Result<Page<Credential>, ApiError> {
-        let mut wanted = self.rows.query().with_filter(IN_VAULT, self.vault.to_string());
-        if !query.include_archived {
-            wanted = wanted.with_filter(ARCHIVED, archived(false));
-        }
+        let wanted =
+            self.rows.query_with(query.include_archived).with_filter(IN_VAULT, self.vault.to_string());
         self.rows
             .page(wanted, &query.page, |record| read(record, &StoredCredential::from_record(record)?))
             .await
@@ -172,7 +170,7 @@ impl<'r> Credentials<'r> {
     /// The record of a credential of this vault.
     async fn stored(&self, id: CredentialId) -> Result<(Record, StoredCredential), ApiError> {
         let missing = || ApiError::not_found(format!("the vault `{}` has no credential `{id}`", self.vault));
-        let record = self.rows.get(id).await?.ok_or_else(missing)?;
+        let record = self.rows.find(id).await?.ok_or_else(missing)?;
         let stored = StoredCredential::from_record(&record)?;
         if stored.vault != self.vault.to_string() {
             return Err(missing());
@@ -193,10 +191,9 @@ impl<'r> Credentials<'r> {
                 return Ok(credential);
             }
             stored.shown = shown(&credential)?;
-            match self.rows.records.replace(&record.key, record.version, content(&stored)?).await {
-                Ok(record) => return read(&record, &stored),
-                Err(error) if is_lost_race(&error) => {}
-                Err(error) => return Err(error.into()),
+            let written = self.rows.records.replace(&record.key, record.version, content(&stored)?).await;
+            if let Some(record) = unless_lost(written)? {
+                return read(&record, &stored);
             }
         }
         Err(busy())

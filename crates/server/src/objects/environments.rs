@@ -34,8 +34,7 @@ impl<'r> Environments<'r> {
 
     /// An environment.
     pub(crate) async fn get(&self, id: EnvironmentId) -> Result<Environment, ApiError> {
-        let record = self.rows.get(id).await?.ok_or_else(|| missing(id))?;
-        read(&record)
+        read(&self.rows.get(id).await?)
     }
 
     /// Changes an environment.
@@ -45,59 +44,43 @@ impl<'r> Environments<'r> {
         update: EnvironmentUpdate,
     ) -> Result<Environment, ApiError> {
         self.rows
-            .change(
-                || missing(id),
-                id,
-                |record| {
-                    let environment = read(record)?;
-                    if environment.archived_at.is_some() {
-                        let message = format!("the environment {id} is archived and cannot be changed");
-                        return Err(ApiError::invalid(message).with_code(Some("environment_archived")));
-                    }
-                    let changed = updated(environment, update.clone())?;
-                    let content = content(&changed)?;
-                    Ok((changed, Some(content)))
-                },
-            )
+            .change(id, |record| {
+                let environment = read(record)?;
+                if environment.archived_at.is_some() {
+                    let message = format!("the environment {id} is archived and cannot be changed");
+                    return Err(ApiError::invalid(message).with_code(Some("environment_archived")));
+                }
+                let changed = updated(environment, update.clone())?;
+                let content = content(&changed)?;
+                Ok((changed, Some(content)))
+            })
             .await
     }
 
     /// Archives an environment, and frees its name. Does nothing if it is archived already.
     pub(crate) async fn archive(&self, id: EnvironmentId) -> Result<Environment, ApiError> {
         self.rows
-            .change(
-                || missing(id),
-                id,
-                |record| {
-                    let environment = read(record)?;
-                    if environment.archived_at.is_some() {
-                        return Ok((environment, None));
-                    }
-                    let time = now();
-                    let environment =
-                        Environment { archived_at: Some(time), updated_at: time, ..environment };
-                    let content = content(&environment)?;
-                    Ok((environment, Some(content)))
-                },
-            )
+            .change(id, |record| {
+                let environment = read(record)?;
+                if environment.archived_at.is_some() {
+                    return Ok((environment, None));
+                }
+                let time = now();
+                let environment = Environment { archived_at: Some(time), updated_at: time, ..environment };
+                let content = content(&environment)?;
+                Ok((environment, Some(content)))
+            })
             .await
     }
 
     /// Deletes an environment.
     pub(crate) async fn delete(&self, id: EnvironmentId) -> Result<(), ApiError> {
-        match self.rows.records.delete(&self.rows.key(id)?, None).await? {
-            true => Ok(()),
-            false => Err(missing(id)),
-        }
+        self.rows.delete(id).await
     }
 
     /// A page of environments, the newest first.
     pub(crate) async fn list(&self, query: &EnvironmentListQuery) -> Result<Page<Environment>, ApiError> {
-        let mut wanted = self.rows.query();
-        if !query.include_archived {
-            wanted = wanted.with_filter(ARCHIVED, archived(false));
-        }
-        self.rows.page(wanted, &query.page, read).await
+        self.rows.page(self.rows.query_with(query.include_archived), &query.page, read).await
     }
 }
 
@@ -146,8 +129,4 @@ fn read(record: &Record) -> Result<Environment, ApiError> {
         environment.updated_at = environment.created_at;
     }
     Ok(environment)
-}
-
-fn missing(id: EnvironmentId) -> ApiError {
-    ApiError::not_found(format!("there is no environment {id}"))
 }

@@ -43,8 +43,7 @@ impl<'r> Files<'r> {
 
     /// The metadata of a file.
     pub(crate) async fn get(&self, id: FileId) -> Result<FileMetadata, ApiError> {
-        let record = self.rows.get(id).await?.ok_or_else(|| missing(id))?;
-        read(&record)
+        read(&self.rows.get(id).await?)
     }
 
     /// The metadata of a file whose content is needed. Fails if the file has expired.
@@ -86,12 +85,12 @@ impl<'r> Files<'r> {
 
     /// Deletes the row of a file.
     pub(crate) async fn delete(&self, id: FileId) -> Result<(), ApiError> {
-        if self.remove(id).await? { Ok(()) } else { Err(missing(id)) }
+        self.rows.delete(id).await
     }
 
     /// Deletes the row of a file. Returns whether it existed.
     pub(crate) async fn remove(&self, id: FileId) -> Result<bool, ApiError> {
-        Ok(self.rows.records.delete(&self.rows.key(id)?, None).await?)
+        self.rows.remove(id).await
     }
 
     /// A page of files, the newest first.
@@ -137,7 +136,7 @@ impl<'r> Files<'r> {
     /// The file at which a page begins or ends, for older clients.
     async fn element(&self, parameter: &str, id: &str) -> Result<Record, ApiError> {
         let record = match id.parse::<FileId>() {
-            Ok(id) => self.rows.get(id).await?,
+            Ok(id) => self.rows.find(id).await?,
             Err(_) => None,
         };
         record.ok_or_else(|| {
@@ -150,7 +149,7 @@ impl<'r> Files<'r> {
         let mut data: Vec<FileMetadata> = Vec::new();
         for id in ids.iter().filter_map(|id| id.parse::<FileId>().ok()) {
             if data.iter().all(|file| file.id != id)
-                && let Some(record) = self.rows.get(id).await?
+                && let Some(record) = self.rows.find(id).await?
             {
                 data.push(read(&record)?);
             }
@@ -172,8 +171,4 @@ fn is_expired(file: &FileMetadata) -> bool {
 fn read(record: &Record) -> Result<FileMetadata, ApiError> {
     let file: FileMetadata = decode(record)?;
     Ok(FileMetadata { created_at: record.created_at.into(), ..file })
-}
-
-fn missing(id: FileId) -> ApiError {
-    ApiError::not_found(format!("there is no file {id}"))
 }

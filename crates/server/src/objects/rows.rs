@@ -74,27 +74,52 @@ impl Rows<'_> {
         Ok(RecordKey::new(self.tenant, self.kind.clone(), id.to_string())?)
     }
 
-    pub(crate) async fn get(&self, id: impl ToString) -> Result<Option<Record>, ApiError> {
+    pub(crate) async fn find(&self, id: impl ToString) -> Result<Option<Record>, ApiError> {
         Ok(self.records.get(&self.key(id)?).await?)
+    }
+
+    /// The row with this id.
+    ///
+    /// # Errors
+    /// 404 if there is none.
+    pub(crate) async fn get(&self, id: impl ToString) -> Result<Record, ApiError> {
+        let id = id.to_string();
+        self.find(&id).await?.ok_or_else(|| self.missing(&id))
+    }
+
+    /// The error if no row has this id, which may be any text of a client.
+    pub(crate) fn missing(&self, id: &str) -> ApiError {
+        ApiError::not_found(format!("there is no {} `{}`", self.kind, id.escape_debug()))
+    }
+
+    /// Deletes a row.
+    ///
+    /// # Errors
+    /// 404 if there is none.
+    pub(crate) async fn delete(&self, id: impl ToString) -> Result<(), ApiError> {
+        let id = id.to_string();
+        if self.remove(&id).await? { Ok(()) } else { Err(self.missing(&id)) }
+    }
+
+    /// Deletes a row. Returns whether it existed.
+    pub(crate) async fn remove(&self, id: impl ToString) -> Result<bool, ApiError> {
+        Ok(self.records.delete(&self.key(id)?, None).await?)
     }
 
     /// Changes a row. `change` returns the new content for the current record, or `None` to keep it. It runs again after a conflicting
     /// write.
     pub(crate) async fn change<T>(
         &self,
-        missing: impl Fn() -> ApiError,
         id: impl ToString,
         mut change: impl FnMut(&Record) -> Result<(T, Option<RecordContent>), ApiError>,
     ) -> Result<T, ApiError> {
-        let key = self.key(id)?;
+        let id = id.to_string();
         for _ in 0..MAX_ATTEMPTS {
-            let record = self.records.get(&key).await?.ok_or_else(&missing)?;
+            let record = self.get(&id).await?;
             let (value, content) = change(&record)?;
             let Some(content) = content else { return Ok(value) };
-            match self.records.replace(&key, record.version, content).await {
-                Ok(_) => return Ok(value),
-                Err(error) if is_lost_race(&error) => {}
-                Err(error) => return Err(not_written(error)),
+            if unless_lost(self.records.replace(&record.key, record.version, content).await)?.is_some() {
+                return Ok(value);
             }
         }
         Err(busy())
@@ -119,11 +144,20 @@ impl Rows<'_> {
     pub(crate) fn query(&self) -> RecordQuery {
         RecordQuery::new(self.tenant, self.kind.clone())
     }
+
+    /// A query for the rows of objects that are not archived, or of all objects.
+    pub(crate) fn query_with(&self, include_archived: bool) -> RecordQuery {
+        let query = self.query();
+        if include_archived { query } else { query.with_filter(ARCHIVED, archived(false)) }
+    }
 }
 
-/// Whether the row was changed since it was read, so that the change must be tried again.
-pub(crate) fn is_lost_race(error: &RecordError) -> bool {
-    error.kind() == RecordErrorKind::VersionConflict
+/// The result of a write. `None` if the row was changed since it was read, so that the change must be tried again.
+pub(crate) fn unless_lost<T>(written: Result<T, RecordError>) -> Result<Option<T>, ApiError> {
+    match written {
+        Err(error) if error.kind() == RecordErrorKind::VersionConflict => Ok(None),
+        written => written.map(Some).map_err(not_written),
+    }
 }
 
 /// The error of a failed write. A taken unique name becomes an error about the object's name.

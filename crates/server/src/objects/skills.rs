@@ -13,16 +13,13 @@ use conjure_journal::{
 use serde::{Deserialize, Serialize};
 
 use crate::http::ApiError;
-use crate::objects::rows::{Rows, busy, decode, encode, is_lost_race};
+use crate::objects::rows::{MAX_ATTEMPTS, Rows, busy, decode, encode, unless_lost};
 
 static SKILL: RecordKind = RecordKind::from_static("skill");
 static VERSION: RecordKind = RecordKind::from_static("skill-version");
 
 /// The index of versions by skill.
 const OF_SKILL: IndexName = IndexName::from_static("skill");
-
-/// The maximum number of attempts at a change, if other writers change the skill.
-const MAX_ATTEMPTS: usize = 16;
 
 /// How many versions are read or deleted at a time.
 const BATCH: u32 = 100;
@@ -85,7 +82,7 @@ impl<'r> Skills<'r> {
     pub(crate) async fn add_version(&self, version: &SkillVersion) -> Result<SkillVersion, ApiError> {
         let id = version.skill_id;
         for _ in 0..MAX_ATTEMPTS {
-            let record = self.skills().get(id).await?.ok_or_else(|| missing(id))?;
+            let record = self.skills().get(id).await?;
             let mut row: SkillRow = decode(&record)?;
             if row.name != version.name {
                 return Err(ApiError::invalid(format!(
@@ -97,15 +94,11 @@ impl<'r> Skills<'r> {
             row.skill.updated_at = version.created_at;
             let writes =
                 vec![replace(&record, encode(&row)?), RecordWrite::Insert(self.version_record(version)?)];
-            match self.records.transact(writes).await {
-                Ok(written) => {
-                    return match written.last() {
-                        Some(Some(record)) => read_version(record),
-                        _ => Ok(version.clone()),
-                    };
-                }
-                Err(error) if is_lost_race(&error) => {}
-                Err(error) => return Err(error.into()),
+            if let Some(written) = unless_lost(self.records.transact(writes).await)? {
+                return match written.last() {
+                    Some(Some(record)) => read_version(record),
+                    _ => Ok(version.clone()),
+                };
             }
         }
         Err(busy())
@@ -113,8 +106,7 @@ impl<'r> Skills<'r> {
 
     /// A skill.
     pub(crate) async fn get(&self, id: SkillId) -> Result<Skill, ApiError> {
-        let record = self.skills().get(id).await?.ok_or_else(|| missing(id))?;
-        read_skill(&record)
+        read_skill(&self.skills().get(id).await?)
     }
 
     /// A version of a skill, by its id or `latest`.
@@ -124,7 +116,7 @@ impl<'r> Skills<'r> {
             "latest" => skill.latest_version_id,
             text => text.parse()?,
         };
-        let record = self.all_versions().get(wanted).await?;
+        let record = self.all_versions().find(wanted).await?;
         let found =
             record.map(|record| read_version(&record)).transpose()?.filter(|found| found.skill_id == id);
         found.ok_or_else(|| ApiError::not_found(format!("the skill {id} has no version {wanted}")))
@@ -154,7 +146,7 @@ impl<'r> Skills<'r> {
     pub(crate) async fn delete_version(&self, id: SkillId, version: SkillVersionId) -> Result<(), ApiError> {
         for _ in 0..MAX_ATTEMPTS {
             self.version(id, &version.to_string()).await?;
-            let record = self.skills().get(id).await?.ok_or_else(|| missing(id))?;
+            let record = self.skills().get(id).await?;
             let mut row: SkillRow = decode(&record)?;
             let newest = self.newest_versions(id, 2).await?;
             let mut others = newest.iter().map(read_version).collect::<Result<Vec<_>, _>>()?;
@@ -172,10 +164,8 @@ impl<'r> Skills<'r> {
                 replace(&record, encode(&row)?),
                 RecordWrite::Delete { key: self.all_versions().key(version)?, expected_version: None },
             ];
-            match self.records.transact(writes).await {
-                Ok(_) => return Ok(()),
-                Err(error) if is_lost_race(&error) => {}
-                Err(error) => return Err(error.into()),
+            if unless_lost(self.records.transact(writes).await)?.is_some() {
+                return Ok(());
             }
         }
         Err(busy())
@@ -183,9 +173,7 @@ impl<'r> Skills<'r> {
 
     /// Deletes a skill with all its versions. Returns the ids of the versions.
     pub(crate) async fn delete(&self, id: SkillId) -> Result<Vec<SkillVersionId>, ApiError> {
-        if !self.records.delete(&self.skills().key(id)?, None).await? {
-            return Err(missing(id));
-        }
+        self.skills().delete(id).await?;
         let mut deleted = Vec::new();
         loop {
             let versions = self.newest_versions(id, BATCH).await?;
@@ -224,8 +212,4 @@ fn read_skill(record: &Record) -> Result<Skill, ApiError> {
 fn read_version(record: &Record) -> Result<SkillVersion, ApiError> {
     let version: SkillVersion = decode(record)?;
     Ok(SkillVersion { created_at: record.created_at.into(), ..version })
-}
-
-fn missing(id: SkillId) -> ApiError {
-    ApiError::not_found(format!("there is no skill {id}"))
 }

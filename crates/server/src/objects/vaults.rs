@@ -28,7 +28,7 @@ impl<'r> Vaults<'r> {
 
     /// A vault.
     pub(crate) async fn get(&self, id: VaultId) -> Result<Vault, ApiError> {
-        read(&self.rows.get(id).await?.ok_or_else(|| missing(id))?)
+        read(&self.rows.get(id).await?)
     }
 
     /// The vault with this id. Fails if it is archived.
@@ -43,62 +43,47 @@ impl<'r> Vaults<'r> {
     /// Changes a vault.
     pub(crate) async fn update(&self, id: VaultId, update: VaultUpdate) -> Result<Vault, ApiError> {
         self.rows
-            .change(
-                || missing(id),
-                id,
-                |record| {
-                    let mut vault = read(record)?;
-                    if vault.archived_at.is_some() {
-                        let message = format!("the vault `{id}` is archived and cannot be changed");
-                        return Err(ApiError::invalid(message));
-                    }
-                    if let Some(name) = &update.display_name {
-                        vault.display_name.clone_from(name);
-                    }
-                    patch_metadata(&mut vault.metadata, update.metadata.clone())?;
-                    vault.updated_at = now();
-                    let content = content(&vault)?;
-                    Ok((vault, Some(content)))
-                },
-            )
+            .change(id, |record| {
+                let mut vault = read(record)?;
+                if vault.archived_at.is_some() {
+                    let message = format!("the vault `{id}` is archived and cannot be changed");
+                    return Err(ApiError::invalid(message));
+                }
+                if let Some(name) = &update.display_name {
+                    vault.display_name.clone_from(name);
+                }
+                patch_metadata(&mut vault.metadata, update.metadata.clone())?;
+                vault.updated_at = now();
+                let content = content(&vault)?;
+                Ok((vault, Some(content)))
+            })
             .await
     }
 
     /// Archives a vault. Does nothing if it is archived already.
     pub(crate) async fn archive(&self, id: VaultId) -> Result<Vault, ApiError> {
         self.rows
-            .change(
-                || missing(id),
-                id,
-                |record| {
-                    let vault = read(record)?;
-                    if vault.archived_at.is_some() {
-                        return Ok((vault, None));
-                    }
-                    let time = now();
-                    let vault = Vault { archived_at: Some(time), updated_at: time, ..vault };
-                    let content = content(&vault)?;
-                    Ok((vault, Some(content)))
-                },
-            )
+            .change(id, |record| {
+                let vault = read(record)?;
+                if vault.archived_at.is_some() {
+                    return Ok((vault, None));
+                }
+                let time = now();
+                let vault = Vault { archived_at: Some(time), updated_at: time, ..vault };
+                let content = content(&vault)?;
+                Ok((vault, Some(content)))
+            })
             .await
     }
 
     /// Deletes a vault.
     pub(crate) async fn delete(&self, id: VaultId) -> Result<(), ApiError> {
-        match self.rows.records.delete(&self.rows.key(id)?, None).await? {
-            true => Ok(()),
-            false => Err(missing(id)),
-        }
+        self.rows.delete(id).await
     }
 
     /// A page of vaults, the newest first.
     pub(crate) async fn list(&self, query: &VaultListQuery) -> Result<Page<Vault>, ApiError> {
-        let mut wanted = self.rows.query();
-        if !query.include_archived {
-            wanted = wanted.with_filter(ARCHIVED, archived(false));
-        }
-        self.rows.page(wanted, &query.page, read).await
+        self.rows.page(self.rows.query_with(query.include_archived), &query.page, read).await
     }
 }
 
@@ -111,8 +96,4 @@ fn read(record: &Record) -> Result<Vault, ApiError> {
     let mut vault: Vault = decode(record)?;
     vault.created_at = record.created_at.into();
     Ok(vault)
-}
-
-fn missing(id: VaultId) -> ApiError {
-    ApiError::not_found(format!("there is no vault `{id}`"))
 }

@@ -95,7 +95,7 @@ async fn collect(
     let Some(path) = output.path.to_str() else { return Ok(()) };
     let digest = Digest::of_bytes(format!("{session}\0{path}").as_bytes()).to_hex();
     let rows = Rows { records: &*state.records, tenant, kind: &OUTPUT };
-    let record = rows.get(&digest).await?;
+    let record = rows.find(&digest).await?;
     let known: Option<OutputState> = record.as_ref().map(decode).transpose()?;
     let modified_ms = output.modified.millis();
     if known.as_ref().is_some_and(|known| known.size == output.size && known.modified_ms == modified_ms) {

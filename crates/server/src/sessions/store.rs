@@ -46,9 +46,8 @@ impl<'r> SessionStore<'r> {
     /// # Errors
     /// 404 if the tenant has no such session.
     pub(crate) async fn get(&self, id: &str) -> Result<StoredSession, ApiError> {
-        let parsed: SessionId = id.parse().map_err(|_| missing(id))?;
-        let record = self.rows.get(parsed).await?.ok_or_else(|| missing(id))?;
-        read(record)
+        let parsed: SessionId = id.parse().map_err(|_| self.rows.missing(id))?;
+        read(self.rows.get(parsed).await?)
     }
 
     /// Changes a row. `change` runs again after a conflicting write.
@@ -57,29 +56,23 @@ impl<'r> SessionStore<'r> {
         id: SessionId,
         change: impl Fn(&mut SessionRow) -> Result<(), ApiError>,
     ) -> Result<StoredSession, ApiError> {
-        let id_text = id.to_string();
         self.rows
-            .change(
-                || missing(&id_text),
-                id,
-                |record| {
-                    let mut row: SessionRow = decode(record)?;
-                    change(&mut row)?;
-                    Ok(((), Some(content(&row)?)))
-                },
-            )
+            .change(id, |record| {
+                let mut row: SessionRow = decode(record)?;
+                change(&mut row)?;
+                Ok(((), Some(content(&row)?)))
+            })
             .await?;
-        self.get(&id_text).await
+        read(self.rows.get(id).await?)
     }
 
     pub(crate) async fn delete(&self, id: SessionId) -> Result<(), ApiError> {
-        self.rows.records.delete(&self.rows.key(id)?, None).await?;
-        Ok(())
+        self.rows.remove(id).await.map(drop)
     }
 
     /// Whether a session with this id exists.
     pub(crate) async fn contains(&self, id: SessionId) -> Result<bool, ApiError> {
-        Ok(self.rows.get(id).await?.is_some())
+        Ok(self.rows.find(id).await?.is_some())
     }
 
     /// A page of sessions, readable in both directions.
@@ -115,15 +108,12 @@ impl<'r> SessionStore<'r> {
     }
 
     fn query(&self, query: &SessionListQuery, order: Order) -> RecordQuery {
-        let mut wanted = self.rows.query();
+        let mut wanted = self.rows.query_with(query.include_archived);
         if let Some(agent) = &query.agent_id {
             wanted = wanted.with_filter(AGENT, agent.as_str());
         }
         if let Some(version) = query.agent_version {
             wanted = wanted.with_filter(AGENT_VERSION, number(version));
-        }
-        if !query.include_archived {
-            wanted = wanted.with_filter(ARCHIVED, archived(false));
         }
         let direction = match order {
             Order::Ascending => Direction::Ascending,
@@ -176,7 +166,7 @@ const fn reversed(order: Order) -> Order {
 
 /// Decodes the session's row in a record.
 fn read(record: Record) -> Result<StoredSession, ApiError> {
-    let id = record.key.id().parse().map_err(|_| missing(record.key.id()))?;
+    let id = record.key.id().parse().map_err(|_| ApiError::internal("a stored session has a wrong id"))?;
     Ok(StoredSession { id, row: decode(&record)?, record })
 }
 
@@ -189,8 +179,4 @@ fn content(row: &SessionRow) -> Result<RecordContent, ApiError> {
 
 fn number(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
-}
-
-fn missing(id: &str) -> ApiError {
-    ApiError::not_found(format!("there is no session `{}`", id.escape_debug()))
 }
