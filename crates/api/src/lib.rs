@@ -1,8 +1,7 @@
 //! The types of the Managed Agents API: what clients send and what they read. The crate has no HTTP and no I/O.
 //!
-//! [`AgentCreate::from_json`] and similar functions read requests from the bytes of a body. They check types and limits. They refuse
-//! unknown fields, and fields for features that this server does not have. A [`RequestError`] says where the fault is, what is wrong and
-//! how to mend it.
+//! [`RequestBody::from_json`] reads a request from the bytes of its body. It checks types and limits. It refuses unknown fields, and fields
+//! for features that this server does not have. A [`RequestError`] says where the fault is, what is wrong and how to mend it.
 //!
 //! Responses are plain structs that `serde` writes. The types that are stored can be read again.
 //!
@@ -29,6 +28,7 @@ pub use agents::model_config::{Effort, ModelConfig, Speed};
 pub use agents::permission_policy::{PermissionPolicy, ToolsetDefault};
 pub use agents::skill_ref::{AgentSkill, SkillKind, SkillRef};
 pub use agents::tool::{BuiltinTool, CustomTool, Tool, ToolConfig, Toolset};
+pub use common::body::RequestBody;
 pub use common::deleted::{Deleted, DeletedKind};
 pub use common::error::{ErrorBody, ErrorDetails, ErrorKind, ErrorObject};
 pub use common::id::{

@@ -8,7 +8,7 @@ use crate::agents::skill_ref::{AgentSkill, SkillRef, read_skills};
 use crate::agents::tool::{Tool, read_tools};
 use crate::common::input::{Input, ObjectInput, Patch};
 use crate::common::metadata::{self, Metadata, MetadataPatch};
-use crate::{AgentId, RequestError, Time};
+use crate::{AgentId, RequestBody, RequestError, Time};
 
 pub(crate) const MAX_NAME: usize = 256;
 pub(crate) const MAX_SYSTEM: usize = 100_000;
@@ -107,53 +107,38 @@ pub struct AgentUpdate {
     pub version: Option<u64>,
 }
 
-impl AgentCreate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid new agent. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
-        read_unsupported(&mut object)?;
+impl RequestBody for AgentCreate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
+        read_unsupported(object)?;
         let create = Self {
             model: ModelConfig::read(object.required("model")?)?,
             name: object.required("name")?.text(1..=MAX_NAME)?,
-            description: read_text(&mut object, "description", MAX_DESCRIPTION)?,
+            description: read_text(object, "description", MAX_DESCRIPTION)?,
             mcp_servers: object.optional("mcp_servers").map_or(Ok(Vec::new()), read_mcp_servers)?,
-            metadata: metadata::read(&mut object)?,
+            metadata: metadata::read(object)?,
             skills: object.optional("skills").map_or(Ok(Vec::new()), read_skills)?,
-            system: read_text(&mut object, "system", MAX_SYSTEM)?,
+            system: read_text(object, "system", MAX_SYSTEM)?,
             tools: object.optional("tools").map_or(Ok(Vec::new()), read_tools)?,
         };
-        object.finish()?;
         check_mcp(&create.mcp_servers, &create.tools)?;
         Ok(create)
     }
 }
 
-impl AgentUpdate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid update of an agent. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
-        read_unsupported(&mut object)?;
-        let update = Self {
-            description: patch_text(&mut object, "description", MAX_DESCRIPTION)?,
-            mcp_servers: patch_mcp_servers(&mut object)?,
-            metadata: metadata::read_patch(&mut object)?,
-            model: required_if_present(&mut object, "model")?.map(ModelConfig::read).transpose()?,
-            name: required_if_present(&mut object, "name")?
-                .map(|name| name.text(1..=MAX_NAME))
-                .transpose()?,
+impl RequestBody for AgentUpdate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
+        read_unsupported(object)?;
+        Ok(Self {
+            description: patch_text(object, "description", MAX_DESCRIPTION)?,
+            mcp_servers: patch_mcp_servers(object)?,
+            metadata: metadata::read_patch(object)?,
+            model: required_if_present(object, "model")?.map(ModelConfig::read).transpose()?,
+            name: required_if_present(object, "name")?.map(|name| name.text(1..=MAX_NAME)).transpose()?,
             skills: object.patch("skills", read_skills)?,
-            system: patch_text(&mut object, "system", MAX_SYSTEM)?,
+            system: patch_text(object, "system", MAX_SYSTEM)?,
             tools: object.patch("tools", read_tools)?,
             version: object.optional("version").map(|version| version.integer(1..=u64::MAX)).transpose()?,
-        };
-        object.finish()?;
-        Ok(update)
+        })
     }
 }
 

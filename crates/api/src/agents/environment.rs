@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::agents::agent::{MAX_DESCRIPTION, MAX_NAME, read_text};
 use crate::common::input::{Input, ObjectInput, Patch};
 use crate::common::metadata::{self, Metadata, MetadataPatch};
-use crate::{EnvironmentId, RequestError, Time};
+use crate::{EnvironmentId, RequestBody, RequestError, Time};
 
 const MAX_HOSTS: usize = 1_000;
 const MAX_HOST: usize = 253;
@@ -219,13 +219,8 @@ impl CloudConfig {
     }
 }
 
-impl EnvironmentCreate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid new environment. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
+impl RequestBody for EnvironmentCreate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
         let config = match object.optional("config").map(read_config).transpose()? {
             None => EnvironmentConfig::Cloud(CloudConfig::default()),
             Some(ConfigUpdate::SelfHosted) => EnvironmentConfig::SelfHosted,
@@ -233,38 +228,29 @@ impl EnvironmentCreate {
                 EnvironmentConfig::Cloud(CloudConfig::default().updated(cloud)?)
             }
         };
-        read_scope(&mut object)?;
-        let create = Self {
+        read_scope(object)?;
+        Ok(Self {
             name: object.required("name")?.text(1..=MAX_NAME)?,
             config,
-            description: read_text(&mut object, "description", MAX_DESCRIPTION)?,
-            metadata: metadata::read(&mut object)?,
-        };
-        object.finish()?;
-        Ok(create)
+            description: read_text(object, "description", MAX_DESCRIPTION)?,
+            metadata: metadata::read(object)?,
+        })
     }
 }
 
-impl EnvironmentUpdate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid update of an environment. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
-        read_scope(&mut object)?;
-        let update = Self {
+impl RequestBody for EnvironmentUpdate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
+        read_scope(object)?;
+        Ok(Self {
             config: object.optional("config").map(read_config).transpose()?,
             description: object.patch("description", |input| input.text(0..=MAX_DESCRIPTION))?,
             // For environments, an empty value removes a key, as null does.
-            metadata: metadata::read_patch(&mut object)?
+            metadata: metadata::read_patch(object)?
                 .into_iter()
                 .map(|(key, value)| (key, value.filter(|value| !value.is_empty())))
                 .collect(),
             name: object.optional("name").map(|name| name.text(1..=MAX_NAME)).transpose()?,
-        };
-        object.finish()?;
-        Ok(update)
+        })
     }
 }
 

@@ -66,10 +66,7 @@ impl Effort {
         if input.is_string() {
             return input.one_of(&EFFORTS);
         }
-        let mut object = input.object()?;
-        let effort = object.kind(&EFFORTS)?;
-        object.finish()?;
-        Ok(effort)
+        input.read_object(|object| object.kind(&EFFORTS))
     }
 }
 

@@ -27,17 +27,13 @@ pub struct ToolsetDefault {
 /// Reads the field `permission_policy`.
 pub(crate) fn read_policy(object: &mut ObjectInput<'_>) -> Result<Option<PermissionPolicy>, RequestError> {
     let Some(input) = object.optional("permission_policy") else { return Ok(None) };
-    let path = input.path().to_owned();
-    let mut object = input.object()?;
-    let policy = object.kind(&[
-        ("always_allow", Some(PermissionPolicy::AlwaysAllow)),
-        ("always_ask", Some(PermissionPolicy::AlwaysAsk)),
-        ("auto", None),
-    ])?;
-    object.finish()?;
-    let Some(policy) = policy else {
-        let what = "the policy `auto`; use `always_allow` or `always_ask`";
-        return Err(RequestError::new(path, format!("this server does not support {what}")));
-    };
-    Ok(Some(policy))
+    input.read_object(|object| {
+        let policy = object.kind(&[
+            ("always_allow", Some(PermissionPolicy::AlwaysAllow)),
+            ("always_ask", Some(PermissionPolicy::AlwaysAsk)),
+            ("auto", None),
+        ])?;
+        let message = "this server does not support the policy `auto`; use `always_allow` or `always_ask`";
+        policy.map(Some).ok_or_else(|| RequestError::new(object.path(), message))
+    })
 }

@@ -116,6 +116,17 @@ impl<'a> Input<'a> {
         Ok(ObjectInput { path: self.path, known: Vec::new(), fields })
     }
 
+    /// Reads an object. Fields that `read` does not take are refused.
+    pub(crate) fn read_object<T>(
+        self,
+        read: impl FnOnce(&mut ObjectInput<'a>) -> Result<T, RequestError>,
+    ) -> Result<T, RequestError> {
+        let mut object = self.object()?;
+        let value = read(&mut object)?;
+        object.finish()?;
+        Ok(value)
+    }
+
     /// Reads an array of at most `max` elements. `what` names the elements in messages.
     pub(crate) fn array(self, what: &str, max: usize) -> Result<Vec<Self>, RequestError> {
         let elements: Vec<&RawValue> = self.read("an array")?;
@@ -194,7 +205,7 @@ impl<'a> Input<'a> {
 
 /// The fields of an object in a request. [`ObjectInput::finish`] refuses the fields that were not read.
 #[derive(Debug)]
-pub(crate) struct ObjectInput<'a> {
+pub struct ObjectInput<'a> {
     path: String,
     /// The names that were read, for the message about unknown fields.
     known: Vec<&'static str>,
@@ -202,6 +213,10 @@ pub(crate) struct ObjectInput<'a> {
 }
 
 impl<'a> ObjectInput<'a> {
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The position of the field `name`.
     pub(crate) fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }

@@ -1,5 +1,6 @@
 //! The types that all routes share: ids, pages, queries, times and errors.
 
+pub(crate) mod body;
 pub(crate) mod deleted;
 pub(crate) mod error;
 pub(crate) mod id;

@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 
-use crate::RequestError;
-use crate::common::input::Input;
+use crate::common::input::{Input, ObjectInput};
 use crate::messages::message_options::MessageOptions;
+use crate::{RequestBody, RequestError};
 
 const MAX_MESSAGES: usize = 100_000;
 const MAX_BLOCKS: usize = 100_000;
@@ -95,14 +95,8 @@ impl MessageHead {
     }
 }
 
-impl MessageCreate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid request, or asks for something that cannot be translated for a model behind another API. The error says
-    /// where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
+impl RequestBody for MessageCreate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
         object.required("model")?.text(1..=256)?;
         for name in WITHOUT_EFFECT {
             object.take(name);
@@ -114,9 +108,9 @@ impl MessageCreate {
             speed.one_of(&[("standard", ())])?;
         }
         let max_tokens = object.required("max_tokens")?.integer(1..=u64::from(u32::MAX))?;
-        let create = Self {
+        Ok(Self {
             max_tokens: u32::try_from(max_tokens).unwrap_or(u32::MAX),
-            options: MessageOptions::read(&mut object)?,
+            options: MessageOptions::read(object)?,
             stream: object.optional("stream").map_or(Ok(false), |stream| stream.boolean())?,
             system: object.optional("system").map_or(Ok(Vec::new()), read_system)?,
             tools: match object.optional("tools") {
@@ -126,9 +120,7 @@ impl MessageCreate {
                 }
             },
             messages: read_messages(object.required("messages")?)?,
-        };
-        object.finish()?;
-        Ok(create)
+        })
     }
 }
 

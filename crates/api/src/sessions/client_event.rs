@@ -1,9 +1,9 @@
 //! The events that clients send to a session.
 
-use crate::RequestError;
 use crate::common::input::{Input, ObjectInput};
 use crate::sessions::content::{Allowed, ContentBlock, read_blocks, read_some_blocks};
 use crate::sessions::event::{Confirmation, EventKind};
+use crate::{RequestBody, RequestError};
 
 /// The maximum number of events in one request.
 const MAX_EVENTS: usize = 1_000;
@@ -65,18 +65,12 @@ pub struct EventSend {
     pub events: Vec<ClientEvent>,
 }
 
-impl EventSend {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid list of events. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
+impl RequestBody for EventSend {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
         let events = object.required("events")?;
         let path = events.path().to_owned();
         let events =
             events.array("events", MAX_EVENTS)?.into_iter().map(read_event).collect::<Result<Vec<_>, _>>()?;
-        object.finish()?;
         if events.is_empty() {
             return Err(RequestError::new(path, "the list is empty; send at least one event"));
         }
@@ -129,7 +123,9 @@ fn read_event(input: Input<'_>) -> Result<ClientEvent, RequestError> {
         ("system.message", Kind::System),
     ])?;
     let event = match kind {
-        Kind::Message => return read_message(object),
+        Kind::Message => {
+            ClientEvent::Message { content: read_some_blocks(object.required("content")?, Allowed::Message)? }
+        }
         Kind::Interrupt => {
             object.unsupported("session_thread_id", "threads of several agents (`session_thread_id`)")?;
             ClientEvent::Interrupt
@@ -150,12 +146,6 @@ fn read_event(input: Input<'_>) -> Result<ClientEvent, RequestError> {
     };
     object.finish()?;
     Ok(event)
-}
-
-fn read_message(mut object: ObjectInput<'_>) -> Result<ClientEvent, RequestError> {
-    let content = read_some_blocks(object.required("content")?, Allowed::Message)?;
-    object.finish()?;
-    Ok(ClientEvent::Message { content })
 }
 
 /// Reads an initial event of a new session. It must be a message.

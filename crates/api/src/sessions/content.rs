@@ -160,9 +160,8 @@ fn read_block(input: Input<'_>, allowed: Allowed) -> Result<ContentBlock, Reques
 }
 
 fn read_search_result(object: &mut ObjectInput<'_>) -> Result<ContentBlock, RequestError> {
-    let mut citations = object.required("citations")?.object()?;
-    let enabled = citations.required("enabled")?.boolean()?;
-    citations.finish()?;
+    let enabled =
+        object.required("citations")?.read_object(|citations| citations.required("enabled")?.boolean())?;
     let mut content = Vec::new();
     for text in object.required("content")?.array("texts", MAX_BLOCKS)? {
         let mut text = text.object()?;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::common::input::{Input, ObjectInput};
-use crate::{FileId, RequestError, ResourceId, Time};
+use crate::common::input::ObjectInput;
+use crate::{FileId, RequestBody, RequestError, ResourceId, Time};
 
 /// The directory in which files are mounted by default.
 const UPLOADS: &str = "/mnt/session/uploads";
@@ -47,18 +47,9 @@ enum Kind {
     Memory,
 }
 
-impl ResourceCreate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid resource. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        Self::read(Input::body(body)?)
-    }
-
-    pub(crate) fn read(input: Input<'_>) -> Result<Self, RequestError> {
-        let path = input.path().to_owned();
-        let mut object = input.object()?;
+impl RequestBody for ResourceCreate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
+        let path = object.path().to_owned();
         let kind = object.kind(&[
             ("file", Kind::File),
             ("github_repository", Kind::Repository),
@@ -76,14 +67,14 @@ impl ResourceCreate {
                 return Err(RequestError::unsupported(path, "memory stores as resources (`memory_store`)"));
             }
         }
-        let create = Self {
+        Ok(Self {
             file_id: object.required("file_id")?.text(1..=MAX_ID)?,
-            mount_path: read_mount_path(&mut object)?,
-        };
-        object.finish()?;
-        Ok(create)
+            mount_path: read_mount_path(object)?,
+        })
     }
+}
 
+impl ResourceCreate {
     /// The path at which the file is mounted.
     #[must_use]
     pub fn mount_path_or_default(&self, file: FileId) -> String {

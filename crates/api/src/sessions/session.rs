@@ -15,7 +15,7 @@ use crate::sessions::client_event::read_initial_event;
 use crate::sessions::content::ContentBlock;
 use crate::sessions::resource::{Resource, ResourceCreate};
 use crate::vaults::vault::read_vault_ids;
-use crate::{AgentId, EnvironmentId, RequestError, Time};
+use crate::{AgentId, EnvironmentId, RequestBody, RequestError, Time};
 
 const MAX_TITLE: usize = 1_000;
 const MAX_INITIAL_EVENTS: usize = 50;
@@ -300,14 +300,9 @@ pub struct SessionUpdate {
     pub title: Patch<String>,
 }
 
-impl SessionCreate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid new session. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
-        let create = Self {
+impl RequestBody for SessionCreate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
+        Ok(Self {
             agent: read_agent(object.required("agent")?)?,
             environment_id: object.required("environment_id")?.text(1..=MAX_ID)?,
             budget: object.optional("budget").map(Budget::read).transpose()?,
@@ -317,32 +312,23 @@ impl SessionCreate {
                     .map(read_initial_event)
                     .collect::<Result<_, _>>()?,
             },
-            metadata: metadata::read(&mut object)?,
+            metadata: metadata::read(object)?,
             resources: object.optional("resources").map_or(Ok(Vec::new()), read_resources)?,
-            title: read_text(&mut object, "title", MAX_TITLE)?,
-            vault_ids: read_vault_ids(&mut object)?,
-        };
-        object.finish()?;
-        Ok(create)
+            title: read_text(object, "title", MAX_TITLE)?,
+            vault_ids: read_vault_ids(object)?,
+        })
     }
 }
 
-impl SessionUpdate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid update of a session. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
+impl RequestBody for SessionUpdate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
         object.unsupported("vault_ids", "a change of a session's vaults (`vault_ids`)")?;
-        let update = Self {
+        Ok(Self {
             tools: object.optional("agent").map(read_agent_update).transpose()?.flatten(),
             budget: object.patch("budget", Budget::read)?,
-            metadata: metadata::read_patch(&mut object)?,
-            title: patch_text(&mut object, "title", MAX_TITLE)?,
-        };
-        object.finish()?;
-        Ok(update)
+            metadata: metadata::read_patch(object)?,
+            title: patch_text(object, "title", MAX_TITLE)?,
+        })
     }
 }
 
@@ -381,5 +367,9 @@ fn read_overrides(object: &mut ObjectInput<'_>) -> Result<AgentOverrides, Reques
 }
 
 fn read_resources(input: Input<'_>) -> Result<Vec<ResourceCreate>, RequestError> {
-    input.array("resources", MAX_FILES)?.into_iter().map(ResourceCreate::read).collect()
+    input
+        .array("resources", MAX_FILES)?
+        .into_iter()
+        .map(|input| input.read_object(ResourceCreate::read))
+        .collect()
 }

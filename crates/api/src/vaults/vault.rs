@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::common::input::{Input, ObjectInput};
+use crate::common::input::ObjectInput;
 use crate::common::metadata::{self, Metadata, MetadataPatch};
-use crate::{RequestError, Time, VaultId};
+use crate::{RequestBody, RequestError, Time, VaultId};
 
 pub(crate) const MAX_DISPLAY_NAME: usize = 255;
 
@@ -47,36 +47,22 @@ pub struct VaultUpdate {
     pub metadata: MetadataPatch,
 }
 
-impl VaultCreate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid new vault. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
-        let create = Self {
+impl RequestBody for VaultCreate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
+        Ok(Self {
             display_name: object.required("display_name")?.text(1..=MAX_DISPLAY_NAME)?,
-            metadata: metadata::read(&mut object)?,
-        };
-        object.finish()?;
-        Ok(create)
+            metadata: metadata::read(object)?,
+        })
     }
 }
 
-impl VaultUpdate {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    /// If the body is not a valid update of a vault. The error says where the fault is and how to mend it.
-    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut object = Input::body(body)?.object()?;
+impl RequestBody for VaultUpdate {
+    fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
         let display_name = object.optional("display_name");
-        let update = Self {
+        Ok(Self {
             display_name: display_name.map(|name| name.text(1..=MAX_DISPLAY_NAME)).transpose()?,
-            metadata: metadata::read_patch(&mut object)?,
-        };
-        object.finish()?;
-        Ok(update)
+            metadata: metadata::read_patch(object)?,
+        })
     }
 }
 

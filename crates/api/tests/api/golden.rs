@@ -5,8 +5,9 @@ use conjure_api::{
     Agent, AgentCreate, AgentListQuery, AgentUpdate, Credential, CredentialCreate, CredentialUpdate,
     Environment, EnvironmentCreate, EnvironmentListQuery, EnvironmentUpdate, EventListQuery, EventSend,
     EventStreamQuery, FileListQuery, FileMetadata, MessageCreate, MessageHead, ModelListQuery, PageQuery,
-    RequestError, ResourceCreate, Session, SessionCreate, SessionListQuery, SessionUpdate, Skill,
-    SkillListQuery, SkillVersion, Time, Vault, VaultCreate, VaultListQuery, VaultUpdate, agent_version_query,
+    RequestBody as _, RequestError, ResourceCreate, Session, SessionCreate, SessionListQuery, SessionUpdate,
+    Skill, SkillListQuery, SkillVersion, Time, Vault, VaultCreate, VaultListQuery, VaultUpdate,
+    agent_version_query,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -63,7 +63,7 @@ fn check_hosts(hosts: &[String]) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_api::EnvironmentCreate;
+    use conjure_api::{EnvironmentCreate, RequestBody as _};
     use serde_json::json;
 
     use super::*;

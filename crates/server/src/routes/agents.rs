@@ -3,7 +3,7 @@
 use axum::Json;
 use conjure_api::{
     Agent, AgentCreate, AgentId, AgentListQuery, AgentSkill, AgentUpdate, ExecutionIdentity, ModelConfig,
-    Page, PageQuery, Patch, Tool, agent_version_query, check_mcp, patch_metadata,
+    Page, PageQuery, Patch, RequestBody as _, Tool, agent_version_query, check_mcp, patch_metadata,
 };
 
 use crate::access::Scope;

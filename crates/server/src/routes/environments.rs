@@ -3,7 +3,7 @@
 use axum::Json;
 use conjure_api::{
     Deleted, DeletedKind, Environment, EnvironmentCreate, EnvironmentId, EnvironmentListQuery,
-    EnvironmentScope, EnvironmentUpdate, Page,
+    EnvironmentScope, EnvironmentUpdate, Page, RequestBody as _,
 };
 
 use crate::access::Scope;

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::body::Body as ResponseBody;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use conjure_api::{MessageCreate, MessageHead};
+use conjure_api::{MessageCreate, MessageHead, RequestBody as _};
 use conjure_conversation::{Model as _, ModelEvent};
 use conjure_runtime::anthropic::PassthroughRequest;
 use futures_util::StreamExt as _;

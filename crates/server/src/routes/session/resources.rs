@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use axum::Json;
-use conjure_api::{Cursor, Deleted, DeletedKind, Page, PageQuery, Resource, ResourceCreate, ResourceId};
+use conjure_api::{
+    Cursor, Deleted, DeletedKind, Page, PageQuery, RequestBody as _, Resource, ResourceCreate, ResourceId,
+};
 use conjure_base::SessionId;
 
 use crate::access::Scope;

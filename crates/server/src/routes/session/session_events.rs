@@ -1,7 +1,7 @@
 //! Routes of a session's events: send and list. The stream is in its own file.
 
 use axum::Json;
-use conjure_api::{Cursor, Event, EventListQuery, EventSend, Order, Page, SentEvents};
+use conjure_api::{Cursor, Event, EventListQuery, EventSend, Order, Page, RequestBody as _, SentEvents};
 use conjure_runtime::{EventCursor, EventOrder, EventQuery};
 
 use crate::access::Scope;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use conjure_api::{
-    Deleted, DeletedKind, Patch, Session, SessionCreate, SessionListQuery, SessionUpdate, Tool, TwoWayPage,
-    patch_metadata,
+    Deleted, DeletedKind, Patch, RequestBody as _, Session, SessionCreate, SessionListQuery, SessionUpdate,
+    Tool, TwoWayPage, patch_metadata,
 };
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::ProfileChange;

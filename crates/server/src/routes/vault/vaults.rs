@@ -1,7 +1,9 @@
 //! Routes of vaults: `/v1/vaults`.
 
 use axum::Json;
-use conjure_api::{Deleted, DeletedKind, Page, Vault, VaultCreate, VaultId, VaultListQuery, VaultUpdate};
+use conjure_api::{
+    Deleted, DeletedKind, Page, RequestBody as _, Vault, VaultCreate, VaultId, VaultListQuery, VaultUpdate,
+};
 
 use crate::access::Scope;
 use crate::http::{ApiError, Body, NoQuery, Path, RawQuery};
