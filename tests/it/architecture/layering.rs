@@ -177,7 +177,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 41] = [
     ("toml", &["conjure", "conjure-runtime"]),
     ("tracing-subscriber", &["conjure"]),
     ("getrandom", &["conjure-base"]),
-    ("humantime", &["conjure-base"]),
+    ("humantime", &["conjure-api", "conjure-base"]),
     ("sha2", &["conjure-base"]),
     ("unicode-normalization", &["conjure-skill"]),
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
