@@ -1,13 +1,13 @@
 //! `conjure acp` with the official client of the Agent Client Protocol.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use test_support::Python;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
 
 use crate::mcp::{files_with, free_port, programs, serve};
-use crate::server::{folder, program};
+use crate::server::{command, folder, program, script, with_jails};
 
 /// The interpreter with the client, if there is one.
 async fn python() -> Option<Python> {
@@ -15,35 +15,29 @@ async fn python() -> Option<Python> {
     Python::find("CONJURE_ORACLE_PYTHON_ACP", check, "`agent-client-protocol` 0.12.1").await
 }
 
+/// Runs one of our clients with what it is given, against `conjure acp` with these sandboxes and options. The client must end well.
+async fn check(python: &Python, client: &str, given: &[&str], options: &[&str], data: &Path) {
+    let (client, program) = (folder().join("programs").join(client), program());
+    let mut arguments = vec![client.to_str().unwrap()];
+    arguments.extend(given);
+    arguments.extend([program.to_str().unwrap(), "acp", "--data", data.to_str().unwrap(), "--sandbox"]);
+    arguments.extend(options);
+    assert_eq!(python.run(&arguments, "").await, "done\n");
+}
+
 #[tokio::test]
 async fn the_mcp_servers_of_an_editor_are_those_of_its_sessions() {
-    let (Some(python), Some(servers)) = (python().await, crate::mcp::python().await) else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let (Some(python), Some(servers)) = (python().await, with_jails(crate::mcp::python()).await) else {
+        return;
+    };
     let home = tempfile::tempdir().unwrap();
     let port = free_port();
     let _server = serve(&servers, port, &["--token", "t0ken"]).await;
-    let (client, script) =
-        (folder().join("programs/acp_servers.py"), folder().join("scripts/editor_servers.yaml"));
+    let script = script("editor_servers.yaml");
     let (clock, url) =
         (format!("{}/mcp-server-time", programs(&servers).await), format!("http://127.0.0.1:{port}/mcp"));
-    let program = program();
-    let arguments = [
-        client.to_str().unwrap(),
-        &clock,
-        &url,
-        "t0ken",
-        program.to_str().unwrap(),
-        "acp",
-        "--sandbox",
-        "jail",
-        "--script",
-        script.to_str().unwrap(),
-        "--data",
-        home.path().to_str().unwrap(),
-    ];
-    assert_eq!(python.run(&arguments, "").await, "done\n");
+    let options = ["jail", "--script", script.to_str().unwrap()];
+    check(&python, "acp_servers.py", &[&clock, &url, "t0ken"], &options, home.path()).await;
     for secret in ["t0ken", "s3cret-of-the-clock"] {
         let found = files_with(home.path(), secret.as_bytes());
         assert!(found.is_empty(), "{secret}: {found:?}");
@@ -54,48 +48,23 @@ async fn the_mcp_servers_of_an_editor_are_those_of_its_sessions() {
 async fn a_skill_of_an_mcp_server_needs_the_editor_users_approval() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
-    let (client, program) = (folder().join("programs/acp_skills.py"), program());
-    let arguments = [
-        client.to_str().unwrap(),
-        program.to_str().unwrap(),
-        "acp",
-        "--sandbox",
-        "local",
-        "--data",
-        home.path().to_str().unwrap(),
-    ];
-    assert_eq!(python.run(&arguments, "").await, "done\n");
+    check(&python, "acp_skills.py", &[], &["local"], home.path()).await;
 }
 
 #[tokio::test]
 async fn an_editor_drives_sessions_through_their_whole_life() {
     let Some(python) = python().await else { return };
-    let home = tempfile::tempdir().unwrap();
-    let client = folder().join("programs/acp_client.py");
-    let (program, script) = (program(), folder().join("scripts/editor.yaml"));
-    let arguments = [
-        client.to_str().unwrap(),
-        program.to_str().unwrap(),
-        "acp",
-        "--sandbox",
-        "local",
-        "--script",
-        script.to_str().unwrap(),
-        "--data",
-        home.path().to_str().unwrap(),
-    ];
-    assert_eq!(python.run(&arguments, "").await, "done\n");
+    let (home, script) = (tempfile::tempdir().unwrap(), script("editor.yaml"));
+    let options = ["local", "--script", script.to_str().unwrap()];
+    check(&python, "acp_client.py", &[], &options, home.path()).await;
 }
 
 #[tokio::test]
 async fn invalid_lines_are_answered_and_end_nothing() {
-    let home = tempfile::tempdir().unwrap();
-    let script = folder().join("scripts/editor.yaml");
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-    let mut command = Command::new(program());
+    let (home, script) = (tempfile::tempdir().unwrap(), script("editor.yaml"));
+    let mut command = command();
     command.args(["acp", "--sandbox", "local", "--script"]).arg(script).arg("--data").arg(home.path());
-    let command =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     for line in [

@@ -50,7 +50,7 @@ async fn a_killed_server_loses_nothing_and_ends_every_session() {
     println!("CONJURE_KILLED_SEED={seed}");
     let mut numbers = SplitMix64(seed);
     let data = tempfile::tempdir().unwrap();
-    let mut server = RunningServer::start(data.path(), Some("killed")).await;
+    let mut server = RunningServer::start(data.path(), "killed").await;
     let address = server.url().trim_start_matches("http://").to_owned();
     let mut command = python.command();
     let mut client = command
@@ -79,7 +79,7 @@ async fn a_killed_server_loses_nothing_and_ends_every_session() {
         assert!(result.is_ok_and(|result| result.is_ok()), "the client continues (kill {kill}, seed {seed})");
         sleep(Duration::from_micros(numbers.below(MAX_DELAY_MICROS))).await;
         server.kill().await;
-        server = RunningServer::start_at(&address, data.path(), Some("killed")).await;
+        server = RunningServer::start_at(&address, data.path(), "killed").await;
     }
     drop(client.stdin.take());
     let ended = timeout(PATIENCE, client.wait()).await.expect("the client ends").unwrap();

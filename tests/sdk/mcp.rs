@@ -9,7 +9,7 @@ use test_support::Python;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::server::{RunningServer, folder, program, run_python};
+use crate::server::{self, RunningServer, command, folder, program, run_python, with_jails};
 
 /// The interpreter with the SDK and the servers, if there is one.
 pub(crate) async fn python() -> Option<Python> {
@@ -50,15 +50,14 @@ async fn run_in(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<
     }
     script.push_str("  - content: done\n");
     std::fs::write(home.join("script.yaml"), script).unwrap();
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-    let mut command = Command::new(program());
+    let mut command = command();
     command.args(["run", "--json", "--data"]).arg(home.join("data"));
     command.arg("--script").arg(home.join("script.yaml")).args(arguments).arg("go");
     let config = home.join("config.toml");
     if config.is_file() {
         command.env("CONJURE_CONFIG", config);
     }
-    let output = command.env("TOKEN", "t0ken").kill_on_drop(true).output().await.unwrap();
+    let output = command.env("TOKEN", "t0ken").output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let events = String::from_utf8(output.stdout).unwrap();
     let of = |line: &str| {
@@ -74,10 +73,7 @@ async fn run_in(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<
 
 #[tokio::test]
 async fn the_reference_servers_work_in_jails() {
-    let Some(python) = python().await else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let Some(python) = with_jails(python()).await else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path().canonicalize().unwrap();
     let repository = home.join("repository");
@@ -119,10 +115,7 @@ async fn the_reference_servers_work_in_jails() {
 /// A server of an older revision in a jail: its SDK asks by requests. That a person is asked is tested where a person can be.
 #[tokio::test]
 async fn an_older_server_gets_its_roots_and_may_sample_the_model() {
-    let Some(python) = former_python().await else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let Some(python) = with_jails(former_python()).await else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path().canonicalize().unwrap();
     let project = home.join("project");
@@ -150,10 +143,7 @@ async fn an_older_server_gets_its_roots_and_may_sample_the_model() {
 /// at most.
 #[tokio::test]
 async fn a_blocked_host_is_named_to_the_server() {
-    let Some(python) = python().await else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let Some(python) = with_jails(python()).await else { return };
     let home = tempfile::tempdir().unwrap();
     let server = |name: &str, network: &str| {
         let program = "command = 'BIN/mcp-server-fetch'\nargs = ['--ignore-robots-txt']\nrequired = true\n";
@@ -182,10 +172,7 @@ async fn a_blocked_host_is_named_to_the_server() {
 
 #[tokio::test]
 async fn a_server_of_the_previous_revision_writes_only_into_the_workspace() {
-    let Some(python) = former_python().await else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let Some(python) = with_jails(former_python()).await else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path().canonicalize().unwrap();
     let workspace = home.join("workspace");
@@ -245,17 +232,15 @@ async fn a_resumed_session_has_the_servers_named_again_by_the_command() {
     let call =
         "  - content: [{tool_use: {name: mcp__tools__add, input: {a: 40, b: 2}}}]\n  - content: done\n";
     std::fs::write(home.join("script.yaml"), format!("version: 1\nturns:\n{}", call.repeat(2))).unwrap();
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-    let mut list = Command::new(program());
+    let mut list = command();
     list.args(["sessions", "list", "--data"]).arg(home.join("data"));
     let listed = String::from_utf8(list.output().await.unwrap().stdout).unwrap();
     let id = listed.split_whitespace().find(|word| word.starts_with("sesn_")).unwrap();
     let resume = async |server: &str| {
-        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-        let mut command = Command::new(program());
+        let mut command = command();
         command.args(["sessions", "resume", id, "again", "--json", "--mcp", server, "--data"]);
         command.arg(home.join("data")).arg("--script").arg(home.join("script.yaml"));
-        command.kill_on_drop(true).output().await.unwrap()
+        command.output().await.unwrap()
     };
     let resumed = resume(&server).await;
     assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
@@ -334,23 +319,12 @@ async fn the_official_sdk_is_a_client_of_skills_a_sandbox_and_an_agent() {
 
 #[tokio::test]
 async fn agents_of_the_api_use_servers_with_credentials_of_vaults() {
-    let (Some(python), Some(sdk)) = (python().await, crate::server::python().await) else { return };
+    let (Some(python), Some(sdk)) = (python().await, server::python().await) else { return };
     let data = tempfile::tempdir().unwrap();
-    std::fs::write(data.path().join("config.toml"), "[serve]\nprivate_mcp_servers = true\n").unwrap();
     let (guarded, rotating) = (free_port(), free_port());
     let _guarded = serve(&python, guarded, &["--token", "t0ken"]).await;
     let _rotating = serve(&python, rotating, &["--rotating"]).await;
-    let config = data.path().join("config.toml");
-    let script = folder().join("scripts/mcp.yaml");
-    let arguments =
-        ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data"].map(str::to_owned).into_iter();
-    let arguments = arguments.chain([
-        data.path().display().to_string(),
-        "--script".to_owned(),
-        script.display().to_string(),
-    ]);
-    let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-    let server = RunningServer::of_command_with(arguments.collect(), data.path(), &environment).await;
+    let server = RunningServer::spawn(serve_with_private_servers(data.path(), "mcp.yaml")).await;
     let urls = [format!("http://127.0.0.1:{guarded}/mcp"), format!("http://127.0.0.1:{rotating}")];
     run_python(&sdk, "mcp_agent.py", &[server.url(), &urls[0], &urls[1]]).await;
     server.stop().await;
@@ -363,24 +337,16 @@ async fn agents_of_the_api_use_servers_with_credentials_of_vaults() {
 
 #[tokio::test]
 async fn an_elicitation_survives_a_restart_until_the_api_client_answers() {
-    let (Some(python), Some(sdk)) = (python().await, crate::server::python().await) else { return };
+    let (Some(python), Some(sdk)) = (python().await, server::python().await) else { return };
     let data = tempfile::tempdir().unwrap();
-    std::fs::write(data.path().join("config.toml"), "[serve]\nprivate_mcp_servers = true\n").unwrap();
     let port = free_port();
     let _asking = start(&python, "mcp_asking.py", port, &[]).await;
-    let config = data.path().join("config.toml");
-    let script = folder().join("scripts/elicitation.yaml");
-    let (data_dir, script) = (data.path().display().to_string(), script.display().to_string());
-    let arguments =
-        ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &data_dir, "--script"];
-    let arguments: Vec<String> =
-        arguments.into_iter().map(str::to_owned).chain(std::iter::once(script)).collect();
-    let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-    let server = RunningServer::of_command_with(arguments.clone(), data.path(), &environment).await;
+    let start = || RunningServer::spawn(serve_with_private_servers(data.path(), "elicitation.yaml"));
+    let server = start().await;
     let url = format!("http://127.0.0.1:{port}/mcp");
     let sessions = run_python(&sdk, "elicitation_asked.py", &[server.url(), &url]).await;
     server.kill().await;
-    let server = RunningServer::of_command_with(arguments, data.path(), &environment).await;
+    let server = start().await;
     let ids: Vec<&str> = sessions.split_whitespace().collect();
     let arguments = [&[server.url()], ids.as_slice()].concat();
     run_python(&sdk, "elicitation_answered.py", &arguments).await;
@@ -434,8 +400,7 @@ async fn a_person_signs_in_and_sessions_use_it() {
         let found = files_with(home.path(), secret.as_bytes());
         assert!(found.is_empty(), "{secret}: {found:?}");
     }
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-    let mut command = Command::new(program());
+    let mut command = command();
     command.args(["mcp", "logout", &url, "--data", &data]).env("CONJURE_CONFIG", &config);
     assert!(command.status().await.unwrap().success());
     std::fs::remove_dir_all(home.path().join("data/tenants/local/mcp")).unwrap();
@@ -443,12 +408,20 @@ async fn a_person_signs_in_and_sessions_use_it() {
     assert!(later.last().unwrap().contains("conjure mcp login tools"), "{later:?}");
 }
 
+/// The command of a server with this script, whose agents may reach MCP servers of this machine.
+pub(crate) fn serve_with_private_servers(data: &Path, script: &str) -> Command {
+    let config = data.join("config.toml");
+    std::fs::write(&config, "[serve]\nprivate_mcp_servers = true\n").unwrap();
+    let mut command = server::serve("local", data, data);
+    command.arg("--script").arg(server::script(script)).env("CONJURE_CONFIG", config);
+    command
+}
+
 /// A sign-in that has begun, and the address for a browser.
 async fn begin_login(data: &str, config: &Path, further: &[&str]) -> (Child, String) {
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-    let mut command = Command::new(program());
+    let mut command = command();
     command.args(["mcp", "login", "tools", "--data", data]).args(further).env("CONJURE_CONFIG", config);
-    let mut login = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut login = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(login.stdout.take().unwrap()).lines();
     let address = lines.next_line().await.unwrap().expect("it prints where to sign in");
     (login, address)

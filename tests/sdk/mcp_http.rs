@@ -8,29 +8,22 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use crate::mcp::{former_python, python};
-use crate::server::{RunningServer, folder, program, run_python};
+use crate::mcp::{former_python, python, serve_with_private_servers};
+use crate::server::{RunningServer, command, folder, run_python, script, serve};
 
 /// A server with the skills of the fixtures and these keys: name, tenant and scope of each.
 async fn start(data: &Path, sandbox: &str, keys: &[(&str, &str)]) -> (RunningServer, Vec<String>) {
     let mut texts = Vec::new();
     for (tenant, scope) in keys {
-        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-        let mut command = Command::new(program());
+        let mut command = command();
         command.args(["keys", "create", "of a test", "--tenant", tenant, "--scope", scope]);
         let output = command.arg("--data").arg(data).output().await.unwrap();
         texts.push(String::from_utf8(output.stdout).unwrap().trim().to_owned());
     }
-    let script = folder().join("scripts/echo.yaml");
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", sandbox, "--data"].map(str::to_owned);
-    let arguments = arguments.into_iter().chain([
-        data.display().to_string(),
-        "--script".to_owned(),
-        script.display().to_string(),
-    ]);
-    let skills = folder().join("../../fixtures/skills");
-    let environment = [("CONJURE_SKILL_PATHS", skills.to_str().unwrap())];
-    (RunningServer::of_command_with(arguments.collect(), data, &environment).await, texts)
+    let mut command = serve(sandbox, data, data);
+    command.arg("--script").arg(script("echo.yaml"));
+    command.env("CONJURE_SKILL_PATHS", folder().join("../../fixtures/skills"));
+    (RunningServer::spawn(command).await, texts)
 }
 
 /// Checks that clients of two tenants work in such sandboxes.
@@ -80,17 +73,10 @@ async fn an_agent_loads_a_skill_of_its_mcp_server_once_the_client_has_confirmed(
     let script = format!(
         "version: 1\nturns:\n  - content: [{{tool_use: {{name: mcp_load_skill, input: {{server: shelf, skill: minimal-skill, version: \"{version}\"}}}}}}]\n  - content: done\n"
     );
-    let (script_file, config) = (data.path().join("script.yaml"), data.path().join("config.toml"));
+    let script_file = data.path().join("script.yaml");
     std::fs::write(&script_file, script).unwrap();
-    std::fs::write(&config, "[serve]\nprivate_mcp_servers = true\n").unwrap();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data"].map(str::to_owned);
-    let arguments = arguments.into_iter().chain([
-        data.path().display().to_string(),
-        "--script".to_owned(),
-        script_file.display().to_string(),
-    ]);
-    let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-    let server = RunningServer::of_command_with(arguments.collect(), data.path(), &environment).await;
+    let command = serve_with_private_servers(data.path(), script_file.to_str().unwrap());
+    let server = RunningServer::spawn(command).await;
     run_python(&sdk, "mcp_skill.py", &[server.url(), &format!("{}/mcp", shelf.url())]).await;
     server.stop().await;
     shelf.stop().await;
@@ -261,9 +247,7 @@ async fn a_stream_ends_when_its_key_is_revoked_or_the_server_ends() {
     let (revoked, retained) =
         (session_stream(&address, &keys[0]).await, session_stream(&address, &keys[1]).await);
     let id = format!("key_{}", &keys[0]["sk-conjure-".len()..][..32]);
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-    let mut revoke = Command::new(program());
-    let status = revoke.args(["keys", "revoke", &id, "--data"]).arg(data.path()).status().await.unwrap();
+    let status = command().args(["keys", "revoke", &id, "--data"]).arg(data.path()).status().await.unwrap();
     assert!(status.success());
     answer(revoked).await;
     server.stop().await;

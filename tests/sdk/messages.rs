@@ -7,10 +7,10 @@ use conjure_anthropic::fake::FakeMessages;
 use conjure_conversation::scripted::Script;
 use conjure_openai::fake::FakeOpenAi;
 
-use crate::server::{RunningServer, folder, python, run_python};
+use crate::server::{self, RunningServer, python, run_python, serve};
 
 fn script() -> Script {
-    Script::from_file(folder().join("scripts/messages.yaml")).unwrap()
+    Script::from_file(server::script("messages.yaml")).unwrap()
 }
 
 /// Starts a server with this configuration, and runs the program for this model against it.
@@ -18,13 +18,9 @@ async fn check(home: &Path, config: &str, model: &str, kind: &str) {
     let Some(python) = python().await else { return };
     let path = home.join("config.toml");
     std::fs::write(&path, config).unwrap();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local"].map(str::to_owned);
-    let mut arguments = arguments.to_vec();
-    for (option, path) in [("--data", home.join("data")), ("--config", path)] {
-        arguments.extend([option.to_owned(), path.display().to_string()]);
-    }
-    let key = [("SERVICE_KEY", "sk-service")];
-    let server = RunningServer::of_command_with(arguments, home, &key).await;
+    let mut command = serve("local", home, &home.join("data"));
+    command.arg("--config").arg(path).env("SERVICE_KEY", "sk-service");
+    let server = RunningServer::spawn(command).await;
     run_python(&python, "messages.py", &[server.url(), model, kind]).await;
     server.stop().await;
 }
@@ -33,7 +29,7 @@ async fn check(home: &Path, config: &str, model: &str, kind: &str) {
 async fn a_script_answers_messages() {
     let Some(python) = python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = RunningServer::start(data.path(), Some("messages")).await;
+    let server = RunningServer::start(data.path(), "messages").await;
     run_python(&python, "messages.py", &[server.url(), "any-model", "script"]).await;
     server.stop().await;
 }

@@ -8,7 +8,12 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::mcp::{programs, run};
-use crate::server::folder;
+use crate::server::{folder, with_jails};
+
+/// The interpreter with `uv`, if there is one.
+async fn uv_python() -> Option<Python> {
+    Python::find("CONJURE_ORACLE_PYTHON_MCP", "import uv", "`uv`").await
+}
 
 /// A registry with the package `demo-server`, and its port.
 async fn registry(mut command: Command) -> (Child, u16) {
@@ -46,11 +51,7 @@ async fn works_and_is_fetched_once(home: &Path, port: u16, server: &str, package
 
 #[tokio::test]
 async fn a_server_that_uvx_fetches_works_in_a_jail_and_is_fetched_once() {
-    let python = Python::find("CONJURE_ORACLE_PYTHON_MCP", "import uv", "`uv`").await;
-    let Some(python) = python else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let Some(python) = with_jails(uv_python()).await else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let mut command = python.command();
@@ -67,11 +68,7 @@ async fn a_server_that_uvx_fetches_works_in_a_jail_and_is_fetched_once() {
 
 #[tokio::test]
 async fn a_server_that_npx_fetches_works_in_a_jail_and_is_fetched_once() {
-    let python = Python::find("CONJURE_ORACLE_PYTHON_MCP", "import uv", "`uv`").await;
-    let Some(python) = python else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let Some(python) = with_jails(uv_python()).await else { return };
     #[expect(clippy::disallowed_methods, reason = "a program of this machine")]
     let npx = Command::new("npx").arg("--version").output().await;
     if npx.is_err() {

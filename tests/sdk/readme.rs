@@ -1,6 +1,6 @@
 //! The server example of the README: it runs unchanged, on a free port.
 
-use crate::server::{RunningServer, folder, python};
+use crate::server::{self, RunningServer, folder, python};
 
 /// The fenced blocks of this language, in order.
 fn blocks<'t>(text: &'t str, language: &str) -> Vec<&'t str> {
@@ -22,7 +22,10 @@ async fn the_readme_starts_a_server_and_gets_an_answer() {
     // The block takes the usual port and folder; the test takes free ones.
     arguments.extend(["--listen", "127.0.0.1:0", "--data"].map(str::to_owned));
     arguments.push(home.path().display().to_string());
-    let server = RunningServer::of_command(arguments, home.path()).await;
+    let mut command = server::command();
+    command.env_remove("ANTHROPIC_API_KEY");
+    command.args(arguments).current_dir(folder().join("../..")).env("HOME", home.path());
+    let server = RunningServer::spawn(command).await;
     let program = blocks(&readme, "python").into_iter().next().expect("README has a client");
     assert!(program.contains("http://127.0.0.1:8400"), "{program}");
     let program = program.replace("http://127.0.0.1:8400", server.url());

@@ -6,10 +6,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::net::UnixDatagram;
-use tokio::process::Command;
 
-use crate::server::{RunningServer, program, python, run_python};
-use crate::tls::{Authority, arguments};
+use crate::server::{RunningServer, python, run_python, script, serve_at};
+use crate::tls::Authority;
 
 /// How long the server may take to tell of its state.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,12 +40,9 @@ async fn a_signal_reloads_changeable_settings_and_errors_change_nothing() {
     certify("first");
     configure("[serve.models]\none = \"ollama:one\"\n");
     let manager = Manager(UnixDatagram::bind(&socket).unwrap());
-    let (data, config_path) = (path("data").display().to_string(), config.display().to_string());
-    let arguments =
-        ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &data, "--config", &config_path];
-    let environment = [("NOTIFY_SOCKET", socket.to_str().unwrap())];
-    let arguments = arguments.map(str::to_owned).to_vec();
-    let server = RunningServer::of_command_with(arguments, home.path(), &environment).await;
+    let mut command = serve_at("127.0.0.1:0", "local", home.path(), &path("data"));
+    command.arg("--config").arg(&config).env("NOTIFY_SOCKET", &socket);
+    let server = RunningServer::spawn(command).await;
     manager.expect("READY=1").await;
     let check = async |name: &str, there: &str, not_there: &str, skill: &str| {
         let root = root.to_str().unwrap();
@@ -98,12 +94,9 @@ async fn the_socket_may_come_from_systemd() {
     let home = tempfile::tempdir().unwrap();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let mut arguments = arguments(home.path(), &[]);
-    arguments[2] = "-".to_owned();
     let command = |input: Stdio| {
-        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-        let mut command = Command::new(program());
-        command.args(&arguments).env("HOME", home.path()).stdin(input);
+        let mut command = serve_at("-", "local", home.path(), &home.path().join("data"));
+        command.arg("--script").arg(script("echo.yaml")).stdin(input);
         command
     };
     let server = RunningServer::spawn(command(OwnedFd::from(socket).into())).await;

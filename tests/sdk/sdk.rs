@@ -24,7 +24,7 @@ use server::{RunningServer, run_python};
 async fn check(script: &str, program: &str) {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = RunningServer::start(data.path(), Some(script)).await;
+    let server = RunningServer::start(data.path(), script).await;
     run_python(&python, program, &[server.url()]).await;
     server.stop().await;
 }
@@ -128,20 +128,19 @@ async fn skills_are_uploaded_as_folders_and_archives() {
 async fn a_key_has_a_rate_limit_that_metrics_report() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let folder = data.path().join("data").display().to_string();
+    let folder = data.path().join("data");
     let config = data.path().join("config.toml");
     std::fs::write(&config, "[serve]\nrequests_per_minute = 120\n").unwrap();
     let key = async |scope: &str| {
-        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-        let mut command = tokio::process::Command::new(server::program());
+        let mut command = server::command();
         command.args(["keys", "create", scope, "--tenant", "acme", "--scope", "read", "--scope", scope]);
         let output = command.arg("--data").arg(&folder).output().await.unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let (admin, reader) = (key("admin").await, key("run").await);
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &folder, "--config"];
-    let arguments = arguments.map(str::to_owned).into_iter().chain([config.display().to_string()]);
-    let server = RunningServer::of_command(arguments.collect(), data.path()).await;
+    let mut command = server::serve("local", data.path(), &folder);
+    command.arg("--config").arg(&config);
+    let server = RunningServer::spawn(command).await;
     run_python(&python, "rate.py", &[server.url(), &admin, &reader]).await;
     server.stop().await;
 }
@@ -150,7 +149,7 @@ async fn a_key_has_a_rate_limit_that_metrics_report() {
 async fn keys_belong_to_tenants_and_have_scopes() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = RunningServer::start(data.path(), Some("echo")).await;
+    let server = RunningServer::start(data.path(), "echo").await;
     let program = server::program();
     run_python(&python, "keys.py", &[server.url(), program.to_str().unwrap(), data.path().to_str().unwrap()])
         .await;
@@ -161,10 +160,10 @@ async fn keys_belong_to_tenants_and_have_scopes() {
 async fn a_creation_with_an_idempotency_key_happens_once_across_a_kill() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = RunningServer::start(data.path(), Some("echo")).await;
+    let server = RunningServer::start(data.path(), "echo").await;
     let created = run_python(&python, "idempotency.py", &[server.url(), "first"]).await;
     server.kill().await;
-    let server = RunningServer::start(data.path(), Some("echo")).await;
+    let server = RunningServer::start(data.path(), "echo").await;
     run_python(&python, "idempotency.py", &[server.url(), "again", created.trim()]).await;
     server.stop().await;
 }
@@ -183,7 +182,7 @@ async fn a_budget_ends_turns_and_can_be_raised() {
 async fn a_csv_is_uploaded_and_a_chart_comes_from_the_outputs() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let server = RunningServer::start(data.path(), Some("chart")).await;
+    let server = RunningServer::start(data.path(), "chart").await;
     // A sandbox without a file system of its own has the workspace alone.
     run_python(&python, "resources.py", &[server.url(), ".session/uploads", ".session/outputs"]).await;
     server.stop().await;
@@ -191,15 +190,11 @@ async fn a_csv_is_uploaded_and_a_chart_comes_from_the_outputs() {
 
 #[tokio::test]
 async fn a_jail_has_uploads_and_outputs_at_the_api_paths() {
-    let Some(python) = server::python().await else { return };
-    if !test_support::has_user_namespaces() {
-        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
+    let Some(python) = server::with_jails(server::python()).await else { return };
     let data = tempfile::tempdir().unwrap();
-    let script = server::folder().join("scripts/chart.yaml").display().to_string();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "jail", "--script", &script, "--data"];
-    let arguments = arguments.map(str::to_owned).into_iter().chain([data.path().display().to_string()]);
-    let server = RunningServer::of_command(arguments.collect(), data.path()).await;
+    let mut command = server::serve("jail", data.path(), data.path());
+    command.arg("--script").arg(server::script("chart.yaml"));
+    let server = RunningServer::spawn(command).await;
     let arguments = [server.url(), "/mnt/session/uploads", "/mnt/session/outputs"];
     run_python(&python, "resources.py", &arguments).await;
     server.stop().await;

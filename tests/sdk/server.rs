@@ -37,6 +37,42 @@ pub(crate) fn program() -> PathBuf {
     program
 }
 
+/// The built command, with no arguments yet.
+#[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(program());
+    command.kill_on_drop(true);
+    command
+}
+
+/// The command of a server at this address, with sandboxes of this kind. It is told of no settings of the machine.
+pub(crate) fn serve_at(address: &str, sandbox: &str, home: &Path, data: &Path) -> Command {
+    let mut command = command();
+    command.args(["serve", "--listen", address, "--sandbox", sandbox, "--data"]).arg(data);
+    command.current_dir(folder().join("../..")).env("HOME", home).env_remove("ANTHROPIC_API_KEY");
+    command
+}
+
+/// The same on a free port.
+pub(crate) fn serve(sandbox: &str, home: &Path, data: &Path) -> Command {
+    serve_at("127.0.0.1:0", sandbox, home, data)
+}
+
+/// One of our scripts.
+pub(crate) fn script(name: &str) -> PathBuf {
+    folder().join("scripts").join(name)
+}
+
+/// What a test of jails needs: the interpreter, and a machine that permits jails.
+pub(crate) async fn with_jails(python: impl Future<Output = Option<Python>>) -> Option<Python> {
+    let python = python.await?;
+    if !test_support::has_user_namespaces() {
+        test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+        return None;
+    }
+    Some(python)
+}
+
 /// A server that answers.
 pub(crate) struct RunningServer {
     child: Child,
@@ -45,47 +81,20 @@ pub(crate) struct RunningServer {
 
 impl RunningServer {
     /// Starts a server on a free port with this data directory, and with one of our scripts.
-    pub(crate) async fn start(data: &Path, script: Option<&str>) -> Self {
+    pub(crate) async fn start(data: &Path, script: &str) -> Self {
         Self::start_at("127.0.0.1:0", data, script).await
     }
 
     /// The same at this address.
-    pub(crate) async fn start_at(address: &str, data: &Path, script: Option<&str>) -> Self {
-        let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), address.to_owned()];
-        arguments.extend(["--sandbox".to_owned(), "local".to_owned(), "--data".to_owned()]);
-        arguments.push(data.display().to_string());
-        if let Some(script) = script {
-            let path = folder().join("scripts").join(format!("{script}.yaml"));
-            arguments.extend(["--script".to_owned(), path.display().to_string()]);
-        }
-        Self::of_command(arguments, data).await
-    }
-
-    /// Starts the command with these arguments. It is told of no settings of the machine.
-    pub(crate) async fn of_command(arguments: Vec<String>, home: &Path) -> Self {
-        Self::of_command_with(arguments, home, &[]).await
-    }
-
-    /// The same with more variables of the environment.
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-    pub(crate) async fn of_command_with(
-        arguments: Vec<String>,
-        home: &Path,
-        environment: &[(&str, &str)],
-    ) -> Self {
-        let mut command = Command::new(program());
-        command
-            .args(arguments)
-            .current_dir(folder().join("../.."))
-            .env("HOME", home)
-            .env_remove("ANTHROPIC_API_KEY")
-            .envs(environment.iter().copied());
+    pub(crate) async fn start_at(address: &str, data: &Path, script: &str) -> Self {
+        let mut command = serve_at(address, "local", data, data);
+        command.arg("--script").arg(self::script(&format!("{script}.yaml")));
         Self::spawn(command).await
     }
 
     /// Starts this command.
     pub(crate) async fn spawn(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("it says where it listens");
         let line = line.unwrap().expect("the server ended before it listened");

@@ -2,7 +2,7 @@
 
 use test_support::TinyModel;
 
-use crate::server::{RunningServer, run_python};
+use crate::server::{RunningServer, run_python, serve};
 
 #[tokio::test]
 async fn the_example_flows_work_with_a_real_model() {
@@ -15,10 +15,9 @@ async fn the_example_flows_work_with_a_real_model() {
         model.url
     );
     std::fs::write(&config, text).unwrap();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data"].map(str::to_owned);
-    let arguments = arguments.into_iter().chain([data.path().display().to_string()]).collect();
-    let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
-    let server = RunningServer::of_command_with(arguments, data.path(), &environment).await;
+    let mut command = serve("local", data.path(), data.path());
+    command.env("CONJURE_CONFIG", config);
+    let server = RunningServer::spawn(command).await;
     run_python(&sdk, "tiny_model.py", &[server.url()]).await;
     server.stop().await;
 }

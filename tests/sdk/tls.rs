@@ -6,8 +6,9 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::process::Command;
 
-use crate::server::{RunningServer, folder, python, run_python};
+use crate::server::{self, RunningServer, python, run_python};
 
 /// An authority of certificates.
 pub(crate) struct Authority {
@@ -42,13 +43,11 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
 }
 
-/// The arguments of a server with this data directory and script.
-pub(crate) fn arguments(data: &Path, more: &[&str]) -> Vec<String> {
-    let (data, script) = (data.join("data"), folder().join("scripts/echo.yaml"));
-    let (data, script) = (data.display().to_string(), script.display().to_string());
-    let usual =
-        ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &data, "--script", &script];
-    usual.iter().chain(more).map(|text| (*text).to_owned()).collect()
+/// The command of a server with a script, and with data in this home directory.
+fn serve(home: &Path) -> Command {
+    let mut command = server::serve("local", home, &home.join("data"));
+    command.arg("--script").arg(server::script("echo.yaml"));
+    command
 }
 
 #[tokio::test]
@@ -59,8 +58,9 @@ async fn the_server_speaks_tls_with_a_configured_certificate() {
     Authority::new(&root).certify("first", &home.path().join("cert.pem"), &home.path().join("key.pem"));
     let config = home.path().join("config.toml");
     fs::write(&config, "[serve]\ncertificate = \"cert.pem\"\nprivate_key = \"key.pem\"\n").unwrap();
-    let more = ["--config", config.to_str().unwrap()];
-    let server = RunningServer::of_command(arguments(home.path(), &more), home.path()).await;
+    let mut command = serve(home.path());
+    command.arg("--config").arg(config);
+    let server = RunningServer::spawn(command).await;
     assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
     run_python(&python, "tls.py", &[server.url(), root.to_str().unwrap()]).await;
     server.stop().await;
@@ -78,10 +78,8 @@ async fn an_unusable_certificate_is_reported_before_the_start() {
         ("key.pem", "key.pem", "key.pem has no certificate in the form PEM"),
         ("cert.pem", "other-key.pem", "cannot be used together"),
     ] {
-        let more = ["--certificate", &path(certificate), "--private-key", &path(key)];
-        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-        let mut command = tokio::process::Command::new(crate::server::program());
-        command.args(arguments(home.path(), &more)).env("HOME", home.path());
+        let mut command = serve(home.path());
+        command.args(["--certificate", &path(certificate), "--private-key", &path(key)]);
         let output = command.output().await.unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{output:?}");

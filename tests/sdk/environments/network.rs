@@ -2,38 +2,24 @@
 
 use std::path::Path;
 
-use crate::server::{RunningServer, folder, python, run_python};
+use crate::server::{self, RunningServer, python, run_python, serve, with_jails};
 
 /// A server with these sandboxes, and with a list of hosts that no client can widen.
 async fn start(data: &Path, sandbox: &str, script: &str) -> RunningServer {
-    let script = folder().join("scripts").join(script).display().to_string();
     let config = data.join("config.toml");
     let network = match sandbox {
         "jail" => r#"["10.1.2.3:7", "example.com", "*.example.com", "pypi.org"]"#,
         _ => "\"none\"",
     };
     std::fs::write(&config, format!("network = {network}\n")).unwrap();
-    let (config, data_folder) = (config.display().to_string(), data.join("data").display().to_string());
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", sandbox, "--script", &script];
-    let more = ["--data", &data_folder, "--config", &config];
-    RunningServer::of_command(arguments.iter().chain(&more).map(|&text| text.to_owned()).collect(), data)
-        .await
-}
-
-fn has_jails() -> bool {
-    let has = test_support::has_user_namespaces();
-    if !has {
-        test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
-    }
-    has
+    let mut command = serve(sandbox, data, &data.join("data"));
+    command.arg("--script").arg(server::script(script)).arg("--config").arg(config);
+    RunningServer::spawn(command).await
 }
 
 #[tokio::test]
 async fn sessions_reach_their_environments_hosts_also_after_a_kill() {
-    let Some(python) = python().await else { return };
-    if !has_jails() {
-        return;
-    }
+    let Some(python) = with_jails(python()).await else { return };
     let data = tempfile::tempdir().unwrap();
     let server = start(data.path(), "jail", "network.yaml").await;
     let session = run_python(&python, "networks.py", &[server.url()]).await;
@@ -45,10 +31,7 @@ async fn sessions_reach_their_environments_hosts_also_after_a_kill() {
 
 #[tokio::test]
 async fn the_agent_fetches_nothing_from_local_or_unlisted_hosts() {
-    let Some(python) = python().await else { return };
-    if !has_jails() {
-        return;
-    }
+    let Some(python) = with_jails(python()).await else { return };
     let data = tempfile::tempdir().unwrap();
     let server = start(data.path(), "jail", "fetch.yaml").await;
     run_python(&python, "fetch.py", &[server.url(), "limited"]).await;
