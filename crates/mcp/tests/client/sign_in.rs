@@ -1,6 +1,8 @@
 //! How a person signs in at a server, and how the token is used: the scenarios `auth/…` of the official conformance suite by their names.
 //! `docs/mcp-conformance.md` lists them.
 
+mod renewal;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
