@@ -163,7 +163,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 41] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 42] = [
     ("agent-client-protocol", &["conjure-acp"]),
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
@@ -178,6 +178,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 41] = [
     ("tracing-subscriber", &["conjure"]),
     ("getrandom", &["conjure-base"]),
     ("humantime", &["conjure-api", "conjure-base"]),
+    ("percent-encoding", &["conjure-api", "conjure-server"]),
     ("sha2", &["conjure-base"]),
     ("unicode-normalization", &["conjure-skill"]),
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),

@@ -1,6 +1,9 @@
 //! Query strings. Each reader takes the parameters that it knows, and the rest is refused.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
+
+use percent_encoding::percent_decode_str;
 
 use crate::common::page::Order;
 use crate::{RequestError, Time};
@@ -165,24 +168,9 @@ impl Query {
 
 /// Decodes `%XX` and `+`.
 fn decode(text: &str) -> Result<String, RequestError> {
-    let bytes = text.as_bytes();
-    let digit = |index: usize| bytes.get(index).and_then(|byte| char::from(*byte).to_digit(16));
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while let Some(byte) = bytes.get(index) {
-        let escaped = (*byte == b'%').then(|| digit(index + 1).zip(digit(index + 2))).flatten();
-        match (byte, escaped) {
-            (_, Some((high, low))) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or(u8::MAX));
-                index += 2;
-            }
-            (b'+', _) => decoded.push(b' '),
-            (byte, _) => decoded.push(*byte),
-        }
-        index += 1;
-    }
-    String::from_utf8(decoded)
-        .map_err(|_| RequestError::new("", "the query string is not UTF-8; encode its values as UTF-8"))
+    let text = text.replace('+', " ");
+    let decoded = percent_decode_str(&text).decode_utf8().map(Cow::into_owned);
+    decoded.map_err(|_| RequestError::new("", "the query string is not UTF-8; encode its values as UTF-8"))
 }
 
 /// Looks up the value with this name.

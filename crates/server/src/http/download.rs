@@ -3,12 +3,16 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio_util::io::ReaderStream;
 
 use crate::http::error::ApiError;
 
 /// How many bytes are read at a time.
 const CHUNK: usize = 64 << 10;
+
+/// The characters of a file's name that are encoded in a header.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// A response with the bytes of `file`, which a browser saves under `name`.
 pub(crate) fn download(
@@ -35,14 +39,7 @@ pub(crate) fn download(
 fn disposition(name: &str) -> String {
     let plain = |char: char| matches!(char, ' '..='~') && !matches!(char, '"' | '\\');
     let ascii: String = name.chars().map(|char| if plain(char) { char } else { '_' }).collect();
-    let mut encoded = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
+    let encoded = utf8_percent_encode(name, ENCODED);
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}")
 }
 
