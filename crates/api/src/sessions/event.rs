@@ -20,53 +20,60 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// The kinds of events in a session.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "type")]
-#[expect(missing_docs, reason = "the fields are those of the published API, under its names")]
-pub enum EventKind {
+macro_rules! event_kinds {
+    ($($(#[$doc:meta])* $name:ident = $type_name:literal { $($field:ident: $type:ty),* $(,)? },)+) => {
+        /// The kinds of events in a session.
+        #[derive(Debug, Clone, Serialize)]
+        #[serde(tag = "type")]
+        #[expect(missing_docs, reason = "the fields are those of the published API, under its names")]
+        pub enum EventKind {
+            $($(#[$doc])* #[serde(rename = $type_name)] $name { $($field: $type),* },)+
+        }
+
+        impl EventKind {
+            /// The value of `type`.
+            #[must_use]
+            pub const fn type_name(&self) -> &'static str {
+                match self {
+                    $(Self::$name { .. } => $type_name,)+
+                }
+            }
+        }
+    };
+}
+
+event_kinds! {
     /// The user sent a message.
-    #[serde(rename = "user.message")]
-    UserMessage { content: Vec<ContentBlock> },
+    UserMessage = "user.message" { content: Vec<ContentBlock> },
     /// The user interrupted the turn.
-    #[serde(rename = "user.interrupt")]
-    UserInterrupt {},
+    UserInterrupt = "user.interrupt" {},
     /// The user decided on a call.
-    #[serde(rename = "user.tool_confirmation")]
-    UserToolConfirmation { tool_use_id: String, result: Confirmation, deny_message: Option<String> },
+    UserToolConfirmation = "user.tool_confirmation" { tool_use_id: String, result: Confirmation, deny_message: Option<String> },
     /// The client sent the result of its own tool.
-    #[serde(rename = "user.custom_tool_result")]
-    UserCustomToolResult {
+    UserCustomToolResult = "user.custom_tool_result" {
         custom_tool_use_id: String,
         content: Option<Vec<ContentBlock>>,
         is_error: Option<bool>,
     },
     /// A worker sent the result of a tool of the toolset.
-    #[serde(rename = "user.tool_result")]
-    UserToolResult { tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
+    UserToolResult = "user.tool_result" { tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
     /// The client sent further instructions.
-    #[serde(rename = "system.message")]
-    SystemMessage { content: Vec<ContentBlock> },
+    SystemMessage = "system.message" { content: Vec<ContentBlock> },
     /// The agent sent a message.
-    #[serde(rename = "agent.message")]
-    AgentMessage { content: Vec<ContentBlock> },
+    AgentMessage = "agent.message" { content: Vec<ContentBlock> },
     /// The agent was thinking.
-    #[serde(rename = "agent.thinking")]
-    AgentThinking {},
+    AgentThinking = "agent.thinking" {},
     /// The agent calls a tool of the toolset.
-    #[serde(rename = "agent.tool_use")]
-    AgentToolUse {
+    AgentToolUse = "agent.tool_use" {
         name: String,
         input: Box<RawValue>,
         evaluated_permission: Option<EvaluatedPermission>,
         evaluation: Option<Evaluation>,
     },
     /// The result of that call.
-    #[serde(rename = "agent.tool_result")]
-    AgentToolResult { tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
+    AgentToolResult = "agent.tool_result" { tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
     /// The agent calls a tool of an MCP server.
-    #[serde(rename = "agent.mcp_tool_use")]
-    AgentMcpToolUse {
+    AgentMcpToolUse = "agent.mcp_tool_use" {
         name: String,
         mcp_server_name: String,
         input: Box<RawValue>,
@@ -74,49 +81,36 @@ pub enum EventKind {
         evaluation: Option<Evaluation>,
     },
     /// The result of that call.
-    #[serde(rename = "agent.mcp_tool_result")]
-    AgentMcpToolResult { mcp_tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
+    AgentMcpToolResult = "agent.mcp_tool_result" { mcp_tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
     /// The agent calls a tool that the client runs.
-    #[serde(rename = "agent.custom_tool_use")]
-    AgentCustomToolUse { name: String, input: Box<RawValue> },
+    AgentCustomToolUse = "agent.custom_tool_use" { name: String, input: Box<RawValue> },
     /// The history was compacted.
-    #[serde(rename = "agent.thread_context_compacted")]
-    AgentThreadContextCompacted {},
+    AgentThreadContextCompacted = "agent.thread_context_compacted" {},
     /// A turn has started.
-    #[serde(rename = "session.status_running")]
-    SessionStatusRunning {},
+    SessionStatusRunning = "session.status_running" {},
     /// The session is idle and waits for the client.
-    #[serde(rename = "session.status_idle")]
-    SessionStatusIdle { stop_reason: StopReason, stop_details: Option<StopDetails> },
+    SessionStatusIdle = "session.status_idle" { stop_reason: StopReason, stop_details: Option<StopDetails> },
     /// The server will continue the session by itself.
-    #[serde(rename = "session.status_rescheduled")]
-    SessionStatusRescheduled {},
+    SessionStatusRescheduled = "session.status_rescheduled" {},
     /// The session has ended permanently.
-    #[serde(rename = "session.status_terminated")]
-    SessionStatusTerminated {},
+    SessionStatusTerminated = "session.status_terminated" {},
     /// An error occurred.
-    #[serde(rename = "session.error")]
-    SessionError { error: SessionError },
+    SessionError = "session.error" { error: SessionError },
     /// The configuration of the session changed. Unchanged fields are null.
-    #[serde(rename = "session.updated")]
-    SessionUpdated {
+    SessionUpdated = "session.updated" {
         agent: Option<Box<SessionAgent>>,
         budget: Option<Budget>,
         metadata: Option<crate::Metadata>,
         title: Option<String>,
     },
     /// The session was deleted.
-    #[serde(rename = "session.deleted")]
-    SessionDeleted {},
+    SessionDeleted = "session.deleted" {},
     /// The usage of the session so far.
-    #[serde(rename = "session.usage")]
-    SessionUsage { usage: Box<SessionUsage>, budget: Option<Budget> },
+    SessionUsage = "session.usage" { usage: Box<SessionUsage>, budget: Option<Budget> },
     /// A model call has started.
-    #[serde(rename = "span.model_request_start")]
-    SpanModelRequestStart {},
+    SpanModelRequestStart = "span.model_request_start" {},
     /// The model call has ended.
-    #[serde(rename = "span.model_request_end")]
-    SpanModelRequestEnd { model_request_start_id: String, model_usage: ModelUsage, is_error: Option<bool> },
+    SpanModelRequestEnd = "span.model_request_end" { model_request_start_id: String, model_usage: ModelUsage, is_error: Option<bool> },
 }
 
 /// The names of the events that a client may ask for. They include events that this server never creates.
@@ -164,39 +158,6 @@ pub const EVENT_TYPES: [&str; 42] = [
     "workflow_run.phase_started",
     "workflow_run.phase_ended",
 ];
-
-impl EventKind {
-    /// The value of `type`.
-    #[must_use]
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Self::UserMessage { .. } => "user.message",
-            Self::UserInterrupt {} => "user.interrupt",
-            Self::UserToolConfirmation { .. } => "user.tool_confirmation",
-            Self::UserCustomToolResult { .. } => "user.custom_tool_result",
-            Self::UserToolResult { .. } => "user.tool_result",
-            Self::SystemMessage { .. } => "system.message",
-            Self::AgentMessage { .. } => "agent.message",
-            Self::AgentThinking {} => "agent.thinking",
-            Self::AgentToolUse { .. } => "agent.tool_use",
-            Self::AgentToolResult { .. } => "agent.tool_result",
-            Self::AgentMcpToolUse { .. } => "agent.mcp_tool_use",
-            Self::AgentMcpToolResult { .. } => "agent.mcp_tool_result",
-            Self::AgentCustomToolUse { .. } => "agent.custom_tool_use",
-            Self::AgentThreadContextCompacted {} => "agent.thread_context_compacted",
-            Self::SessionStatusRunning {} => "session.status_running",
-            Self::SessionStatusIdle { .. } => "session.status_idle",
-            Self::SessionStatusRescheduled {} => "session.status_rescheduled",
-            Self::SessionStatusTerminated {} => "session.status_terminated",
-            Self::SessionError { .. } => "session.error",
-            Self::SessionUpdated { .. } => "session.updated",
-            Self::SessionDeleted {} => "session.deleted",
-            Self::SessionUsage { .. } => "session.usage",
-            Self::SpanModelRequestStart {} => "span.model_request_start",
-            Self::SpanModelRequestEnd { .. } => "span.model_request_end",
-        }
-    }
-}
 
 /// The response to a client that sent events: the same events with their ids.
 #[derive(Debug, Clone, Serialize)]

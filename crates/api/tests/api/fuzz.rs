@@ -34,45 +34,21 @@ const ROUTES: [(&str, &str); 26] = [
     ("GET", "/v1/models"),
 ];
 
+/// Words of the API that are values.
+const WORDS: &str = "agent agent_with_overrides agent_toolset_20260401 custom mcp_toolset url static_bearer mcp_oauth client_secret_post cloud limited \
+    file user.message user.interrupt user.tool_result system.message text image document search_result base64 bash web_fetch \
+    always_ask limit USD high allow object user assistant tool_use tool_result";
+
+/// Names of fields of the API.
+const NAMES: &str = "type name model id tools configs default_config permission_policy enabled metadata system skills config networking packages pip \
+    agent environment_id resources mount_path file_id events initial_events content source data input_schema budget max_list_cost \
+    amount currency title version effort text media_type messages role max_tokens stream tool_choice mcp_servers mcp_server_name url \
+    vault_ids auth token access_token mcp_server_url refresh token_endpoint_auth";
+
 /// Values with the names and words of the API in places where they do not belong.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop_oneof![
-        prop::sample::select(vec![
-            "agent",
-            "agent_with_overrides",
-            "agent_toolset_20260401",
-            "custom",
-            "mcp_toolset",
-            "url",
-            "static_bearer",
-            "mcp_oauth",
-            "client_secret_post",
-            "cloud",
-            "limited",
-            "file",
-            "user.message",
-            "user.interrupt",
-            "user.tool_result",
-            "system.message",
-            "text",
-            "image",
-            "document",
-            "search_result",
-            "base64",
-            "bash",
-            "web_fetch",
-            "always_ask",
-            "limit",
-            "USD",
-            "high",
-            "allow",
-            "object",
-            "user",
-            "assistant",
-            "tool_use",
-            "tool_result",
-        ])
-        .prop_map(str::to_owned),
+        prop::sample::select(WORDS.split(' ').collect::<Vec<_>>()).prop_map(str::to_owned),
         ".{0,12}",
     ];
     let leaf = prop_oneof![
@@ -83,60 +59,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         word.prop_map(Value::from),
     ];
     let name = prop_oneof![
-        prop::sample::select(vec![
-            "type",
-            "name",
-            "model",
-            "id",
-            "tools",
-            "configs",
-            "default_config",
-            "permission_policy",
-            "enabled",
-            "metadata",
-            "system",
-            "skills",
-            "config",
-            "networking",
-            "packages",
-            "pip",
-            "agent",
-            "environment_id",
-            "resources",
-            "mount_path",
-            "file_id",
-            "events",
-            "initial_events",
-            "content",
-            "source",
-            "data",
-            "input_schema",
-            "budget",
-            "max_list_cost",
-            "amount",
-            "currency",
-            "title",
-            "version",
-            "effort",
-            "text",
-            "media_type",
-            "messages",
-            "role",
-            "max_tokens",
-            "stream",
-            "tool_choice",
-            "mcp_servers",
-            "mcp_server_name",
-            "url",
-            "vault_ids",
-            "auth",
-            "token",
-            "access_token",
-            "mcp_server_url",
-            "refresh",
-            "token_endpoint_auth",
-        ])
-        .prop_map(str::to_owned),
+        prop::sample::select(NAMES.split(' ').collect::<Vec<_>>()).prop_map(str::to_owned),
         ".{0,8}",
     ];
     leaf.prop_recursive(6, 64, 8, move |inner| {
