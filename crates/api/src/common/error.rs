@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::RequestError;
-
 /// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "error")]
@@ -109,11 +107,5 @@ impl ErrorBody {
             },
             request_id,
         }
-    }
-
-    /// Creates the body for a refused request.
-    #[must_use]
-    pub fn refused(error: &RequestError, request_id: Option<String>) -> Self {
-        Self::new(ErrorKind::InvalidRequest, error.to_string(), error.code(), request_id)
     }
 }

@@ -25,21 +25,12 @@ macro_rules! ids {
         pub struct $name(u128);
 
         impl $name {
-            /// The prefix of such an id.
-            pub const PREFIX: &str = $prefix;
-
             /// Creates a new id from the machine's entropy.
             ///
             /// # Errors
             /// If the machine returns no entropy.
             pub fn random() -> io::Result<Self> {
                 conjure_base::random_bits().map(Self)
-            }
-
-            /// Creates the id with these bits.
-            #[must_use]
-            pub const fn from_bits(bits: u128) -> Self {
-                Self(bits)
             }
         }
 
@@ -119,7 +110,7 @@ mod tests {
     fn ids_round_trip_and_have_one_form() {
         let id = AgentId::random().unwrap();
         assert_eq!(id.to_string().parse::<AgentId>().unwrap(), id);
-        assert_eq!(EnvironmentId::from_bits(1).to_string(), "env_00000000000000000000000000000001");
+        assert_eq!(EnvironmentId(1).to_string(), "env_00000000000000000000000000000001");
         for text in
             ["", "agent_", "agent_1", "env_00000000000000000000000000000001", &id.to_string().to_uppercase()]
         {

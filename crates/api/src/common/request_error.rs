@@ -34,12 +34,6 @@ impl RequestError {
         self
     }
 
-    /// The position of the fault, a path such as `tools.0.name`; empty for the request as a whole.
-    #[must_use]
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     /// The API's stable code for this error (`error.details.error_code`).
     #[must_use]
     pub fn code(&self) -> Option<&'static str> {

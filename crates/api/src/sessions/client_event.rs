@@ -2,7 +2,7 @@
 
 use crate::common::input::{Input, ObjectInput};
 use crate::sessions::content::{Allowed, ContentBlock, read_blocks, read_some_blocks};
-use crate::sessions::event::{Confirmation, EventKind};
+use crate::sessions::event::Confirmation;
 use crate::{RequestBody, RequestError};
 
 /// The maximum number of events in one request.
@@ -76,26 +76,6 @@ impl RequestBody for EventSend {
         }
         check_system_message(&path, &events)?;
         Ok(Self { events })
-    }
-}
-
-impl From<ClientEvent> for EventKind {
-    fn from(event: ClientEvent) -> Self {
-        match event {
-            ClientEvent::Message { content } => Self::UserMessage { content },
-            ClientEvent::Interrupt => Self::UserInterrupt {},
-            ClientEvent::ToolConfirmation { tool_use_id, result, deny_message } => {
-                Self::UserToolConfirmation { tool_use_id, result, deny_message }
-            }
-            ClientEvent::CustomToolResult {
-                custom_tool_use_id,
-                result: ToolOutcome { content, is_error },
-            } => Self::UserCustomToolResult { custom_tool_use_id, content, is_error },
-            ClientEvent::ToolResult { tool_use_id, result: ToolOutcome { content, is_error } } => {
-                Self::UserToolResult { tool_use_id, content, is_error }
-            }
-            ClientEvent::SystemMessage { content } => Self::SystemMessage { content },
-        }
     }
 }
 

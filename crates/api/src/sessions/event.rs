@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::Time;
 use crate::sessions::content::ContentBlock;
-use crate::sessions::session::{Budget, SessionAgent, SessionUsage};
+use crate::sessions::session::{Budget, SessionAgent};
 use crate::sessions::session_error::SessionError;
 
 /// An event of a session.
@@ -22,7 +22,7 @@ pub struct Event {
 
 macro_rules! event_kinds {
     ($($(#[$doc:meta])* $name:ident = $type_name:literal { $($field:ident: $type:ty),* $(,)? },)+) => {
-        /// The kinds of events in a session.
+        /// The kinds of events that this server creates.
         #[derive(Debug, Clone, Serialize)]
         #[serde(tag = "type")]
         #[expect(missing_docs, reason = "the fields are those of the published API, under its names")]
@@ -57,8 +57,6 @@ event_kinds! {
     },
     /// A worker sent the result of a tool of the toolset.
     UserToolResult = "user.tool_result" { tool_use_id: String, content: Option<Vec<ContentBlock>>, is_error: Option<bool> },
-    /// The client sent further instructions.
-    SystemMessage = "system.message" { content: Vec<ContentBlock> },
     /// The agent sent a message.
     AgentMessage = "agent.message" { content: Vec<ContentBlock> },
     /// The agent was thinking.
@@ -90,10 +88,6 @@ event_kinds! {
     SessionStatusRunning = "session.status_running" {},
     /// The session is idle and waits for the client.
     SessionStatusIdle = "session.status_idle" { stop_reason: StopReason, stop_details: Option<StopDetails> },
-    /// The server will continue the session by itself.
-    SessionStatusRescheduled = "session.status_rescheduled" {},
-    /// The session has ended permanently.
-    SessionStatusTerminated = "session.status_terminated" {},
     /// An error occurred.
     SessionError = "session.error" { error: SessionError },
     /// The configuration of the session changed. Unchanged fields are null.
@@ -105,8 +99,6 @@ event_kinds! {
     },
     /// The session was deleted.
     SessionDeleted = "session.deleted" {},
-    /// The usage of the session so far.
-    SessionUsage = "session.usage" { usage: Box<SessionUsage>, budget: Option<Budget> },
     /// A model call has started.
     SpanModelRequestStart = "span.model_request_start" {},
     /// The model call has ended.

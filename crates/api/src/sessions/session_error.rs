@@ -36,25 +36,20 @@ pub enum SessionErrorKind {
     Billing,
     #[serde(rename = "tool_use_limit_reached_error")]
     ToolUseLimitReached,
-    #[serde(rename = "compaction_limit_reached_error")]
-    CompactionLimitReached,
 }
 
-/// Whether the server retries after an error.
+/// Whether the server retries after an error. Errors are reported after all retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RetryStatus {
-    /// The server retries.
-    Retrying,
     /// The turn has ended. The client may send another message.
     Exhausted,
-    /// The session has ended.
-    Terminal,
 }
 
 impl SessionError {
     /// Creates an error of `kind`.
-    pub fn new(kind: SessionErrorKind, message: impl Into<String>, retry_status: RetryStatus) -> Self {
+    pub fn new(kind: SessionErrorKind, message: impl Into<String>) -> Self {
+        let retry_status = RetryStatus::Exhausted;
         Self { r#type: kind, message: message.into(), retry_status, mcp_server_name: None }
     }
 }

@@ -4,7 +4,7 @@
 //! reason without an equivalent becomes a similar one, preceded by a `session.error` if something went wrong. The guide contains the table.
 
 use conjure_api::{
-    Confirmation, EvaluatedPermission, Evaluation, Event, EventKind, ModelUsage, RetryStatus, SessionError,
+    Confirmation, EvaluatedPermission, Evaluation, Event, EventKind, ModelUsage, SessionError,
     SessionErrorKind, StopReason,
 };
 use conjure_conversation::{
@@ -128,7 +128,7 @@ fn api_kind(kind: &Kind) -> (Option<SessionError>, Option<EventKind>) {
 
 /// The API's stop reason. If the API has no such reason, also the error that precedes it.
 fn api_stop(stop: &Stop) -> (Option<SessionError>, StopReason) {
-    let error = |kind, message: &str| Some(SessionError::new(kind, message, RetryStatus::Exhausted));
+    let error = |kind, message: &str| Some(SessionError::new(kind, message));
     match stop {
         // The event `user.interrupt` precedes the end of an interrupted turn.
         Stop::EndTurn | Stop::Interrupted => (None, StopReason::EndTurn),
@@ -174,7 +174,7 @@ fn api_limit(limit: Limit) -> (Option<SessionError>, StopReason) {
         _ => SessionErrorKind::Unknown,
     };
     let message = format!("{limit} of the turn was reached; send a message to continue");
-    (Some(SessionError::new(kind, message, RetryStatus::Exhausted)), StopReason::EndTurn)
+    (Some(SessionError::new(kind, message)), StopReason::EndTurn)
 }
 
 /// The server and the tool in a name such as `mcp__SERVER__TOOL`. Names of servers never contain `__`.
@@ -189,7 +189,7 @@ fn api_server_failure(failure: &ToolServerFailure) -> SessionError {
     };
     SessionError {
         mcp_server_name: Some(failure.server.clone()),
-        ..SessionError::new(kind, failure.reason.as_str(), RetryStatus::Exhausted)
+        ..SessionError::new(kind, failure.reason.as_str())
     }
 }
 
@@ -202,7 +202,7 @@ fn api_model_error(error: &ModelError) -> SessionError {
         ModelErrorKind::Api(ApiErrorKind::Billing) => SessionErrorKind::Billing,
         _ => SessionErrorKind::ModelRequestFailed,
     };
-    SessionError::new(kind, error.to_string(), RetryStatus::Exhausted)
+    SessionError::new(kind, error.to_string())
 }
 
 const fn api_permission(permission: Permission) -> EvaluatedPermission {

@@ -24,14 +24,8 @@ pub(super) fn check_config(config: &EnvironmentConfig) -> Result<(), ApiError> {
 /// # Errors
 /// 400 for an invalid package, and for packages of other package managers.
 pub(crate) fn python_packages(packages: &Packages) -> Result<Vec<PythonRequirement>, ApiError> {
-    let others = [
-        ("apt", &packages.apt),
-        ("cargo", &packages.cargo),
-        ("gem", &packages.gem),
-        ("go", &packages.go),
-        ("npm", &packages.npm),
-    ];
-    if let Some((manager, _)) = others.into_iter().find(|(_, packages)| !packages.is_empty()) {
+    let is_other = |(manager, packages): &(&str, &[String])| *manager != "pip" && !packages.is_empty();
+    if let Some((manager, _)) = packages.by_manager().into_iter().find(is_other) {
         return Err(ApiError::invalid(format!(
             "config.packages.{manager}: this server installs packages of `pip` alone; put these into the image of the sandboxes, or where the \
              server's jails have their programs from, and leave the list empty"
