@@ -37,8 +37,8 @@ pub use common::id::{
 };
 pub use common::input::Patch;
 pub use common::list_query::{
-    AgentListQuery, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery, ModelListQuery,
-    SessionListQuery, SkillListQuery, VaultListQuery, agent_version_query, no_query,
+    AgentListQuery, ArchivableListQuery, EventListQuery, EventStreamQuery, FileListQuery, ModelListQuery,
+    SessionListQuery, SkillListQuery, agent_version_query, no_query,
 };
 pub use common::metadata::{Metadata, MetadataPatch, patch_metadata};
 pub use common::page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};

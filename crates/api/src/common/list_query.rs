@@ -18,18 +18,9 @@ pub struct AgentListQuery {
     pub page: PageQuery,
 }
 
-/// The parameters of `GET /v1/environments`.
+/// The parameters of `GET /v1/environments`, `GET /v1/vaults`, and of the list of a vault's credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EnvironmentListQuery {
-    /// Whether archived environments are listed too.
-    pub include_archived: bool,
-    /// The requested page.
-    pub page: PageQuery,
-}
-
-/// The parameters of `GET /v1/vaults`, and of the list of a vault's credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultListQuery {
+pub struct ArchivableListQuery {
     /// Whether archived objects are listed too.
     pub include_archived: bool,
     /// The requested page.
@@ -156,11 +147,7 @@ queries! {
         include_archived: query.flag("include_archived")?,
         page: query.page(20, 100)?,
     };
-    EnvironmentListQuery(query) Self {
-        include_archived: query.flag("include_archived")?,
-        page: query.page(20, 100)?,
-    };
-    VaultListQuery(query) Self {
+    ArchivableListQuery(query) Self {
         include_archived: query.flag("include_archived")?,
         page: query.page(20, 100)?,
     };

@@ -2,12 +2,11 @@
 //! writes the files.
 
 use conjure_api::{
-    Agent, AgentCreate, AgentListQuery, AgentUpdate, Credential, CredentialCreate, CredentialUpdate,
-    Environment, EnvironmentCreate, EnvironmentListQuery, EnvironmentUpdate, EventListQuery, EventSend,
+    Agent, AgentCreate, AgentListQuery, AgentUpdate, ArchivableListQuery, Credential, CredentialCreate,
+    CredentialUpdate, Environment, EnvironmentCreate, EnvironmentUpdate, EventListQuery, EventSend,
     EventStreamQuery, FileListQuery, FileMetadata, MessageCreate, MessageHead, ModelListQuery, PageQuery,
     RequestBody as _, RequestError, ResourceCreate, Session, SessionCreate, SessionListQuery, SessionUpdate,
-    Skill, SkillListQuery, SkillVersion, Time, Vault, VaultCreate, VaultListQuery, VaultUpdate,
-    agent_version_query,
+    Skill, SkillListQuery, SkillVersion, Time, Vault, VaultCreate, VaultUpdate, agent_version_query,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,11 +33,12 @@ pub(crate) fn read(method: &str, path: &str, query: &str, body: &[u8]) -> Result
         ("POST", ["vaults", _, "credentials", _]) => {
             CredentialUpdate::from_json(body, Time::default()).map(drop)
         }
-        ("GET", ["vaults"] | ["vaults", _, "credentials"]) => VaultListQuery::from_query(query).map(drop),
+        ("GET", ["environments"] | ["vaults"] | ["vaults", _, "credentials"]) => {
+            ArchivableListQuery::from_query(query).map(drop)
+        }
         ("GET", ["agents"]) => AgentListQuery::from_query(query).map(drop),
         ("GET", ["agents", _]) => agent_version_query(query).map(drop),
         ("GET", ["agents", _, "versions"]) => PageQuery::agent_versions(query).map(drop),
-        ("GET", ["environments"]) => EnvironmentListQuery::from_query(query).map(drop),
         ("GET", ["sessions"]) => SessionListQuery::from_query(query).map(drop),
         ("GET", ["sessions", _, "events"]) => EventListQuery::from_query(query).map(drop),
         ("GET", ["sessions", _, "events", "stream"]) => EventStreamQuery::from_query(query).map(drop),

@@ -1,8 +1,8 @@
 //! Credentials of a vault. Each has one row with its public fields and its sealed secrets, so both change atomically.
 
 use conjure_api::{
-    Credential, CredentialAuth, CredentialAuthUpdate, CredentialCreate, CredentialId, CredentialSecrets,
-    CredentialUpdate, Page, Patch, Secret, TokenEndpointAuth, VaultId, VaultListQuery, patch_metadata,
+    ArchivableListQuery, Credential, CredentialAuth, CredentialAuthUpdate, CredentialCreate, CredentialId,
+    CredentialSecrets, CredentialUpdate, Page, Patch, Secret, TokenEndpointAuth, VaultId, patch_metadata,
 };
 use conjure_base::TenantId;
 use conjure_journal::{NewRecord, Record, RecordContent, RecordErrorKind};
@@ -144,7 +144,7 @@ impl<'r> Credentials<'r> {
     }
 
     /// A page of credentials, the newest first.
-    pub(crate) async fn list(&self, query: &VaultListQuery) -> Result<Page<Credential>, ApiError> {
+    pub(crate) async fn list(&self, query: &ArchivableListQuery) -> Result<Page<Credential>, ApiError> {
         let wanted =
             self.rows.query_with(query.include_archived).with_filter(IN_VAULT, self.vault.to_string());
         self.rows

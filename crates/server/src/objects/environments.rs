@@ -1,7 +1,7 @@
 //! Environments: one row for each. The unique name of the row is derived from the environment's name.
 
 use conjure_api::{
-    ConfigUpdate, Environment, EnvironmentConfig, EnvironmentId, EnvironmentListQuery, EnvironmentUpdate,
+    ArchivableListQuery, ConfigUpdate, Environment, EnvironmentConfig, EnvironmentId, EnvironmentUpdate,
     Page, Patch, patch_metadata,
 };
 use conjure_base::{Digest, TenantId};
@@ -79,7 +79,7 @@ impl<'r> Environments<'r> {
     }
 
     /// A page of environments, the newest first.
-    pub(crate) async fn list(&self, query: &EnvironmentListQuery) -> Result<Page<Environment>, ApiError> {
+    pub(crate) async fn list(&self, query: &ArchivableListQuery) -> Result<Page<Environment>, ApiError> {
         self.rows.page(self.rows.query_with(query.include_archived), &query.page, read).await
     }
 }

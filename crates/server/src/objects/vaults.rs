@@ -1,6 +1,6 @@
 //! Vaults: one row for each.
 
-use conjure_api::{Page, Vault, VaultId, VaultListQuery, VaultUpdate, patch_metadata};
+use conjure_api::{ArchivableListQuery, Page, Vault, VaultId, VaultUpdate, patch_metadata};
 use conjure_base::TenantId;
 use conjure_journal::{NewRecord, Record, RecordContent, RecordKind, Records};
 
@@ -82,7 +82,7 @@ impl<'r> Vaults<'r> {
     }
 
     /// A page of vaults, the newest first.
-    pub(crate) async fn list(&self, query: &VaultListQuery) -> Result<Page<Vault>, ApiError> {
+    pub(crate) async fn list(&self, query: &ArchivableListQuery) -> Result<Page<Vault>, ApiError> {
         self.rows.page(self.rows.query_with(query.include_archived), &query.page, read).await
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use conjure_api::{
-    Deleted, DeletedKind, Environment, EnvironmentCreate, EnvironmentId, EnvironmentListQuery,
+    ArchivableListQuery, Deleted, DeletedKind, Environment, EnvironmentCreate, EnvironmentId,
     EnvironmentScope, EnvironmentUpdate, Page, RequestBody as _,
 };
 
@@ -41,7 +41,7 @@ async fn create(call: Call, _: NoQuery, Body(body): Body) -> JsonResult<Environm
 }
 
 async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<Page<Environment>> {
-    let query = EnvironmentListQuery::from_query(&query)?;
+    let query = ArchivableListQuery::from_query(&query)?;
     call.environments().list(&query).await.map(Json)
 }
 

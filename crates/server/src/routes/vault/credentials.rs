@@ -2,9 +2,9 @@
 
 use axum::Json;
 use conjure_api::{
-    Credential, CredentialAuth, CredentialCreate, CredentialId, CredentialUpdate, CredentialValidation,
-    Deleted, DeletedKind, McpProbe, Page, RefreshProbe, RefreshStatus, ValidationStatus, VaultId,
-    VaultListQuery,
+    ArchivableListQuery, Credential, CredentialAuth, CredentialCreate, CredentialId, CredentialUpdate,
+    CredentialValidation, Deleted, DeletedKind, McpProbe, Page, RefreshProbe, RefreshStatus,
+    ValidationStatus, VaultId,
 };
 use conjure_runtime::{CredentialCheck, RenewalOutcome};
 
@@ -60,7 +60,7 @@ async fn list(
     Path(vault): Path<VaultId>,
     RawQuery(query): RawQuery,
 ) -> JsonResult<Page<Credential>> {
-    let query = VaultListQuery::from_query(&query)?;
+    let query = ArchivableListQuery::from_query(&query)?;
     call.vaults().get(vault).await?;
     call.credentials(vault).await?.list(&query).await.map(Json)
 }

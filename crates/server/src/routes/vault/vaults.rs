@@ -2,7 +2,8 @@
 
 use axum::Json;
 use conjure_api::{
-    Deleted, DeletedKind, Page, RequestBody as _, Vault, VaultCreate, VaultId, VaultListQuery, VaultUpdate,
+    ArchivableListQuery, Deleted, DeletedKind, Page, RequestBody as _, Vault, VaultCreate, VaultId,
+    VaultUpdate,
 };
 
 use crate::access::Scope;
@@ -37,7 +38,7 @@ async fn create(call: Call, _: NoQuery, Body(body): Body) -> JsonResult<Vault> {
 }
 
 async fn list(call: Call, RawQuery(query): RawQuery) -> JsonResult<Page<Vault>> {
-    let query = VaultListQuery::from_query(&query)?;
+    let query = ArchivableListQuery::from_query(&query)?;
     call.vaults().list(&query).await.map(Json)
 }
 
