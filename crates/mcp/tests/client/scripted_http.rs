@@ -1,10 +1,9 @@
 //! [`HttpServer`]: a server by HTTP that answers as a function says, and keeps what it was asked.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use test_support::Loopback;
+use test_support::http::{Part, Recorded, Server, answer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use url::Url;
@@ -15,8 +14,18 @@ pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) url: Url,
     /// Names in lower case.
-    headers: Vec<(String, String)>,
+    headers: BTreeMap<String, String>,
     pub(crate) body: String,
+}
+
+impl From<&Recorded> for Request {
+    fn from(recorded: &Recorded) -> Self {
+        let mut line = recorded.line.split(' ');
+        let (method, target) = (line.next().unwrap().to_owned(), line.next().unwrap());
+        let url = Url::parse(&format!("http://{}{target}", recorded.headers["host"])).unwrap();
+        let body = String::from_utf8(recorded.body.clone()).unwrap();
+        Self { method, url, headers: recorded.headers.clone(), body }
+    }
 }
 
 impl Request {
@@ -25,12 +34,12 @@ impl Request {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+        self.headers.get(name).map(String::as_str)
     }
 
     /// The names of all headers, in lower case.
     pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
-        self.headers.iter().map(|(name, _)| name.as_str())
+        self.headers.keys().map(String::as_str)
     }
 
     /// Its message; `null` for a body that is none.
@@ -98,41 +107,29 @@ impl Reply {
         let error = json!({"code": code, "message": text, "data": data});
         Self::json(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error})).with_status(400)
     }
+
+    fn into_part(self) -> Part {
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Part::Bytes(answer(&format!("{} Scripted", self.status), &headers, &self.body))
+    }
 }
 
 /// A server. It ends when it is dropped.
-pub(crate) struct HttpServer {
-    origin: String,
-    requests: Arc<Mutex<Vec<Request>>>,
-    _loopback: Loopback,
-}
+pub(crate) struct HttpServer(Server);
 
 impl HttpServer {
-    pub(crate) async fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (Arc::clone(&requests), Arc::new(answer));
-        let loopback = Loopback::start(move |mut stream| {
-            let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
-            async move {
-                let origin = format!("http://{}", stream.local_addr().unwrap());
-                // A client that opens a connection and says nothing is none.
-                let Some(request) = read(&mut stream, &origin).await else { return };
-                let reply = answer(&request);
-                seen.lock().unwrap().push(request);
-                write(&mut stream, &reply).await;
-            }
-        })
-        .await;
-        Self { origin: format!("http://{}", loopback.address), requests, _loopback: loopback }
+    pub(crate) async fn start(reply: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self(Server::start(move |_, request| vec![reply(&request.into()).into_part()]).await)
     }
 
     pub(crate) fn at(&self, path: &str) -> String {
-        format!("{}{path}", self.origin)
+        format!("{}{path}", self.0.url())
     }
 
     /// What it was asked, in order.
     pub(crate) fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap().clone()
+        self.0.requests().iter().map(Request::from).collect()
     }
 
     /// The requests with messages of this method, in order.
@@ -163,49 +160,4 @@ pub(crate) async fn visit(address: &str) -> (Option<String>, String) {
     let (head, page) = answer.split_once("\r\n\r\n").unwrap();
     let location = head.lines().find_map(|line| line.strip_prefix("location: "));
     (location.map(str::to_owned), page.to_owned())
-}
-
-async fn read(stream: &mut TcpStream, origin: &str) -> Option<Request> {
-    let mut bytes = Vec::new();
-    let end = loop {
-        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break end;
-        }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-    let mut lines = head.lines();
-    let mut first = lines.next()?.split(' ');
-    let (method, target) = (first.next()?.to_owned(), first.next()?);
-    let url = Url::parse(&format!("{origin}{target}")).unwrap();
-    let headers: Vec<(String, String)> = lines
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_matches(' ').to_owned()))
-        .collect();
-    let length = headers.iter().find(|(name, _)| name == "content-length");
-    let length = length.map_or(0, |(_, length)| length.parse().unwrap());
-    let mut body = bytes.split_off(end + 4);
-    while body.len() < length {
-        if stream.read_buf(&mut body).await.ok()? == 0 {
-            return None;
-        }
-    }
-    Some(Request { method, url, headers, body: String::from_utf8(body).unwrap() })
-}
-
-async fn write(stream: &mut TcpStream, reply: &Reply) {
-    let mut answer = format!("HTTP/1.1 {} Scripted\r\n", reply.status);
-    for (name, value) in &reply.headers {
-        answer.push_str(&format!("{name}: {value}\r\n"));
-    }
-    answer.push_str(&format!(
-        "content-length: {}\r\nconnection: close\r\n\r\n{}",
-        reply.body.len(),
-        reply.body
-    ));
-    // A client that has gone misses its answer.
-    let _ = stream.write_all(answer.as_bytes()).await;
-    let _ = stream.shutdown().await;
 }
