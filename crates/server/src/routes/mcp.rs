@@ -2,15 +2,17 @@
 //!
 //! The crate `conjure-mcp` implements the server. This file authenticates requests and finds their client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body as AnyBody;
+use axum::body::{Body as AnyBody, Bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::Response;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_mcp::server::SESSION_HEADER;
+use serde_json::Value;
 
 use crate::access::Scope;
 use crate::http::{ApiError, Body};
@@ -31,8 +33,27 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn answer(call: Call, mut parts: Parts, Body(body): Body) -> Result<Response, ApiError> {
+async fn answer(call: Call, parts: Parts, Body(body): Body) -> Result<Response, ApiError> {
     let session = session_of(&parts.headers)?;
+    // If the client leaves during `initialize`, its session must be known all the same, or nobody would end it.
+    let begins_session = session.is_none() && is_initialize(&body);
+    let state = Arc::clone(&call.state);
+    let work = answer_in_session(call, parts, body, session);
+    if begins_session { state.run_to_end(work).await } else { work.await }
+}
+
+/// Whether the body is the request that begins a session, in the revisions of the protocol before 2026-07-28.
+fn is_initialize(body: &[u8]) -> bool {
+    let message: Result<Value, _> = serde_json::from_slice(body);
+    message.is_ok_and(|message| message.get("method").is_some_and(|method| method == "initialize"))
+}
+
+async fn answer_in_session(
+    call: Call,
+    mut parts: Parts,
+    body: Bytes,
+    session: Option<String>,
+) -> Result<Response, ApiError> {
     let request = begin_request(&call, session.as_deref()).await?;
     // The MCP service does not need the key.
     parts.headers.remove(header::AUTHORIZATION);
