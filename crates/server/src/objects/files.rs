@@ -172,3 +172,40 @@ fn read(record: &Record) -> Result<FileMetadata, ApiError> {
     let file: FileMetadata = decode(record)?;
     Ok(FileMetadata { created_at: record.created_at.into(), ..file })
 }
+
+#[cfg(test)]
+mod tests {
+    use conjure_api::Time;
+    use conjure_base::Timestamp;
+    use conjure_journal::MemoryRecords;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_files_whose_time_is_over_have_expired() {
+        let (records, tenant) = (MemoryRecords::new(), TenantId::new("acme").unwrap());
+        let files = Files::new(&records, &tenant);
+        let mut ids = Vec::new();
+        for expires_at in [None, Some(Timestamp::from_millis(1)), Some(Timestamp::from_millis(u64::MAX / 2))]
+        {
+            let file = FileMetadata {
+                id: FileId::random().unwrap(),
+                created_at: Time::default(),
+                downloadable: None,
+                expires_at: expires_at.map(Time),
+                filename: "a.txt".to_owned(),
+                mime_type: "text/plain".to_owned(),
+                scope: None,
+                size_bytes: 1,
+            };
+            ids.push(files.insert(&file).await.unwrap().id);
+        }
+        let over = ids[1];
+        assert_eq!(files.expired().await.unwrap(), [over]);
+        files.available(over).await.unwrap_err();
+        assert_eq!(files.get(over).await.unwrap().id, over, "its metadata is there until it is deleted");
+        assert!(files.remove(over).await.unwrap());
+        assert_eq!(files.expired().await.unwrap(), []);
+        files.available(ids[2]).await.unwrap();
+    }
+}
