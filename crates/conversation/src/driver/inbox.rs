@@ -57,23 +57,11 @@ type OnReceipt = Box<dyn FnOnce(Receipt) + Send>;
 /// A message into a running turn, with the callback that reports its receipt.
 pub struct InboxMessage {
     kind: InboxMessageKind,
-    /// The limits of the message's own turn, if it is queued.
-    limits: Option<Limits>,
+    /// `None` once it was submitted.
+    command: Option<Box<CommandKind>>,
     /// The longest queue after this message was added.
     max_queued: usize,
-    delivery: DeliveryState,
     on_receipt: Option<OnReceipt>,
-}
-
-enum DeliveryState {
-    Pending(MessageContent),
-    Submitted,
-}
-
-enum MessageContent {
-    Input(Vec<Block>),
-    Change(ArtifactChange),
-    Command(Box<CommandKind>),
 }
 
 impl InboxMessage {
@@ -83,32 +71,38 @@ impl InboxMessage {
         input: Vec<Block>,
         acknowledge: impl FnOnce(Receipt) + Send + 'static,
     ) -> Self {
-        Self::with_content(kind, MessageContent::Input(input), acknowledge)
+        let command = match kind {
+            InboxMessageKind::Queue => CommandKind::Queue { input, limits: None },
+            _ => CommandKind::Steer { input },
+        };
+        Self::with_command(kind, command, acknowledge)
     }
 
     /// A change of the session's artifacts, of kind [`InboxMessageKind::Artifacts`].
     pub fn artifacts(change: ArtifactChange, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
-        Self::with_content(InboxMessageKind::Artifacts, MessageContent::Change(change), acknowledge)
+        Self::with_command(InboxMessageKind::Artifacts, change.into(), acknowledge)
     }
 
     /// A command, of kind [`InboxMessageKind::Command`].
     pub fn command(command: CommandKind, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
-        Self::with_content(InboxMessageKind::Command, MessageContent::Command(Box::new(command)), acknowledge)
+        Self::with_command(InboxMessageKind::Command, command, acknowledge)
     }
 
-    fn with_content(
+    fn with_command(
         kind: InboxMessageKind,
-        content: MessageContent,
+        command: CommandKind,
         acknowledge: impl FnOnce(Receipt) + Send + 'static,
     ) -> Self {
-        let (fate, acknowledge) = (DeliveryState::Pending(content), Some(Box::new(acknowledge) as OnReceipt));
-        Self { kind, limits: None, max_queued: usize::MAX, delivery: fate, on_receipt: acknowledge }
+        let (command, on_receipt) = (Some(Box::new(command)), Some(Box::new(acknowledge) as OnReceipt));
+        Self { kind, command, max_queued: usize::MAX, on_receipt }
     }
 
     /// Sets the limits of its turn, for [`InboxMessageKind::Queue`].
     #[must_use]
-    pub fn with_limits(mut self, limits: Option<Limits>) -> Self {
-        self.limits = limits;
+    pub fn with_limits(mut self, own: Option<Limits>) -> Self {
+        if let Some(CommandKind::Queue { limits, .. }) = self.command.as_deref_mut() {
+            *limits = own;
+        }
         self
     }
 
@@ -133,23 +127,12 @@ impl InboxMessage {
         if self.kind == InboxMessageKind::Steer && conversation.state().turn().is_none() {
             return Ok(());
         }
-        let DeliveryState::Pending(content) = std::mem::replace(&mut self.delivery, DeliveryState::Submitted)
-        else {
-            return Ok(());
-        };
+        let Some(command) = self.command.take() else { return Ok(()) };
         if self.kind == InboxMessageKind::Queue && conversation.state().queue().len() >= self.max_queued {
             self.acknowledge(Receipt::Refused(Rejection::QueueFull { limit: self.max_queued }));
             return Ok(());
         }
-        let command = match (content, self.kind) {
-            (MessageContent::Change(change), _) => change.into(),
-            (MessageContent::Command(command), _) => *command,
-            (MessageContent::Input(input), InboxMessageKind::Queue) => {
-                CommandKind::Queue { input, limits: self.limits.take() }
-            }
-            (MessageContent::Input(input), _) => CommandKind::Steer { input },
-        };
-        match conversation.submit(command).await {
+        match conversation.submit(*command).await {
             Ok(()) => {
                 let seq = conversation.seq().saturating_sub(1);
                 let last = conversation.state().queue().last();
@@ -173,7 +156,7 @@ impl InboxMessage {
 
     /// Reports to the sender that the event log has failed.
     pub fn fail(mut self, error: EventLogError) {
-        self.delivery = DeliveryState::Submitted;
+        self.command = None;
         self.acknowledge(Receipt::Failed(error));
     }
 
@@ -186,12 +169,10 @@ impl InboxMessage {
 
 impl Drop for InboxMessage {
     fn drop(&mut self) {
-        let receipt = match std::mem::replace(&mut self.delivery, DeliveryState::Submitted) {
-            DeliveryState::Pending(MessageContent::Input(input)) => Receipt::Returned(input),
-            DeliveryState::Pending(MessageContent::Change(_) | MessageContent::Command(_)) => {
-                Receipt::Returned(Vec::new())
-            }
-            DeliveryState::Submitted => Receipt::Unknown,
+        let receipt = match self.command.take().map(|command| *command) {
+            Some(CommandKind::Steer { input } | CommandKind::Queue { input, .. }) => Receipt::Returned(input),
+            Some(_) => Receipt::Returned(Vec::new()),
+            None => Receipt::Unknown,
         };
         self.acknowledge(receipt);
     }
