@@ -12,7 +12,7 @@ use conjure_artifact::{
     ArtifactError, ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference,
 };
 use conjure_base::{Clock as _, Deadline, SystemClock, lock};
-use conjure_conversation::{Artifact, ArtifactChange, ArtifactName, Rejection};
+use conjure_conversation::{Artifact, ArtifactName, CommandKind, Rejection};
 use tokio_util::sync::CancellationToken;
 
 use super::pinning::ContentPinning;
@@ -169,8 +169,8 @@ impl RegistryDeps {
         };
         let Some((reply, (artifact, _pin))) = until_abandoned(reply, holding).await else { return };
         let recording = async {
-            let change = ArtifactChange::Register(Box::new(artifact.clone()));
-            self.record(change, deadline).await?;
+            let command = CommandKind::RegisterArtifact { artifact: Box::new(artifact.clone()) };
+            self.record(command, deadline).await?;
             let artifacts = self.entry.artifacts(&self.services);
             let recorded = artifacts.iter().find(|recorded| recorded.name == artifact.name).cloned();
             // The artifact may have been unregistered since.
@@ -212,7 +212,8 @@ impl RegistryDeps {
         let cancel = CancellationToken::new();
         let resolved = services.resolver.resolve(uri, &artifacts, deadline, &cancel).await?;
         if let Some(fetched) = &resolved.newly_fetched {
-            match self.record(ArtifactChange::Fetch(Box::new(fetched.clone())), deadline).await {
+            let command = CommandKind::FetchArtifact { fetched: Box::new(fetched.clone()) };
+            match self.record(command, deadline).await {
                 // The artifact was unregistered meanwhile.
                 Ok(()) | Err(SessionError::Rejected(Rejection::NoArtifact { .. })) => {}
                 Err(error) => return Err(error),
@@ -227,10 +228,10 @@ impl RegistryDeps {
     }
 
     /// Has the session's actor record a change. Returns when the outcome is known; by then no attempt is on its way.
-    async fn record(&self, change: ArtifactChange, deadline: Deadline) -> Result<(), SessionError> {
+    async fn record(&self, command: CommandKind, deadline: Deadline) -> Result<(), SessionError> {
         let (reply, answer) = Reply::new(deadline);
         tokio::pin!(answer);
-        let mut message = SessionRequest::ChangeArtifacts { change, reply };
+        let mut message = SessionRequest::Submit { command, reply };
         loop {
             let (request, returned) = ReturnableRequest::new(message);
             match self.session.send_with_deadline(ActorMessage::Request(request), deadline).await {

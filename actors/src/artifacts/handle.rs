@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conjure_artifact::{
     ArtifactError, ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference,
 };
-use conjure_conversation::{Artifact, ArtifactChange, ArtifactName};
+use conjure_conversation::{Artifact, ArtifactName, CommandKind};
 
 use crate::session::{Session, SessionError, SessionRequest};
 
@@ -96,7 +96,7 @@ impl Artifacts {
     /// When the session has no artifact of this name.
     pub async fn unregister(&self, name: &str) -> Result<(), SessionError> {
         let name = ArtifactName::new(name).map_err(ArtifactError::from)?;
-        self.change(ArtifactChange::Unregister(name)).await
+        self.session.submit(CommandKind::UnregisterArtifact { name }).await
     }
 
     /// Removes all artifacts from the session.
@@ -104,14 +104,10 @@ impl Artifacts {
     /// # Errors
     /// When the removal was not recorded.
     pub async fn cleanup(&self) -> Result<(), SessionError> {
-        self.change(ArtifactChange::Clear).await
+        self.session.submit(CommandKind::ClearArtifacts).await
     }
 
     async fn all(&self) -> Result<Arc<[Arc<Artifact>]>, SessionError> {
         self.session.request(|reply| SessionRequest::ListArtifacts { reply }).await
-    }
-
-    async fn change(&self, change: ArtifactChange) -> Result<(), SessionError> {
-        self.session.request(|reply| SessionRequest::ChangeArtifacts { change, reply }).await
     }
 }

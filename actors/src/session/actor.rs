@@ -97,8 +97,12 @@ impl SessionActor {
         let Some((mut message, back)) = request.take() else { return Flow::Continue };
         // Results and answers from callers are redacted once, before they are recorded.
         match &mut message {
-            SessionRequest::ProvideResult { content, .. } => redact_content(&self.entry.redactor(), content),
-            SessionRequest::ProvideInput { answers, .. } => redact_answers(&self.entry.redactor(), answers),
+            SessionRequest::Submit { command: CommandKind::ProvideResult { content, .. }, .. } => {
+                redact_content(&self.entry.redactor(), content);
+            }
+            SessionRequest::Submit { command: CommandKind::ProvideInput { answers, .. }, .. } => {
+                redact_answers(&self.entry.redactor(), answers);
+            }
             _ => {}
         }
         match message {
@@ -181,7 +185,6 @@ impl SessionActor {
                 reply.send(Err(SessionError::NotRunning));
                 return Flow::Continue;
             }
-            SessionRequest::Unqueue { id, reply } => TaskCommand::Unqueue { id, reply },
             SessionRequest::Interrupt { reply } if has_turn => {
                 TaskCommand::Interrupt { replies: vec![reply] }
             }
@@ -189,20 +192,7 @@ impl SessionActor {
                 reply.send(Ok(()));
                 return Flow::Continue;
             }
-            SessionRequest::Decide { call, decision, reply } => {
-                TaskCommand::Submit { command: CommandKind::Decide { call, decision }, reply }
-            }
-            SessionRequest::ProvideResult { call, content, is_error, reply } => {
-                let command = CommandKind::ProvideResult { call, content, is_error };
-                TaskCommand::Submit { command, reply }
-            }
-            SessionRequest::ProvideInput { call, round, answers, reply } => {
-                TaskCommand::Submit { command: CommandKind::ProvideInput { call, round, answers }, reply }
-            }
-            SessionRequest::Update { change, reply } => {
-                TaskCommand::Submit { command: CommandKind::UpdateProfile { change }, reply }
-            }
-            SessionRequest::ChangeArtifacts { change, reply } => TaskCommand::Artifacts { change, reply },
+            SessionRequest::Submit { command, reply } => TaskCommand::Submit { command, reply },
             SessionRequest::SetModel { reply, .. } if has_turn => {
                 reply.send(Err(Rejection::TurnRunning.into()));
                 return Flow::Continue;

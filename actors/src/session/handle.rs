@@ -6,7 +6,8 @@ use std::sync::Arc;
 use conjure_artifact::{OutputContent, RegistrationSource};
 use conjure_base::{CallId, Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
-    Block, Decision, EventId, InputAnswers, Limits, ProfileChange, QueueId, ResultContent, SessionFile,
+    Block, CommandKind, Decision, EventId, InputAnswers, Limits, ProfileChange, QueueId, ResultContent,
+    SessionFile,
 };
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
@@ -161,7 +162,7 @@ impl Session {
     /// # Errors
     /// When the message is not queued any more.
     pub async fn unqueue(&self, id: QueueId) -> Result<(), SessionError> {
-        self.request(|reply| SessionRequest::Unqueue { id, reply }).await
+        self.submit(CommandKind::Unqueue { id }).await
     }
 
     /// Ends the turn that runs or waits for a person. Returns when the end is recorded.
@@ -177,7 +178,7 @@ impl Session {
     /// # Errors
     /// When the call does not wait.
     pub async fn decide(&self, call: CallId, decision: Decision) -> Result<(), SessionError> {
-        self.request(|reply| SessionRequest::Decide { call, decision, reply }).await
+        self.submit(CommandKind::Decide { call, decision }).await
     }
 
     /// Decides on the tool call of this `agent.tool_use` event.
@@ -201,7 +202,7 @@ impl Session {
         content: Vec<ResultContent>,
         is_error: bool,
     ) -> Result<(), SessionError> {
-        self.request(|reply| SessionRequest::ProvideResult { call, content, is_error, reply }).await
+        self.submit(CommandKind::ProvideResult { call, content, is_error }).await
     }
 
     /// Provides the result of the tool call of this `agent.custom_tool_use` or `agent.tool_use` event.
@@ -231,7 +232,7 @@ impl Session {
         round: u32,
         answers: InputAnswers,
     ) -> Result<(), SessionError> {
-        self.request(|reply| SessionRequest::ProvideInput { call, round, answers, reply }).await
+        self.submit(CommandKind::ProvideInput { call, round, answers }).await
     }
 
     /// Answers the questions of this `agent.input_request` event.
@@ -269,7 +270,7 @@ impl Session {
     /// the tools, and a turn runs or waits for an action.
     pub async fn update(&self, change: ProfileChange) -> Result<(), SessionError> {
         let (needs_restart, change) = (change.changes_requests(), Box::new(change));
-        self.request(|reply| SessionRequest::Update { change, reply }).await?;
+        self.submit(CommandKind::UpdateProfile { change }).await?;
         if needs_restart { self.attach().await } else { Ok(()) }
     }
 
@@ -392,6 +393,10 @@ impl Session {
 
     fn subscription(&self, from_seq: u64) -> Subscription {
         self.entry.subscription(from_seq)
+    }
+
+    pub(crate) async fn submit(&self, command: CommandKind) -> Result<(), SessionError> {
+        self.request(|reply| SessionRequest::Submit { command, reply }).await
     }
 
     pub(crate) async fn request<T: Send + 'static>(

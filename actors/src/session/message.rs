@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use conjure_artifact::{OutputContent, RegistrationSource};
-use conjure_base::{CallId, TurnId};
+use conjure_base::TurnId;
 use conjure_conversation::{
-    Approval, Artifact, ArtifactChange, Block, Decision, FinishedTurn, Grant, InputAnswers, Limits,
-    PendingAction, PinnedSkill, ProfileChange, QueueId, ResultContent, SessionFile, Usage,
+    Approval, Artifact, Block, CommandKind, FinishedTurn, Grant, Limits, PendingAction, PinnedSkill, QueueId,
+    SessionFile, Usage,
 };
 use conjure_sandbox::{Executor, Listing};
 
@@ -35,54 +35,17 @@ pub enum SessionRequest {
         /// Answered with the sequence number of the recorded message.
         reply: ReplyTo<u64>,
     },
-    /// Removes a message from the queue.
-    Unqueue {
-        /// The message's id in the queue.
-        id: QueueId,
-        /// Answered when the removal is recorded.
-        reply: ReplyTo<()>,
-    },
     /// Ends the turn that runs or waits for a person. Queued messages stay.
     Interrupt {
         /// Answered when the end is recorded; at once if no turn runs.
         reply: ReplyTo<()>,
     },
-    /// Decides on a tool call that waits for a person.
-    Decide {
-        /// The tool call.
-        call: CallId,
-        /// The decision.
-        decision: Decision,
-        /// Answered when the decision is recorded.
-        reply: ReplyTo<()>,
-    },
-    /// Provides the result of a tool call that waits for it.
-    ProvideResult {
-        /// The tool call.
-        call: CallId,
-        /// The content for the model.
-        content: Vec<ResultContent>,
-        /// Whether the call failed.
-        is_error: bool,
-        /// Answered when the result is recorded.
-        reply: ReplyTo<()>,
-    },
-    /// Answers the questions of a tool call that waits for input.
-    ProvideInput {
-        /// The tool call.
-        call: CallId,
-        /// The call's round of questions.
-        round: u32,
-        /// The answers.
-        answers: InputAnswers,
-        /// Answered when the answers are recorded.
-        reply: ReplyTo<()>,
-    },
-    /// Changes the session's settings.
-    Update {
-        /// The changed settings.
-        change: Box<ProfileChange>,
-        /// Answered when the change is recorded.
+    /// Gives the state machine a command: a decision, result or answers for a call that waits for them, or a change of the settings, the
+    /// queue or the artifacts.
+    Submit {
+        /// The command.
+        command: CommandKind,
+        /// Answered when what it does is recorded.
         reply: ReplyTo<()>,
     },
     /// Changes the session's model, from its next turn on.
@@ -127,13 +90,6 @@ pub enum SessionRequest {
     ListArtifacts {
         /// Answered with the artifacts.
         reply: ReplyTo<Arc<[Arc<Artifact>]>>,
-    },
-    /// Changes the session's artifacts.
-    ChangeArtifacts {
-        /// The change.
-        change: ArtifactChange,
-        /// Answered when the change is recorded.
-        reply: ReplyTo<()>,
     },
     /// A slow request about artifacts, which the session's registry of artifacts handles.
     Artifacts(ArtifactRequest),

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_conversation::{
-    ArtifactChange, Block, CommandKind, Conversation, DriveError, EventLogError, InboxMessage,
-    InterruptCause, Limits, ModelErrorKind, QueueId, Rejection, SessionState, Step, SubmitError, TurnOptions,
-    TurnServices, TurnStop, next, run_turn,
+    Block, CommandKind, Conversation, DriveError, EventLogError, InboxMessage, InterruptCause, Limits,
+    ModelErrorKind, Rejection, SessionState, Step, SubmitError, TurnOptions, TurnServices, TurnStop, next,
+    run_turn,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::artifact_upload::ArtifactUploadHook;
 use super::compaction_threshold::compaction_for;
 use super::pre_call_hooks::PreCallHooks;
+use super::running_task::changes_requests;
 use super::turn_outputs::{RecordTrigger, record_outputs};
 use super::workspace_copy_out::TurnEndHold;
 use super::workspace_copy_out::copy_out;
@@ -52,10 +53,6 @@ pub(crate) enum TaskCommand {
         input: Vec<Block>,
         reply: ReplyTo<u64>,
     },
-    Unqueue {
-        id: QueueId,
-        reply: ReplyTo<()>,
-    },
     /// Submits this command: a decision, a result or an input for a tool call, or a change of the settings.
     Submit {
         command: CommandKind,
@@ -63,10 +60,6 @@ pub(crate) enum TaskCommand {
     },
     Interrupt {
         replies: Vec<ReplyTo<()>>,
-    },
-    Artifacts {
-        change: ArtifactChange,
-        reply: ReplyTo<()>,
     },
     SetModel {
         model: String,
@@ -134,6 +127,16 @@ pub(crate) fn needs_user_decision(state: &SessionState) -> bool {
         && matches!(stop, Some(TurnStop::ModelFailed(error)) if error.kind == ModelErrorKind::OutcomeUnknown)
 }
 
+const fn changes_artifacts(command: &CommandKind) -> bool {
+    matches!(
+        command,
+        CommandKind::RegisterArtifact { .. }
+            | CommandKind::UnregisterArtifact { .. }
+            | CommandKind::ClearArtifacts
+            | CommandKind::FetchArtifact { .. }
+    )
+}
+
 impl ConversationTask {
     pub(crate) async fn run(mut self) -> FinishedTask {
         let result = AssertUnwindSafe(self.run_command()).catch_unwind().await;
@@ -158,7 +161,10 @@ impl ConversationTask {
 
     async fn run_command(&mut self) -> Result<(), EventLogError> {
         let command = std::mem::replace(&mut self.command, TaskCommand::Resume);
-        let mut has_user_input = matches!(command, TaskCommand::Queue { .. } | TaskCommand::Unqueue { .. });
+        let mut has_user_input = matches!(
+            command,
+            TaskCommand::Queue { .. } | TaskCommand::Submit { command: CommandKind::Unqueue { .. }, .. }
+        );
         let mut result = match self.execute(command).await {
             Ok(()) => self.drive().await,
             failed => failed,
@@ -246,13 +252,15 @@ impl ConversationTask {
     }
 
     async fn execute(&mut self, command: TaskCommand) -> Result<(), EventLogError> {
-        if let TaskCommand::Start { .. } | TaskCommand::StartQueued { .. } | TaskCommand::Artifacts { .. } =
-            command
-            && let Err(error) = self.record_due_changes().await
-        {
+        let comes_after_due_changes = match &command {
+            TaskCommand::Start { .. } | TaskCommand::StartQueued { .. } => true,
+            TaskCommand::Submit { command, .. } => changes_artifacts(command),
+            _ => false,
+        };
+        if comes_after_due_changes && let Err(error) = self.record_due_changes().await {
             match command {
                 TaskCommand::Start { reply, .. } => reply.send(Err(error.clone().into())),
-                TaskCommand::Artifacts { reply, .. } => reply.send(Err(error.clone().into())),
+                TaskCommand::Submit { reply, .. } => reply.send(Err(error.clone().into())),
                 _ => {}
             }
             return Err(error);
@@ -301,18 +309,9 @@ impl ConversationTask {
                 let submitted = self.submit(CommandKind::Steer { input }).await;
                 self.send_reply(reply, submitted, Ok(self.last_seq()))
             }
-            TaskCommand::Unqueue { id, reply } => {
-                let submitted = self.submit(CommandKind::Unqueue { id }).await;
-                self.send_reply(reply, submitted, Ok(()))
-            }
-            TaskCommand::Artifacts { change, reply } => {
-                let submitted = self.submit(change.into()).await;
-                self.send_reply(reply, submitted, Ok(()))
-            }
             TaskCommand::SetModel { model, reply } => self.set_model(model, reply).await,
             TaskCommand::Submit { command, reply } => {
-                let changes_requests =
-                    matches!(&command, CommandKind::UpdateProfile { change } if change.changes_requests());
+                let changes_requests = changes_requests(&command);
                 let submitted = self.submit(command).await;
                 self.must_restart |= changes_requests && !matches!(submitted, Ok(Err(_)));
                 self.send_reply(reply, submitted, Ok(()))

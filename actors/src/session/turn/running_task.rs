@@ -61,32 +61,21 @@ impl RunningTask {
             self.interrupts.push(reply);
             return None;
         }
-        if let SessionRequest::SetModel { .. } = message
-            && self.has_turn(entry)
-        {
+        let changes_requests = match &message {
+            SessionRequest::SetModel { .. } => true,
+            SessionRequest::Submit { command, .. } => changes_requests(command),
+            _ => false,
+        };
+        if changes_requests && self.has_turn(entry) {
             reject(message, Rejection::TurnRunning.into());
             return None;
         }
-        if let SessionRequest::Update { change, .. } = &message
-            && change.changes_requests()
-        {
-            if self.has_turn(entry) {
-                reject(message, Rejection::TurnRunning.into());
-                return None;
-            }
-            return Some((message, back));
-        }
-        let is_for_turn = matches!(
-            message,
-            SessionRequest::Send { .. }
-                | SessionRequest::Steer { .. }
-                | SessionRequest::ChangeArtifacts { .. }
-                | SessionRequest::Decide { .. }
-                | SessionRequest::ProvideResult { .. }
-                | SessionRequest::ProvideInput { .. }
-                | SessionRequest::Update { .. }
-        );
-        if !is_for_turn {
+        let is_for_turn = match &message {
+            SessionRequest::Send { .. } | SessionRequest::Steer { .. } => true,
+            SessionRequest::Submit { command, .. } => !matches!(command, CommandKind::Unqueue { .. }),
+            _ => false,
+        };
+        if changes_requests || !is_for_turn {
             return Some((message, back));
         }
         match self.inbox.try_reserve() {
@@ -98,14 +87,17 @@ impl RunningTask {
         }
         None
     }
-}
 
-impl RunningTask {
     /// Whether a turn runs or is about to run. A turn whose end was reported is over, even if the task still works.
     fn has_turn(&self, entry: &SessionEntry) -> bool {
         let projection = &entry.observer.projection;
         projection.status() != SessionStatus::Idle || self.turn == DrivenTurn::After(projection.last_turn())
     }
+}
+
+/// Whether the command changes what the model is sent, which no running turn may see.
+pub(crate) fn changes_requests(command: &CommandKind) -> bool {
+    matches!(command, CommandKind::UpdateProfile { change } if change.changes_requests())
 }
 
 /// The message for the turn's inbox, which carries the reply. If the turn returns the message unprocessed, it goes back
@@ -132,56 +124,18 @@ fn inbox_message(
             let acknowledge = move |receipt| reply.send(steered(receipt, &entry));
             InboxMessage::new(InboxMessageKind::Steer, input, acknowledge)
         }
-        SessionRequest::ChangeArtifacts { change, reply } => {
-            let retained = change.clone();
-            let acknowledge = move |receipt| match receipt {
+        SessionRequest::Submit { command, reply } => {
+            let retained = command.clone();
+            InboxMessage::command(command, move |receipt| match receipt {
                 Receipt::Recorded => reply.send(Ok(())),
                 Receipt::Returned(_) => {
-                    let message = SessionRequest::ChangeArtifacts { change: retained, reply };
+                    let message = SessionRequest::Submit { command: retained, reply };
                     drop(ReturnableRequest::requeue(message, back));
                 }
                 other => reply.send(Err(delivery_error(other, &entry))),
-            };
-            InboxMessage::artifacts(change, acknowledge)
-        }
-        SessionRequest::Decide { call, decision, reply } => {
-            let command = CommandKind::Decide { call: call.clone(), decision: decision.clone() };
-            let request = move |reply| SessionRequest::Decide { call, decision, reply };
-            command_message(command, request, reply, back, entry)
-        }
-        SessionRequest::ProvideResult { call, content, is_error, reply } => {
-            let command =
-                CommandKind::ProvideResult { call: call.clone(), content: content.clone(), is_error };
-            let request = move |reply| SessionRequest::ProvideResult { call, content, is_error, reply };
-            command_message(command, request, reply, back, entry)
-        }
-        SessionRequest::ProvideInput { call, round, answers, reply } => {
-            let command = CommandKind::ProvideInput { call: call.clone(), round, answers: answers.clone() };
-            let request = move |reply| SessionRequest::ProvideInput { call, round, answers, reply };
-            command_message(command, request, reply, back, entry)
-        }
-        SessionRequest::Update { change, reply } => {
-            let command = CommandKind::UpdateProfile { change: change.clone() };
-            let request = move |reply| SessionRequest::Update { change, reply };
-            command_message(command, request, reply, back, entry)
+            })
         }
         _ => return None,
-    })
-}
-
-/// The inbox message for a command. `request` builds the request again, for a command that the turn returns
-/// unprocessed.
-fn command_message(
-    command: CommandKind,
-    request: impl FnOnce(ReplyTo<()>) -> SessionRequest + Send + 'static,
-    reply: ReplyTo<()>,
-    back: ReturnChannel,
-    entry: Arc<SessionEntry>,
-) -> InboxMessage {
-    InboxMessage::command(command, move |receipt| match receipt {
-        Receipt::Recorded => reply.send(Ok(())),
-        Receipt::Returned(_) => drop(ReturnableRequest::requeue(request(reply), back)),
-        other => reply.send(Err(delivery_error(other, &entry))),
     })
 }
 
@@ -227,14 +181,9 @@ pub(crate) fn reject(message: SessionRequest, error: SessionError) {
         SessionRequest::Artifacts(request) => request.reject(error),
         SessionRequest::Executor { reply } => send_error(reply, error),
         SessionRequest::Snapshot { reply } => send_error(reply, error),
-        SessionRequest::Unqueue { reply, .. }
+        SessionRequest::Submit { reply, .. }
         | SessionRequest::SetModel { reply, .. }
-        | SessionRequest::ChangeArtifacts { reply, .. }
         | SessionRequest::Interrupt { reply }
-        | SessionRequest::Decide { reply, .. }
-        | SessionRequest::ProvideResult { reply, .. }
-        | SessionRequest::ProvideInput { reply, .. }
-        | SessionRequest::Update { reply, .. }
         | SessionRequest::Close { reply } => send_error(reply, error),
     }
 }
