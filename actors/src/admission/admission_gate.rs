@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock, TenantId, lock};
+use conjure_base::{Clock, Deadline, SystemClock, TenantId, lock, with_deadline};
 use metrics::{counter, gauge};
 use tokio::sync::oneshot;
 
@@ -177,14 +177,8 @@ impl AdmissionGate {
                 }
             }
         };
-        tokio::select! {
-            biased;
-            admitted = &mut waiting.permit => {
-                if let Ok(permit) = admitted {
-                    return Ok(permit);
-                }
-            }
-            () = SystemClock.sleep_until(deadline) => {}
+        if let Ok(Ok(permit)) = with_deadline(&SystemClock, deadline, &mut waiting.permit).await {
+            return Ok(permit);
         }
         let state = self.inner.lock();
         self.inner.count_refusal();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use conjure_artifact::{
     ArtifactError, ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference,
 };
-use conjure_base::{Clock as _, Deadline, SystemClock, lock};
+use conjure_base::{Clock as _, Deadline, SystemClock, TimedOut, lock, with_deadline};
 use conjure_conversation::{Artifact, ArtifactName, CommandKind, Rejection};
 use tokio_util::sync::CancellationToken;
 
@@ -142,16 +142,13 @@ async fn to_result<T: Send + 'static>(
     work: impl Future<Output = Result<T, SessionError>>,
 ) {
     tokio::pin!(work);
-    let outcome = tokio::select! {
-        biased;
-        outcome = &mut work => outcome,
-        () = SystemClock.sleep_until(reply.deadline()) => {
+    match with_deadline(&SystemClock, reply.deadline(), &mut work).await {
+        Ok(outcome) => reply.send(outcome),
+        Err(TimedOut) => {
             reply.send(Err(SessionError::DeadlinePassed));
             let _ = work.await;
-            return;
         }
-    };
-    reply.send(outcome);
+    }
 }
 
 impl RegistryDeps {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Deadline, SystemClock, with_deadline};
 
 use super::actor::{ArtifactRegistryActor, RegistryDeps};
 use super::request::ArtifactRequest;
@@ -47,11 +47,7 @@ impl LazyRegistry {
             }
             // Waits until nothing is left of a registry that is stopping.
             if let Some(last) = address.monitor() {
-                tokio::select! {
-                    biased;
-                    _ = last => {}
-                    () = SystemClock.sleep_until(deadline) => return Err(SessionError::DeadlinePassed),
-                }
+                with_deadline(&SystemClock, deadline, last).await?;
             }
         }
         let deps = deps.clone();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use conjure_base::{Clock, SystemClock};
+use conjure_base::{Clock, SystemClock, with_deadline};
 use conjure_sandbox::{CallOptions, Executor, SandboxError, SandboxErrorKind};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
@@ -198,13 +198,9 @@ fn options() -> CallOptions {
 
 /// Runs work with a deadline, because an embedder's executor may not keep its own.
 async fn bounded(work: impl Future<Output = Result<(), SandboxError>>) -> Result<(), SandboxError> {
-    tokio::select! {
-        biased;
-        done = work => done,
-        () = SystemClock.sleep_until(SystemClock.deadline(ABANDON_TIMEOUT)) => {
-            Err(SandboxError::new(SandboxErrorKind::TimedOut, "the executor did not answer in time"))
-        }
-    }
+    let done = with_deadline(&SystemClock, SystemClock.deadline(ABANDON_TIMEOUT), work).await;
+    let late = |_| SandboxError::new(SandboxErrorKind::TimedOut, "the executor did not answer in time");
+    done.map_err(late)?
 }
 
 #[cfg(test)]

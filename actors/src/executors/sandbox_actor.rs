@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, with_deadline};
 #[cfg(target_os = "linux")]
 use conjure_sandbox::ContentItem;
 use conjure_sandbox::{CallOptions, Executor, HostAccess, SandboxError, SandboxErrorKind};
@@ -126,11 +126,7 @@ async fn run_sandbox(
         // The leftovers of the last sandbox count against the limit until they are removed. They may be the only obstacle.
         Err(error) if error.kind() == SandboxErrorKind::Overloaded && slot.lifecycle.has_cleanups() => {
             let left = async {
-                tokio::select! {
-                    biased;
-                    () = slot.lifecycle.wait_cleanups() => {}
-                    () = SystemClock.sleep_until(deadline) => {}
-                }
+                let _ = with_deadline(&SystemClock, deadline, slot.lifecycle.wait_cleanups()).await;
                 source.acquire_permit(deadline).await
             };
             let Some(admitted) = stop.run_until(left).await else { return Ok(()) };
@@ -348,17 +344,16 @@ async fn stop_and_clean(
     actor: &str,
 ) {
     tokio::pin!(cleaning);
-    tokio::select! {
-        biased;
-        () = &mut cleaning => return,
-        () = SystemClock.sleep_until(SystemClock.deadline(WARN_AFTER).min(cleanup_deadline)) => {}
+    let warn_at = SystemClock.deadline(WARN_AFTER).min(cleanup_deadline);
+    if with_deadline(&SystemClock, warn_at, &mut cleaning).await.is_ok() {
+        return;
     }
     tracing::warn!(actor, ?executor, "a sandbox has not ended yet");
-    tokio::select! {
-        biased;
-        () = cleaning => {}
-        () = SystemClock.sleep_until(cleanup_deadline) => {
-            tracing::warn!(actor, ?executor, "a sandbox did not end in time and is given up; its processes may still change its workspace");
-        }
+    if with_deadline(&SystemClock, cleanup_deadline, cleaning).await.is_err() {
+        tracing::warn!(
+            actor,
+            ?executor,
+            "a sandbox did not end in time and is given up; its processes may still change its workspace"
+        );
     }
 }

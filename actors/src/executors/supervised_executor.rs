@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, with_deadline};
 use conjure_sandbox::{
     CallOptions, Command, CommandOutcome, ContentStream, CopyOutReport, Executor, HostAccess, Isolation,
     Layout, LineRange, Listing, Process, SandboxError, SandboxErrorKind, View, WriteResult,
@@ -269,12 +269,8 @@ impl Executor for SupervisedExecutor {
                 // If the supervisor is stopping, it stops everything below it.
                 Err(error) => tracing::debug!(%error, "the end of a sandbox was not waited for"),
             }
-            tokio::select! {
-                biased;
-                () = inner.slot.lifecycle.wait_cleanups() => {}
-                () = SystemClock.sleep_until(deadline) => {
-                    tracing::debug!("the removal of a sandbox's leftovers was not waited for");
-                }
+            if with_deadline(&SystemClock, deadline, inner.slot.lifecycle.wait_cleanups()).await.is_err() {
+                tracing::debug!("the removal of a sandbox's leftovers was not waited for");
             }
         })
     }

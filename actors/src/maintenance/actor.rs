@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock, TimedOut, with_deadline};
 use tokio::sync::oneshot;
 
 use super::task::{MaintenanceTask, StatusBoard};
@@ -127,10 +127,9 @@ fn part(of: Duration, roll: u64) -> Duration {
 async fn run_task(task: &dyn MaintenanceTask) -> Outcome {
     let timeout = task.timeout();
     let deadline = SystemClock.deadline(timeout);
-    tokio::select! {
-        biased;
-        outcome = task.run(deadline) => outcome.map_err(|error| error.to_string()),
-        () = SystemClock.sleep_until(deadline) => Err(format!("it did not finish within {timeout:?}")),
+    match with_deadline(&SystemClock, deadline, task.run(deadline)).await {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(TimedOut) => Err(format!("it did not finish within {timeout:?}")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SystemClock, lock};
+use conjure_base::{Clock as _, Deadline, SystemClock, lock, with_deadline};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
@@ -203,9 +203,5 @@ async fn start_item<F: PoolItemFactory>(
         return Some(made);
     }
     // If the start is dropped, the incomplete item is removed some time later. If it ends in time, the caller retires the item.
-    tokio::select! {
-        biased;
-        made = making => Some(made),
-        () = SystemClock.sleep_until(SystemClock.deadline(ABANDON_TIMEOUT)) => None,
-    }
+    with_deadline(&SystemClock, SystemClock.deadline(ABANDON_TIMEOUT), making).await.ok()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
+use conjure_base::{Clock, Deadline, Redactor, SessionId, SystemClock, TenantId, with_deadline};
 use conjure_conversation::{SessionOverview, SessionState};
 use conjure_journal::{AppendBatch, Epoch, Journal, JournalError, LeaseOwner, SessionKey};
 use tokio_util::sync::CancellationToken;
@@ -385,11 +385,7 @@ impl SessionRuntime {
                 session.wait_idle().await;
             }
         };
-        tokio::select! {
-            biased;
-            () = empty => Ok(()),
-            () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed.into()),
-        }
+        Ok(with_deadline(&SystemClock, deadline, empty).await.map_err(SessionError::from)?)
     }
 
     /// Stops everything in order. Running turns are interrupted and their ends recorded, leases are released, and the

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_artifact::{ArtifactError, OutputError};
-use conjure_base::{SessionId, TenantId};
+use conjure_base::{SessionId, TenantId, TimedOut};
 use conjure_conversation::{EventLogError, Rejection};
 use conjure_sandbox::SandboxErrorKind;
 
@@ -193,6 +193,12 @@ impl From<EventLogError> for SessionError {
             EventLogError::Fenced { reason } => Self::TakenOver { reason },
             other => Self::Journal { reason: other.to_string() },
         }
+    }
+}
+
+impl From<TimedOut> for SessionError {
+    fn from(TimedOut: TimedOut) -> Self {
+        Self::DeadlinePassed
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, TimedOut, with_deadline};
 use tokio::sync::oneshot;
 
 use super::tree::ActorTree;
@@ -104,21 +104,16 @@ impl Root {
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), ShutdownError> {
         self.stop();
         let mut down = self.monitor();
-        tokio::select! {
-            biased;
-            _ = &mut down => return Ok(()),
-            () = SystemClock.sleep_until(deadline) => {}
+        if with_deadline(&SystemClock, deadline, &mut down).await.is_ok() {
+            return Ok(());
         }
         let still = Box::new(self.tree());
         tracing::warn!(%still, "the tree did not stop before the deadline and is killed");
         self.kill();
-        tokio::select! {
-            biased;
-            _ = &mut down => Err(ShutdownError::Killed { still }),
-            () = SystemClock.sleep_until(SystemClock.deadline(GRACE)) => {
-                Err(ShutdownError::Stuck { still: Box::new(self.tree()), grace: GRACE })
-            }
-        }
+        Err(match with_deadline(&SystemClock, SystemClock.deadline(GRACE), down).await {
+            Ok(_) => ShutdownError::Killed { still },
+            Err(TimedOut) => ShutdownError::Stuck { still: Box::new(self.tree()), grace: GRACE },
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use conjure_artifact::{OutputContent, OutputError, OutputStore, RegistrationSource};
-use conjure_base::{Clock as _, SystemClock};
+use conjure_base::{Deadline, SystemClock, with_deadline};
 use conjure_conversation::SessionFile;
 use conjure_sandbox::{CallOptions, Executor};
 
@@ -77,12 +77,7 @@ impl SessionActor {
         }
         let registry = self.registry.clone();
         self.file_jobs.push(context.spawn(async move {
-            let opened = tokio::select! {
-                biased;
-                opened = store.open(&file) => opened.map_err(SessionError::from),
-                () = SystemClock.sleep_until(reply.deadline()) => Err(SessionError::DeadlinePassed),
-            };
-            match opened {
+            match open_in_time(&*store, &file, reply.deadline()).await {
                 Ok(content) => {
                     let (file, content) = (Box::new(file), Box::new(content));
                     send_to_registry(&registry, &deps, ArtifactRequest::Store { file, content, reply }).await;
@@ -113,12 +108,7 @@ impl SessionActor {
             return reply.send(Err(SessionError::overloaded(REQUESTS)));
         }
         self.file_jobs.push(context.spawn(async move {
-            let deadline = reply.deadline();
-            let opened = tokio::select! {
-                biased;
-                opened = store.open(&file) => opened.map_err(SessionError::from),
-                () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed),
-            };
+            let opened = open_in_time(&*store, &file, reply.deadline()).await;
             reply.send(opened);
         }));
     }
@@ -141,6 +131,14 @@ impl SessionActor {
             );
         }));
     }
+}
+
+async fn open_in_time(
+    store: &dyn OutputStore,
+    file: &SessionFile,
+    deadline: Deadline,
+) -> Result<OutputContent, SessionError> {
+    Ok(with_deadline(&SystemClock, deadline, store.open(file)).await??)
 }
 
 /// Sends a request to the registry, and starts the registry if it does not run.

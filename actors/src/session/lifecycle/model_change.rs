@@ -9,7 +9,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use conjure_base::{Clock as _, SystemClock};
+use conjure_base::{SystemClock, with_deadline};
 use conjure_conversation::{CommandKind, EventLogError, Model as _, ModelSummarizer, SessionProfile};
 use futures_util::FutureExt as _;
 
@@ -28,12 +28,9 @@ impl ConversationTask {
             return Ok(());
         }
         profile.set_model(model.clone());
-        let components = tokio::select! {
-            biased;
-            components = self.components_for(&profile, &model) => components,
-            () = SystemClock.sleep_until(reply.deadline()) => Err(SessionError::DeadlinePassed),
-        };
-        let components = match components {
+        let components = self.components_for(&profile, &model);
+        let components = with_deadline(&SystemClock, reply.deadline(), components).await;
+        let components = match components.unwrap_or(Err(SessionError::DeadlinePassed)) {
             Ok(components) => components,
             Err(error) => {
                 reply.send(Err(error));

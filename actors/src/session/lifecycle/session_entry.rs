@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conjure_artifact::ArtifactError;
-use conjure_base::{Clock, Deadline, Redactor, SystemClock, lock};
+use conjure_base::{Deadline, Redactor, SystemClock, lock, with_deadline};
 use conjure_conversation::{Artifact, Rejection};
 use conjure_journal::SessionKey;
 
@@ -193,11 +193,7 @@ impl SessionEntry {
             return Ok(address);
         }
         let _caller = self.revival.caller();
-        tokio::select! {
-            biased;
-            revived = self.revival.start_once(self.try_start(deadline)) => revived,
-            () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed),
-        }
+        with_deadline(&SystemClock, deadline, self.revival.start_once(self.try_start(deadline))).await?
     }
 
     async fn try_start(self: &Arc<Self>, deadline: Deadline) -> Result<Address<ActorMessage>, SessionError> {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, with_deadline};
 use conjure_conversation::EventLogError;
 use conjure_journal::{Epoch, LeaseOwner, SessionKey};
 use tokio_util::sync::CancellationToken;
@@ -129,11 +129,8 @@ impl SessionLease {
     async fn renew(&self, stop_by: Deadline) -> Option<Result<(), EventLogError>> {
         let (epoch, time) = (self.epoch, self.time);
         let renewal = self.journal.call(|journal| journal.renew_lease(&self.key, epoch, time));
-        tokio::select! {
-            biased;
-            renewed = renewal => Some(renewed.map(drop).map_err(to_log_error)),
-            () = SystemClock.sleep_until(stop_by) => None,
-        }
+        let renewed = with_deadline(&SystemClock, stop_by, renewal).await.ok()?;
+        Some(renewed.map(drop).map_err(to_log_error))
     }
 
     /// Releases the lease.

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Deadline, SystemClock, TimedOut, with_deadline};
 use ractor::MessagingErr;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
@@ -118,13 +118,10 @@ impl<M: Send + 'static> Address<M> {
     /// If no incarnation runs, or there was no room before the deadline. The error returns the message.
     pub async fn send_with_deadline(&self, message: M, deadline: Deadline) -> Result<(), SendError<M>> {
         let acquire = Arc::clone(&self.endpoint.gauge.permits).acquire_owned();
-        tokio::select! {
-            biased;
-            permit = acquire => match permit {
-                Ok(permit) => self.deliver(message, permit),
-                Err(_closed) => Err(SendError::NotRunning(message)),
-            },
-            () = SystemClock.sleep_until(deadline) => Err(SendError::DeadlinePassed(message)),
+        match with_deadline(&SystemClock, deadline, acquire).await {
+            Ok(Ok(permit)) => self.deliver(message, permit),
+            Ok(Err(_closed)) => Err(SendError::NotRunning(message)),
+            Err(TimedOut) => Err(SendError::DeadlinePassed(message)),
         }
     }
 
@@ -158,11 +155,8 @@ impl<M: Send + 'static> Address<M> {
             SendError::Full(_) => CallError::Full,
             SendError::NotRunning(_) | SendError::DeadlinePassed(_) => CallError::NotRunning,
         })?;
-        tokio::select! {
-            biased;
-            answer = answer => answer.map_err(|_| CallError::Lost),
-            () = SystemClock.sleep_until(deadline) => Err(CallError::DeadlinePassed),
-        }
+        let answer = with_deadline(&SystemClock, deadline, answer).await;
+        answer.map_err(|TimedOut| CallError::DeadlinePassed)?.map_err(|_| CallError::Lost)
     }
 
     /// The number of the last incarnation; `None` before the first.

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Deadline, SystemClock, with_deadline};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -56,11 +56,8 @@ impl ChildScope {
             parent.remove_child(key);
         };
         drop(self.background.spawn(running));
-        tokio::select! {
-            biased;
-            started = started => started.unwrap_or_else(|_| Err(is_over().into())),
-            () = SystemClock.sleep_until(deadline) => Err(RequestError::DeadlinePassed(id).into()),
-        }
+        let started = with_deadline(&SystemClock, deadline, started).await;
+        started.map_err(|_| RequestError::DeadlinePassed(id))?.unwrap_or_else(|_| Err(is_over().into()))
     }
 
     /// Runs the child, and returns when nothing of it is left.

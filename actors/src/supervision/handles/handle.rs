@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Deadline, SystemClock, with_deadline};
 use tokio::sync::oneshot;
 
 use super::child::Child;
@@ -85,11 +85,8 @@ impl Supervisor {
         let (reply, answer) = oneshot::channel();
         let request = SupervisorMessage::Request { request: request(reply), permit };
         supervisor.send_message(request).map_err(|_| RequestError::NotRunning(id()))?;
-        tokio::select! {
-            biased;
-            answer = answer => answer.map_err(|_| RequestError::ShuttingDown(id())),
-            () = SystemClock.sleep_until(deadline) => Err(RequestError::DeadlinePassed(id())),
-        }
+        let answer = with_deadline(&SystemClock, deadline, answer).await;
+        answer.map_err(|_| RequestError::DeadlinePassed(id()))?.map_err(|_| RequestError::ShuttingDown(id()))
     }
 
     /// Whether an incarnation accepts requests.
@@ -142,13 +139,9 @@ impl Supervisor {
                 }
             }
         };
-        tokio::select! {
-            biased;
-            found = waiting => found,
-            () = SystemClock.sleep_until(deadline) => {
-                Err(RequestError::DeadlinePassed(self.endpoint.id.clone()))
-            }
-        }
+        with_deadline(&SystemClock, deadline, waiting)
+            .await
+            .map_err(|_| RequestError::DeadlinePassed(self.endpoint.id.clone()))?
     }
 
     /// The supervisor and all actors below it; `None` before its first start.
