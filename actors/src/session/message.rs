@@ -111,7 +111,7 @@ pub enum SessionRequest {
 }
 
 /// The state of a session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SessionSnapshot {
     /// The number of recorded events.
@@ -139,9 +139,10 @@ pub struct SessionSnapshot {
 }
 
 /// What a session does now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionStatus {
     /// It does nothing.
+    #[default]
     Idle,
     /// This turn runs.
     Running(TurnId),

@@ -19,17 +19,20 @@ use crate::session::event_redaction::{redact_json, redact_stop};
 use crate::session::message::{SessionSnapshot, SessionStatus};
 
 /// Whether a task owns the conversation and drives its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum TurnActivity {
     Active,
+    #[default]
     Idle,
 }
 
 /// Derived state of one session.
+#[derive(Default)]
 pub(crate) struct SessionProjection {
     state: Mutex<ProjectionState>,
 }
 
+#[derive(Default)]
 struct ProjectionState {
     snapshot: SessionSnapshot,
     assets: SessionAssets,
@@ -50,17 +53,6 @@ struct SessionAssets {
 }
 
 impl SessionProjection {
-    pub(crate) fn new() -> Self {
-        let state = ProjectionState {
-            snapshot: SessionSnapshot::empty(),
-            assets: SessionAssets::default(),
-            activity: TurnActivity::Idle,
-            turn_without_outputs: None,
-            held_turn_end: None,
-        };
-        Self { state: Mutex::new(state) }
-    }
-
     fn lock(&self) -> MutexGuard<'_, ProjectionState> {
         // Each change leaves the state consistent, so it can be used after a panic.
         lock(&self.state)
@@ -248,30 +240,6 @@ impl ProjectionState {
             self.snapshot.status = SessionStatus::Idle;
             self.snapshot.approvals.clear();
             self.snapshot.pending_actions.clear();
-        }
-    }
-}
-
-impl SessionSnapshot {
-    const fn empty() -> Self {
-        Self {
-            events: 0,
-            status: SessionStatus::Idle,
-            approvals: Vec::new(),
-            pending_actions: Vec::new(),
-            active_skills: Vec::new(),
-            grants: Vec::new(),
-            queue: Vec::new(),
-            last_turn: None,
-            usage: conjure_conversation::Usage {
-                input_tokens: 0,
-                output_tokens: 0,
-                cache_creation_input_tokens: 0,
-                cache_read_input_tokens: 0,
-                cost_micros: 0,
-            },
-            last_text: String::new(),
-            model: None,
         }
     }
 }

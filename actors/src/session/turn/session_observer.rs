@@ -30,7 +30,7 @@ impl SessionObserver {
     pub(crate) fn new(key: Arc<SessionKey>, metrics: &RuntimeMetrics, limits: RingLimits) -> Self {
         Self {
             hub: Arc::new(EventHub::new(limits)),
-            projection: SessionProjection::new(),
+            projection: SessionProjection::default(),
             audit: AuditLog::with_metrics(metrics.clone()),
             metrics: SessionMetrics::new(metrics, &key.tenant),
             key,
