@@ -32,12 +32,8 @@ pub(super) enum PoolEvent {
 #[derive(Debug)]
 pub(super) struct PoolMetrics {
     pool: SharedString,
-    hits: AtomicU64,
-    misses: AtomicU64,
-    ready: AtomicU64,
-    failed: AtomicU64,
-    died: AtomicU64,
-    retired: AtomicU64,
+    /// By [`PoolEvent`].
+    counts: [AtomicU64; PoolEvent::Retired as usize + 1],
     starting: AtomicUsize,
     reported_ready: Mutex<GaugeShare>,
 }
@@ -50,31 +46,15 @@ impl PoolMetrics {
     pub(super) fn new(pool: String) -> Self {
         Self {
             pool: pool.into(),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            ready: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            died: AtomicU64::new(0),
-            retired: AtomicU64::new(0),
+            counts: Default::default(),
             starting: AtomicUsize::new(0),
             reported_ready: Mutex::default(),
         }
     }
 
-    fn counter(&self, event: PoolEvent) -> &AtomicU64 {
-        match event {
-            PoolEvent::Hit => &self.hits,
-            PoolEvent::Miss => &self.misses,
-            PoolEvent::Ready => &self.ready,
-            PoolEvent::Failed => &self.failed,
-            PoolEvent::Died => &self.died,
-            PoolEvent::Retired => &self.retired,
-        }
-    }
-
     /// Counts one event.
     pub(super) fn count(&self, event: PoolEvent) {
-        self.counter(event).fetch_add(1, Ordering::Relaxed);
+        self.counts[event as usize].fetch_add(1, Ordering::Relaxed);
         let (metric, outcome) = match event {
             PoolEvent::Hit => (names::POOL_CLAIMS, "hit"),
             PoolEvent::Miss => (names::POOL_CLAIMS, "miss"),
@@ -88,7 +68,7 @@ impl PoolMetrics {
 
     /// How often this event happened.
     pub(super) fn count_of(&self, event: PoolEvent) -> u64 {
-        self.counter(event).load(Ordering::Relaxed)
+        self.counts[event as usize].load(Ordering::Relaxed)
     }
 
     /// Reports the number of ready items. Calls must not overlap.

@@ -214,8 +214,8 @@ impl Budget {
         Spend { tokens: usage.total(), micros }
     }
 
-    /// The cost of an aborted call.
-    pub(super) fn aborted_amount(&self, used: &EstimatedUsage) -> Spend {
+    /// The cost of a call whose response is not recorded.
+    pub(super) fn estimated_amount(&self, used: &EstimatedUsage) -> Spend {
         let micros = self.price.map_or(0, |price| price.of(0, used.unreported_output));
         self.amount(&used.reported).plus(Spend { tokens: used.unreported_output, micros })
     }

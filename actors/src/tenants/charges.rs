@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use conjure_base::{SessionId, Timestamp};
-use conjure_conversation::{Event, Usage};
+use conjure_conversation::Event;
 use conjure_journal::CounterIncrement;
 
 use super::budget::{BudgetResource, Period, Spend};
@@ -26,19 +26,10 @@ impl TenantAccount {
         (amount, charges_for(amount, at))
     }
 
-    /// Charges a call that ended without a response and that the service may bill.
-    pub(super) fn charge_aborted(self: &Arc<Self>, session: SessionId, used: &EstimatedUsage) {
+    /// Charges a call that nothing records: it ended without a response, and the service may bill it, or its response is not an event.
+    pub(super) fn charge_unrecorded(self: &Arc<Self>, session: SessionId, used: &EstimatedUsage) {
         let state = self.lock();
-        let amount = state.limits.budget.aborted_amount(used);
-        let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
-        drop(state);
-        self.add_pending_charge(session, amount, charges_for(amount, at));
-    }
-
-    /// Charges a response that arrived and that nothing records.
-    pub(super) fn charge_arrived(self: &Arc<Self>, session: SessionId, usage: &Usage) {
-        let state = self.lock();
-        let amount = state.limits.budget.amount(usage);
+        let amount = state.limits.budget.estimated_amount(used);
         let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
         drop(state);
         self.add_pending_charge(session, amount, charges_for(amount, at));

@@ -6,7 +6,7 @@ use conjure_base::SessionId;
 use conjure_conversation::{ModelError, ModelEvent};
 
 use super::budget::Budget;
-use super::partial_usage::PartialUsage;
+use super::partial_usage::{EstimatedUsage, PartialUsage};
 use super::tenant_account::{ReserveError, TenantAccount};
 
 /// When a response is charged.
@@ -52,7 +52,10 @@ impl Reservation {
                 self.is_settled = true;
                 match self.charge_time {
                     ChargeTime::Recording => self.account.settle(self.session, &response.usage),
-                    ChargeTime::Arrival => self.account.charge_arrived(self.session, &response.usage),
+                    ChargeTime::Arrival => {
+                        let used = EstimatedUsage { reported: response.usage, unreported_output: 0 };
+                        self.account.charge_unrecorded(self.session, &used);
+                    }
                 }
             }
             Ok(event) => self.partial.observe(event),
@@ -67,7 +70,7 @@ impl Drop for Reservation {
             return;
         }
         match self.partial.used(self.input) {
-            Some(used) => self.account.charge_aborted(self.session, &used),
+            Some(used) => self.account.charge_unrecorded(self.session, &used),
             None => self.account.release(self.session),
         }
     }

@@ -352,16 +352,9 @@ impl SupervisorState {
 
     fn start_result(&self, id: ChildId, reply: RequestReply) -> Result<Child, StartError> {
         let child = |key| {
-            let entry = self.children.get(&key);
-            entry
-                .map(|entry| {
-                    Child::new(
-                        entry.spec.id.clone(),
-                        entry.spec.factory.endpoint(),
-                        entry.incarnation.clone(),
-                    )
-                })
-                .ok_or_else(|| StartError::NotFound(id.clone()))
+            let entry = self.children.get(&key).ok_or_else(|| StartError::NotFound(id.clone()))?;
+            let ChildEntry { spec, incarnation, .. } = entry;
+            Ok(Child::new(spec.id.clone(), spec.factory.endpoint(), incarnation.clone()))
         };
         let last_exit = |key| self.children.get(&key).and_then(|entry| entry.node.state().last_exit.clone());
         match reply {
