@@ -74,28 +74,17 @@ async fn every_executed_or_denied_call_is_audited_once() {
 
     // Denied by a user: it never ran, and is audited all the same.
     session.send("call ask").await.unwrap();
-    let approvals = loop {
-        let approvals = session.snapshot().await.unwrap().approvals;
-        if !approvals.is_empty() {
-            break approvals;
-        }
-        tokio::task::yield_now().await;
-    };
+    let call = scenario::awaited_approval(&session).await;
     assert_eq!(log.take(), [""; 0]);
     let deny = Decision::Deny { reason: "no".to_owned() };
-    let (call, turn) = (approvals[0].call.id.clone(), session.send("and then").await.unwrap());
+    let turn = session.send("and then").await.unwrap();
     session.decide(call, deny).await.unwrap();
     assert_eq!(turn.end().await, Ok(scenario::answered()));
     assert_eq!(log.take(), ["2 ask denied"]);
 
     // Approved for more than one call: the grant is audited first, and then the call.
     let turn = session.send("call ask").await.unwrap();
-    let call = loop {
-        match session.snapshot().await.unwrap().approvals.first() {
-            Some(approval) => break approval.call.id.clone(),
-            None => tokio::task::yield_now().await,
-        }
-    };
+    let call = scenario::awaited_approval(&session).await;
     let grant = Grant { rule: "ask(s3cr3t-value:*)".to_owned(), scope: GrantScope::Session };
     session.decide(call, Decision::Grant { grant }).await.unwrap();
     assert_eq!(turn.end().await, Ok(scenario::answered()));

@@ -82,10 +82,18 @@ async fn when_a_first_start_fails_the_others_stop_in_reverse_and_start_returns_t
 #[tokio::test(start_paused = true)]
 async fn children_stop_in_reverse_each_with_its_whole_subtree() {
     let log = Log::new();
+    // Each would lose its last words if its parent's end killed it, as in `ractor`.
     let slow = |text: &str| {
-        probe_stopping(text, &log, |_| async {
-            tokio::time::sleep(SECOND).await;
-            Ok(())
+        probe_stopping(text, &log, {
+            let (log, text) = (log.clone(), text.to_owned());
+            move |_| {
+                let (log, text) = (log.clone(), text.clone());
+                async move {
+                    tokio::time::sleep(SECOND).await;
+                    log.push(format!("flushed {text}"));
+                    Ok(())
+                }
+            }
         })
     };
     let (inner, _) = SupervisorSpec::ordered(id("inner"), Strategy::OneForOne)
@@ -100,9 +108,9 @@ async fn children_stop_in_reverse_each_with_its_whole_subtree() {
     let root = Root::spawn(spec.build().0, soon()).await.unwrap();
     log.take();
     root.shutdown(soon()).await.unwrap();
-    let expected =
-        ["stop c#1", "drop c#1", "stop b2#1", "drop b2#1", "stop b1#1", "drop b1#1", "stop a#1", "drop a#1"];
-    assert_eq!(log.all(), expected);
+    let events = ["c", "b2", "b1", "a"]
+        .map(|text| [format!("stop {text}#1"), format!("flushed {text}"), format!("drop {text}#1")]);
+    assert_eq!(log.all(), events.concat());
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,11 +210,15 @@ async fn a_kill_is_abnormal_unless_requested() {
     let log = Log::new();
     let non_stopping = probe_stopping("a", &log, |_| pending()).restart(Restart::TRANSIENT);
     let (_root, supervisor, addresses) = root(Strategy::OneForOne, vec![non_stopping]).await;
+    addresses[0].send(hang(&log)).unwrap();
+    log.until("hang a#1").await;
+    let monitor = addresses[0].monitor().unwrap();
     addresses[0].kill();
+    assert_eq!(monitor.await.exit.class(), ExitClass::Killed);
     log.until("start a#2").await;
     // Asked, it is killed after five seconds, and that is no reason to start it again.
     supervisor.terminate_child(&id("a"), soon()).await.unwrap();
     settle().await;
-    assert_eq!(log.all(), ["start a#1", "drop a#1", "start a#2", "stop a#2", "drop a#2"]);
+    assert_eq!(log.all(), ["start a#1", "hang a#1", "drop a#1", "start a#2", "stop a#2", "drop a#2"]);
     assert_eq!(supervisor.count().all, 0);
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use conjure_actors::journal::{JournalHandle, OpenJournal, journal_actor};
 use conjure_actors::metrics::{MetricsOptions, RuntimeMetrics};
 use conjure_actors::session::{
-    ModelSetup, Session, SessionComponents, SessionFactory, SessionOptions, SessionServices, SessionSetup,
-    TurnEvent, TurnHandle, Update,
+    ModelSetup, Session, SessionComponents, SessionError, SessionFactory, SessionOptions, SessionServices,
+    SessionSetup, Subscription, TurnEvent, TurnHandle, Update,
 };
 use conjure_actors::supervision::{
     Backoff, ChildId, Failure, Intensity, IntensityScope, OnLimit, Root, Strategy, Supervisor, SupervisorSpec,
 };
 use conjure_actors::tenants::TenantAccounts;
-use conjure_base::{Clock as _, Redactor, SessionId, SystemClock, TenantId};
+use conjure_base::{CallId, Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Authorization, Block, BlockKind, CallConcurrency, CallContext, CallTraits, Composer, EventKind, Message,
     Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, PromptPrefix, Request, Response, Role,
@@ -371,6 +371,36 @@ pub(crate) async fn follow(turn: &mut TurnHandle) -> (Vec<String>, TurnStop) {
         }
     }
     panic!("the turn had no end: {lines:#?}");
+}
+
+/// Follows a turn to the error that ends its events.
+pub(crate) async fn error_of(turn: &mut TurnHandle) -> SessionError {
+    loop {
+        if let Err(error) = turn.next().await.unwrap() {
+            return error;
+        }
+    }
+}
+
+/// The recorded events up to the first answer of the model that ends a turn.
+pub(crate) async fn lines_until_answer(listening: &mut Subscription) -> String {
+    let mut lines = String::new();
+    while !lines.contains("end_turn") {
+        if let Update::Recorded(event) = listening.next().await.unwrap() {
+            lines.push_str(&event.to_line());
+        }
+    }
+    lines
+}
+
+/// The first call of the session that waits for an approval.
+pub(crate) async fn awaited_approval(session: &Session) -> CallId {
+    loop {
+        match session.snapshot().await.unwrap().approvals.first() {
+            Some(approval) => return approval.call.id.clone(),
+            None => tokio::task::yield_now().await,
+        }
+    }
 }
 
 pub(crate) fn answered() -> TurnStop {

@@ -1,6 +1,6 @@
 //! The reply of a call: one answer to a caller that may have stopped waiting.
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::Deadline;
 use tokio::sync::oneshot;
 
 /// The reply channel of a call. The message carries it to the actor.
@@ -49,12 +49,6 @@ impl<R> Reply<R> {
         if self.answer.send(answer).is_err() {
             tracing::trace!("a late answer is dropped");
         }
-    }
-
-    /// Whether the caller still waits. Work for a caller that is gone can be skipped.
-    #[must_use]
-    pub fn is_caller_waiting(&self) -> bool {
-        !self.answer.is_closed() && !SystemClock.remaining(self.deadline).is_zero()
     }
 
     /// The time until which the caller waits.

@@ -6,7 +6,7 @@ use conjure_conversation::{CallOutcome, EventKind};
 use conjure_journal::{Journal, MemoryJournal};
 use futures_util::future::join_all;
 
-use crate::scenario::{Host, Scenario, answered, follow, key, options};
+use crate::scenario::{Host, Scenario, answered, error_of, follow, key, lines_until_answer, options};
 use crate::support::{FailingJournal, SECOND, TempDisk, memory, of};
 
 /// How the tools of a session ended, by name.
@@ -80,12 +80,7 @@ async fn another_process_resumes_interrupted_turns() {
     let session = second.session(&key);
     let mut listening = session.subscribe(0).await.unwrap();
     scenario.open();
-    let mut lines = String::new();
-    while !lines.contains("end_turn") {
-        if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
-            lines.push_str(&event.to_line());
-        }
-    }
+    let lines = lines_until_answer(&mut listening).await;
     assert_eq!(lines.matches("agent.tool_result").count(), 1, "{lines}");
     assert_eq!(session.snapshot().await.unwrap().status, SessionStatus::Idle);
     second.shutdown().await;
@@ -113,12 +108,7 @@ async fn a_takeover_stops_the_old_owner() {
     let own_turn = same.send("mine").await.unwrap();
     new.scenario.reached(1).await;
     old.scenario.open();
-    let reported = loop {
-        match turn.next().await.unwrap() {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
+    let reported = error_of(&mut turn).await;
     assert!(reported.to_string().contains("taken over"), "{reported}");
     new.scenario.open();
     assert_eq!(own_turn.end().await, Ok(answered()));
@@ -357,66 +347,4 @@ async fn a_session_that_cannot_start_reports_why_and_is_quarantined() {
     session.clear_quarantine();
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
-}
-
-/// An actor is killed repeatedly: its supervisor gives up, its subscribers get an error, and other sessions are unaffected.
-#[tokio::test(start_paused = true)]
-async fn a_crash_loop_ends_in_quarantine_and_affects_no_other_session() {
-    let host = Host::new().await;
-    let (session, other) = (host.open().await, host.open().await);
-    let other_session = other.send("door").await.unwrap();
-    host.scenario.reached(1).await;
-    let mut turn = session.send("door").await.unwrap();
-    host.scenario.reached(2).await;
-    host.scenario.broken.lock().unwrap().1 = 100;
-    session.kill();
-    let reported = loop {
-        match turn.next().await.unwrap() {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(reported, SessionError::NotStarted { .. }), "{reported}");
-    let error = session.send("hello").await.unwrap_err();
-    assert!(matches!(error, SessionError::Quarantined { .. }), "{error}");
-    assert_eq!(host.trees(), 1);
-    host.scenario.open();
-    assert_eq!(other_session.end().await, Ok(answered()));
-    // Mended and lifted, the turn continues where it was.
-    host.scenario.broken.lock().unwrap().1 = 0;
-    session.clear_quarantine();
-    let mut listening = session.subscribe(0).await.unwrap();
-    let mut lines = String::new();
-    while !lines.contains("end_turn") {
-        if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
-            lines.push_str(&event.to_line());
-        }
-    }
-    host.shutdown().await;
-}
-
-/// A shutdown interrupts what runs and records its end, within its deadline.
-#[tokio::test]
-async fn a_shutdown_records_the_end_of_every_turn() {
-    let disk = TempDisk::new();
-    let host = Host::over(disk.sqlite(), Scenario::default(), options("first")).await;
-    let mut keys = Vec::new();
-    for _ in 0..10 {
-        let session = host.open().await;
-        session.send("call slow").await.unwrap();
-        keys.push(key(&session));
-    }
-    while host.scenario.started.lock().unwrap().len() < 10 {
-        tokio::task::yield_now().await;
-    }
-    let scenario = host.scenario.clone();
-    host.shutdown().await;
-    let host = Host::over(disk.sqlite(), scenario, options("second")).await;
-    for key in keys {
-        let session = host.session(&key);
-        let snapshot = session.snapshot().await.unwrap();
-        assert_eq!(snapshot.status, SessionStatus::Idle);
-        assert_eq!(snapshot.last_turn.unwrap().stop, conjure_conversation::TurnStop::Interrupted);
-    }
-    host.root.shutdown(crate::support::soon()).await.unwrap();
 }

@@ -10,7 +10,7 @@ use conjure_conversation::{Block, Message, SessionProfile};
 use conjure_journal::{Journal, LeaseOwner, MemoryJournal};
 use futures_util::future::join_all;
 
-use crate::scenario::{Scenario, answered};
+use crate::scenario::{Scenario, answered, error_of, lines_until_answer};
 use crate::support::{FailingJournal, PATIENCE, SECOND, TempDisk, memory, now, soon};
 
 fn tenant(name: &str) -> TenantId {
@@ -119,7 +119,8 @@ async fn a_passivated_session_without_handles_uses_no_memory() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// One session fails again and again; its siblings and other tenants hear nothing of it.
+/// The actor of one session is killed again and again: its supervisor gives up, and its subscribers get an error. Its siblings and other
+/// tenants hear nothing of it.
 #[tokio::test(start_paused = true)]
 async fn a_crash_loop_affects_no_other_session() {
     let scenario = Scenario::default();
@@ -128,9 +129,12 @@ async fn a_crash_loop_affects_no_other_session() {
     let sibling = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
     let other_tenant = runtime.open(NewSession::new(tenant("other"))).await.unwrap();
     let turns = [sibling.send("door").await.unwrap(), other_tenant.send("door").await.unwrap()];
-    scenario.reached(2).await;
+    let mut bad_turn = bad.send("door").await.unwrap();
+    scenario.reached(3).await;
     scenario.broken.lock().unwrap().1 = u32::MAX;
     bad.kill();
+    let reported = error_of(&mut bad_turn).await;
+    assert!(matches!(reported, SessionError::NotStarted { .. }), "{reported}");
     let error = loop {
         match bad.send("hello").await {
             Err(error @ SessionError::Quarantined { .. }) => break error,
@@ -150,6 +154,8 @@ async fn a_crash_loop_affects_no_other_session() {
     }
     scenario.broken.lock().unwrap().1 = 0;
     bad.clear_quarantine();
+    // The turn continues where it was.
+    lines_until_answer(&mut bad.subscribe(0).await.unwrap()).await;
     assert_eq!(bad.send("hello").await.unwrap().end().await, Ok(answered()));
     runtime.shutdown(soon()).await.unwrap();
     scenario.check();
@@ -262,13 +268,8 @@ async fn a_shutdown_under_load_records_everything_in_time() {
     for (whose, id) in keys {
         let session = second.session(&whose, id).await.unwrap();
         let mut listening = session.subscribe(0).await.unwrap();
-        let mut lines = String::new();
         // The queued message gets its turn now, after the interrupted one.
-        while !lines.contains("end_turn") {
-            if let conjure_actors::session::Update::Recorded(event) = listening.next().await.unwrap() {
-                lines.push_str(&event.to_line());
-            }
-        }
+        let lines = lines_until_answer(&mut listening).await;
         assert_eq!(lines.matches(r#"{"type":"interrupted"}"#).count(), 1, "{lines}");
     }
     second.shutdown(soon()).await.unwrap();

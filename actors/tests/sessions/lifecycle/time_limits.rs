@@ -9,7 +9,7 @@ use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
 use conjure_conversation::EventKind;
 use conjure_journal::MemoryJournal;
 
-use crate::scenario::{Host, Scenario, answered, key, options};
+use crate::scenario::{Host, Scenario, answered, error_of, key, options};
 use crate::support::{FailingJournal, SECOND, memory, of};
 
 /// By which leases in memory end when their owners think so, also while Tokio's time is paused.
@@ -59,12 +59,7 @@ async fn an_unrenewable_lease_ends_the_session_before_a_takeover() {
     let mut turn = session.send("call door").await.unwrap();
     old.scenario.reached(1).await;
     failing_journal.fail_renewals();
-    let reported = loop {
-        match turn.next().await.unwrap() {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
+    let reported = error_of(&mut turn).await;
     assert!(reported.to_string().contains("could not be renewed"), "{reported}");
     let recorded = old.events(&session).await;
     old.scenario.open();

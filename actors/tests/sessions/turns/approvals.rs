@@ -4,7 +4,7 @@ use conjure_actors::session::{SessionError, SessionStatus, TurnEvent, Update};
 use conjure_base::TurnId;
 use conjure_conversation::{Decision, Rejection, TurnStop};
 
-use crate::scenario::{Host, Scenario, answered, follow, key, options};
+use crate::scenario::{Host, Scenario, answered, awaited_approval, follow, key, options};
 use crate::support::{SECOND, TempDisk};
 
 #[tokio::test(start_paused = true)]
@@ -46,12 +46,7 @@ async fn a_pending_approval_survives_the_process() {
     let session = host.open().await;
     let key = key(&session);
     session.send("call ask").await.unwrap();
-    let call = loop {
-        match session.snapshot().await.unwrap().approvals.first() {
-            Some(approval) => break approval.call.id.clone(),
-            None => tokio::task::yield_now().await,
-        }
-    };
+    let call = awaited_approval(&session).await;
     host.shutdown().await;
 
     let host = Host::over(disk.sqlite(), scenario.clone(), options("second")).await;
@@ -68,9 +63,7 @@ async fn a_pending_approval_survives_the_process() {
 
     // A waiting turn can be interrupted, too.
     let turn = session.send("call ask").await.unwrap();
-    while session.snapshot().await.unwrap().approvals.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    awaited_approval(&session).await;
     session.interrupt().await.unwrap();
     assert_eq!(turn.end().await, Ok(TurnStop::Interrupted));
     host.shutdown().await;

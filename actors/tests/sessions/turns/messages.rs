@@ -6,7 +6,7 @@ use conjure_actors::session::{Accepted, SessionError, SessionStatus, TurnEvent, 
 use conjure_base::Redactor;
 use conjure_conversation::{CallOutcome, EventKind, Limit, Limits, ModelEvent, Rejection, TurnStop};
 
-use crate::scenario::{Host, Scenario, answered, follow, options, texts_of};
+use crate::scenario::{Host, Scenario, answered, awaited_approval, follow, options, texts_of};
 use crate::support::{SECOND, TempDisk};
 
 #[tokio::test]
@@ -164,9 +164,7 @@ async fn limits_of_queued_messages_are_enforced() {
     assert_eq!(free.end().await, Ok(answered()));
     // And while an approval is pending.
     let _asked = session.send("call ask").await.unwrap();
-    while session.snapshot().await.unwrap().approvals.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    awaited_approval(&session).await;
     let bounded = session.send_with_limits("nothing", within(0)).await.unwrap();
     session.kill();
     session.interrupt().await.unwrap();
