@@ -4,9 +4,7 @@
 //! State: the running loads and their waiting callers. After a crash of the actor, these callers get an error, and the
 //! next incarnation loads everything.
 
-use std::collections::BTreeMap;
-#[cfg(target_os = "linux")]
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use conjure_base::{Clock, Deadline, SystemClock};
@@ -16,14 +14,11 @@ use tokio::sync::oneshot;
 use super::catalog_entry::{CatalogEntry, CatalogSpec, Entries};
 use super::catalog_key::CatalogKey;
 use super::options::{RegistryError, RegistryOptions};
-#[cfg(target_os = "linux")]
 use super::watch_paths::watch_paths;
-#[cfg(target_os = "linux")]
 use super::watcher::{ChangedCatalogs, CoverageChange, Watcher};
 use crate::supervision::{Context, Failure, Flow, Reply, Worker};
 
 /// The maximum number of loads in a row. A load is repeated if directories were found that were not watched before.
-#[cfg(target_os = "linux")]
 const MAX_LOADS: usize = 3;
 
 pub(crate) type Loaded = Result<Reload, RegistryError>;
@@ -44,7 +39,6 @@ pub(crate) enum CatalogMessage {
         reply: Reply<Loaded>,
     },
     /// The files of these catalogs may have changed.
-    #[cfg(target_os = "linux")]
     ChangedCatalogs(ChangedCatalogs),
     /// It is time to scan the catalogs that are not watched.
     Rescan,
@@ -72,7 +66,6 @@ enum WatchCoverage {
 pub(crate) struct CatalogActor {
     entries: Arc<Entries>,
     options: RegistryOptions,
-    #[cfg(target_os = "linux")]
     watcher: Option<Arc<Watcher>>,
     tasks: BTreeMap<CatalogKey, CatalogTask>,
 }
@@ -105,18 +98,11 @@ impl CatalogActor {
         options: RegistryOptions,
         context: &Context<CatalogMessage>,
     ) -> Self {
-        #[cfg(target_os = "linux")]
         let watcher = watch(options, context);
         schedule_rescan(options, context);
         let keys: Vec<CatalogKey> =
             entries.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
-        let mut actor = Self {
-            entries,
-            options,
-            #[cfg(target_os = "linux")]
-            watcher,
-            tasks: BTreeMap::new(),
-        };
+        let mut actor = Self { entries, options, watcher, tasks: BTreeMap::new() };
         for key in keys {
             actor.load(&key, context);
         }
@@ -146,7 +132,6 @@ impl CatalogActor {
 
     fn unregister(&mut self, key: &CatalogKey) -> Result<(), RegistryError> {
         let removed = self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(key);
-        #[cfg(target_os = "linux")]
         if let Some(watcher) = &self.watcher {
             watcher.remove(key);
         }
@@ -178,19 +163,11 @@ impl CatalogActor {
         task.waiting = std::mem::take(&mut task.queued);
         let (done, result) = oneshot::channel();
         let load_args = (key.clone(), Arc::clone(&entry));
-        #[cfg(target_os = "linux")]
         let watcher = self.watcher.clone();
         let load = move || {
             let (key, entry) = load_args;
-            #[cfg(target_os = "linux")]
-            let result = load_watched(&key, &entry, watcher.as_deref());
-            #[cfg(not(target_os = "linux"))]
-            let result = {
-                drop(key);
-                LoadResult { reload: entry.load(), watched: WatchCoverage::Partial }
-            };
             // If the actor has ended, no caller waits for the result.
-            let _ = done.send(result);
+            let _ = done.send(load_watched(&key, &entry, watcher.as_deref()));
         };
         context.spawn_blocking(load).detach();
         let (key, address) = (key.clone(), context.address().clone());
@@ -256,11 +233,9 @@ impl Worker for CatalogActor {
             CatalogMessage::Register { key, spec, reply } => self.register(key, spec, reply, context),
             CatalogMessage::Unregister { key, reply } => reply.send(self.unregister(&key)),
             CatalogMessage::Reload { key, reply } => self.reload(key, reply, context),
-            #[cfg(target_os = "linux")]
             CatalogMessage::ChangedCatalogs(ChangedCatalogs::Some(keys)) => {
                 keys.iter().for_each(|key| self.load(key, context));
             }
-            #[cfg(target_os = "linux")]
             CatalogMessage::ChangedCatalogs(ChangedCatalogs::All) => {
                 let keys: Vec<CatalogKey> = self.tasks.keys().cloned().collect();
                 keys.iter().for_each(|key| self.load(key, context));
@@ -281,7 +256,6 @@ impl Worker for CatalogActor {
 
 /// Loads a catalog and watches its directories. Directories that are found during the load may have changed before they
 /// were watched. In that case the catalog is loaded again.
-#[cfg(target_os = "linux")]
 fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher>) -> LoadResult {
     let watch = || {
         watcher.map(|watcher| watcher.set_watches(key, watch_paths(&entry.spec.scopes, entry.spec.bounds)))
@@ -312,7 +286,6 @@ fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher
 }
 
 /// Merges the reports of two reloads.
-#[cfg(target_os = "linux")]
 fn merge_reloads(before: Reload, now: Reload) -> Reload {
     let names = |of_before: Vec<_>, of_now: Vec<_>| {
         let both: BTreeSet<_> = of_before.into_iter().chain(of_now).collect();
@@ -351,7 +324,6 @@ fn schedule_rescan(options: RegistryOptions, context: &Context<CatalogMessage>) 
 }
 
 /// Watches files, and sends the actor a message when changes have settled.
-#[cfg(target_os = "linux")]
 fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<Arc<Watcher>> {
     let watcher = match Watcher::new(options.max_watches) {
         Ok(watcher) => Arc::new(watcher),
@@ -380,7 +352,6 @@ fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<
 
 /// Waits for a change, and then until changes have settled. This takes at most ten times the debounce time after the
 /// first change.
-#[cfg(target_os = "linux")]
 async fn debounced(watcher: &Watcher, options: RegistryOptions) -> std::io::Result<ChangedCatalogs> {
     let mut changed = watcher.changed().await?;
     let latest = SystemClock.deadline(options.debounce.saturating_mul(10));

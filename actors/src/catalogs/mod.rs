@@ -23,9 +23,7 @@ mod catalog_entry;
 mod catalog_key;
 mod catalog_registry;
 mod options;
-#[cfg(target_os = "linux")]
 mod watch_paths;
-#[cfg(target_os = "linux")]
 mod watcher;
 
 pub use catalog_entry::CatalogSpec;

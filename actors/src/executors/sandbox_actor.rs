@@ -11,17 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock, with_deadline};
-#[cfg(target_os = "linux")]
-use conjure_sandbox::ContentItem;
-use conjure_sandbox::{CallOptions, Executor, HostAccess, SandboxError, SandboxErrorKind};
+use conjure_sandbox::{CallOptions, ContentItem, Executor, HostAccess, SandboxError, SandboxErrorKind};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::idle_tracking::{IdleAction, IdlePolicy, PauseState, SandboxUsage};
 use super::live_sandbox::{LiveSandbox, pause};
-#[cfg(target_os = "linux")]
-use super::sandbox_slot::InstalledItem;
-use super::sandbox_slot::{SandboxLifecycle, SandboxSlot};
+use super::sandbox_slot::{InstalledItem, SandboxLifecycle, SandboxSlot};
 use super::source::ExecutorSource;
 use crate::metrics::SandboxMetrics;
 use crate::supervision::{Address, Context, Failure, Flow, WaitReasonGuard, Worker};
@@ -216,7 +212,6 @@ async fn prepare_sandbox(
     install_previous_items(executor, deps, deadline).await
 }
 
-#[cfg(target_os = "linux")]
 async fn install_previous_items(
     executor: &Arc<dyn Executor>,
     SandboxDeps { slot, idle_policy, .. }: &SandboxDeps,
@@ -241,16 +236,6 @@ async fn install_previous_items(
             return Ok(sandbox);
         }
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-#[expect(clippy::unused_async, reason = "elsewhere there is something to wait for")]
-async fn install_previous_items(
-    executor: &Arc<dyn Executor>,
-    SandboxDeps { slot, idle_policy, .. }: &SandboxDeps,
-    _: Deadline,
-) -> Result<Arc<LiveSandbox>, SandboxError> {
-    Ok(slot.set(Arc::clone(executor), SandboxUsage::new(*idle_policy)))
 }
 
 /// Waits until the sandbox or its actor ends, or until the sandbox was idle for long enough. Afterwards the sandbox serves no more

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use conjure_base::lock;
 
-#[cfg(target_os = "linux")]
-use conjure_sandbox::{ContentDir, ContentItem};
-use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
+use conjure_sandbox::{ContentDir, ContentItem, Executor, SandboxError, SandboxErrorKind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -84,14 +82,11 @@ struct SlotState {
     /// The notice that the model has not received yet.
     notice: Option<ModelNotice>,
     /// Installed content, which the next sandbox gets as well.
-    #[cfg(target_os = "linux")]
     items: Vec<InstalledItem>,
-    #[cfg(target_os = "linux")]
     next: u64,
 }
 
 /// Content that every sandbox of the slot gets.
-#[cfg(target_os = "linux")]
 #[derive(Debug, Clone)]
 pub(crate) struct InstalledItem {
     /// Distinguishes it from other content with the same name.
@@ -99,7 +94,6 @@ pub(crate) struct InstalledItem {
     pub(crate) item: ContentItem,
 }
 
-#[cfg(target_os = "linux")]
 impl InstalledItem {
     fn is_called(&self, dir: ContentDir, name: &str) -> bool {
         self.item.dir == dir && self.item.name == name
@@ -182,20 +176,17 @@ impl SandboxSlot {
     }
 
     /// The content that each sandbox must get.
-    #[cfg(target_os = "linux")]
     pub(crate) fn items(&self) -> Vec<InstalledItem> {
         self.state().items.clone()
     }
 
     /// Removes the content of this name from the list, so that later sandboxes do not get it.
-    #[cfg(target_os = "linux")]
     pub(crate) fn remove_item(&self, dir: ContentDir, name: &str) {
         self.state().items.retain(|known_state| !known_state.is_called(dir, name));
     }
 
     /// Remembers content that was installed in this sandbox, so that the next one gets it as well. Returns false if the next
     /// sandbox already exists, and so may lack the content.
-    #[cfg(target_os = "linux")]
     pub(crate) fn add_item(&self, item: &ContentItem, sandbox: &Arc<LiveSandbox>) -> bool {
         // [`SandboxSlot::set_if_unchanged`] reads the items under the same lock.
         let mut state = self.state();
@@ -212,7 +203,6 @@ impl SandboxSlot {
     }
 
     /// Sets the sandbox as [`SandboxSlot::set`] does, unless the content to install differs from `given`.
-    #[cfg(target_os = "linux")]
     pub(crate) fn set_if_unchanged(
         &self,
         executor: &Arc<dyn Executor>,

@@ -1,18 +1,16 @@
 //! The executor that a session's tools hold. It forwards calls to the current sandbox.
 
 use std::fmt;
-#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock, with_deadline};
 use conjure_sandbox::{
-    CallOptions, Command, CommandOutcome, ContentStream, CopyOutReport, Executor, HostAccess, Isolation,
-    Layout, LineRange, Listing, Process, SandboxError, SandboxErrorKind, View, WriteResult,
+    CallOptions, Command, CommandOutcome, ContentDir, ContentItem, ContentStream, CopyOutReport, Executor,
+    HostAccess, Isolation, Layout, LineRange, Listing, Process, SandboxError, SandboxErrorKind, View,
+    WriteResult,
 };
-#[cfg(target_os = "linux")]
-use conjure_sandbox::{ContentDir, ContentItem};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 
@@ -335,7 +333,6 @@ impl Executor for SupervisedExecutor {
     }
 
     /// Installs the content in each later sandbox as well.
-    #[cfg(target_os = "linux")]
     fn install_content<'a>(
         &'a self,
         item: ContentItem,
@@ -355,7 +352,6 @@ impl Executor for SupervisedExecutor {
     }
 
     /// Removes the content from the current sandbox; later sandboxes do not get it. No sandbox is created for this.
-    #[cfg(target_os = "linux")]
     fn remove_content<'a>(
         &'a self,
         dir: ContentDir,
