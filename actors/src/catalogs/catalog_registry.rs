@@ -13,43 +13,6 @@ use super::catalog_key::CatalogKey;
 use super::options::{RegistryError, RegistryOptions};
 use crate::supervision::{Address, Backoff, ChildId, ChildSpec, SpecError, WorkerSpec};
 
-/// The options of a registry, before it is built into a child spec and a handle.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RegistrySpec {
-    options: RegistryOptions,
-}
-
-impl RegistrySpec {
-    /// A registry without catalogs.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets how the registry notices changes.
-    #[must_use]
-    pub fn options(mut self, options: RegistryOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Returns the actor's spec, and the handle.
-    ///
-    /// # Errors
-    /// None in practice, because the actor's id is a valid constant.
-    pub fn build(self) -> Result<(ChildSpec, CatalogRegistry), SpecError> {
-        let entries = Arc::<Entries>::default();
-        let (actor_entries, options) = (Arc::clone(&entries), self.options);
-        let start = move |context| {
-            let actor = CatalogActor::start(Arc::clone(&actor_entries), options, &context);
-            async { Ok(actor) }
-        };
-        let (spec, address) =
-            WorkerSpec::new(ChildId::new("registry")?, start).backoff(Backoff::default()).build();
-        Ok((spec, CatalogRegistry { address, entries }))
-    }
-}
-
 /// The handle of the registry: named catalogs of skills that follow their directories. Cheap to clone; clones share one
 /// registry.
 #[derive(Clone)]
@@ -59,6 +22,22 @@ pub struct CatalogRegistry {
 }
 
 impl CatalogRegistry {
+    /// A registry without catalogs: the spec of its actor, and the handle.
+    ///
+    /// # Errors
+    /// None in practice, because the actor's id is a valid constant.
+    pub fn spec(options: RegistryOptions) -> Result<(ChildSpec, Self), SpecError> {
+        let entries = Arc::<Entries>::default();
+        let actor_entries = Arc::clone(&entries);
+        let start = move |context| {
+            let actor = CatalogActor::start(Arc::clone(&actor_entries), options, &context);
+            async { Ok(actor) }
+        };
+        let (spec, address) =
+            WorkerSpec::new(ChildId::new("registry")?, start).backoff(Backoff::default()).build();
+        Ok((spec, Self { address, entries }))
+    }
+
     /// Registers a catalog and loads it. It replaces a catalog with the same key. Skills that cannot be loaded are
     /// reported as diagnostics. If the deadline passes before the load ends, the catalog stays registered.
     ///

@@ -11,8 +11,8 @@
 //!   ([`conjure_skill::Reloader`]).
 //! - File system events report changes in three kinds of directories: those of the scopes, those above them (a scope
 //!   may appear later), and those that links lead to. The actor waits until changes have settled.
-//! - If events were lost, the actor scans everything. Where there are no events (watch limits, systems other than
-//!   Linux), it scans the catalogs periodically.
+//! - If events were lost, the actor scans everything. Where there are no events, because of the limits of watches, it scans
+//!   the catalogs periodically.
 //!
 //! State: definitions, snapshots and reloaders, which know the files. They are in memory, outside the actor. After a
 //! crash of the actor, the next incarnation continues with them and scans everything. After a crash of the process, the
@@ -28,5 +28,5 @@ mod watcher;
 
 pub use catalog_entry::CatalogSpec;
 pub use catalog_key::{CatalogKey, CatalogName, CatalogNameError};
-pub use catalog_registry::{CatalogRegistry, RegistrySpec};
+pub use catalog_registry::CatalogRegistry;
 pub use options::{RegistryError, RegistryOptions};

@@ -1,4 +1,4 @@
-//! The spec of a pool, and its handle.
+//! The handle of a pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,47 +14,29 @@ use super::stats::{PoolEvent, PoolMetrics};
 use crate::admission::{AdmissionGate, Overloaded, Permit, deadline_before};
 use crate::supervision::{ChildId, ChildSpec, WorkerSpec};
 
-/// A pool before it is part of a tree.
-pub struct PoolSpec<F: PoolItemFactory> {
-    shared: PoolShared<F>,
-}
-
-impl<F: PoolItemFactory> PoolSpec<F> {
-    /// A pool of this name, with items of this factory.
-    #[must_use]
-    pub fn new(name: ChildId, source: F, options: PoolOptions) -> Self {
-        let start_gate = u32::try_from(options.starts_at_once.max(1)).unwrap_or(u32::MAX);
-        let start_gate = AdmissionGate::new(options.start_gate_name, start_gate, options.share);
-        let ready_items = ReadyItems::new(PoolMetrics::new(name.to_string()));
-        Self { shared: PoolShared { name, source, options, start_gate, ready_items } }
-    }
-
-    /// The spec of the actor for a supervisor, and the pool, which works while the actor runs.
-    #[must_use]
-    pub fn build(self) -> (ChildSpec, Pool<F>) {
-        let shared = Arc::new(self.shared);
-        let actor = Arc::clone(&shared);
-        let start = move |context| {
-            let shared = Arc::clone(&actor);
-            async move { Ok(PoolActor::start(shared, &context)) }
-        };
-        let (spec, _) = WorkerSpec::new(shared.name.clone(), start).build();
-        (spec, Pool { shared })
-    }
-}
-
-impl<F: PoolItemFactory> fmt::Debug for PoolSpec<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolSpec").field("name", &self.shared.name).finish_non_exhaustive()
-    }
-}
-
 /// A pool of warm items; see the [module](super). Clones share it.
 pub struct Pool<F: PoolItemFactory> {
     shared: Arc<PoolShared<F>>,
 }
 
 impl<F: PoolItemFactory> Pool<F> {
+    /// A pool of this name, with items of this factory: the spec of its actor for a supervisor, and the pool, which works while the actor
+    /// runs.
+    #[must_use]
+    pub fn spec(name: ChildId, source: F, options: PoolOptions) -> (ChildSpec, Self) {
+        let start_gate = u32::try_from(options.starts_at_once.max(1)).unwrap_or(u32::MAX);
+        let start_gate = AdmissionGate::new(options.start_gate_name, start_gate, options.share);
+        let ready_items = ReadyItems::new(PoolMetrics::new(name.to_string()));
+        let shared = Arc::new(PoolShared { name, source, options, start_gate, ready_items });
+        let actor = Arc::clone(&shared);
+        let start = move |context| {
+            let shared = Arc::clone(&actor);
+            async move { Ok(PoolActor::start(shared, &context)) }
+        };
+        let (spec, _) = WorkerSpec::new(shared.name.clone(), start).build();
+        (spec, Self { shared })
+    }
+
     /// Claims an item, and returns the result of `claim` for it. If an item has just ended, the next one is tried. Returns `None`
     /// if no item is ready or can be claimed. The caller then creates one, after [`Pool::admit`].
     pub async fn claim<T, C>(&self, claim: impl Fn(F::Item) -> C) -> Option<T>

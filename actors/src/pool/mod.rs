@@ -27,6 +27,6 @@ mod pool_shared;
 mod ready_items;
 mod stats;
 
-pub use handle::{Pool, PoolSpec, PoolStats};
+pub use handle::{Pool, PoolStats};
 pub use item::{PoolItem, PoolItemFactory};
 pub use pool_shared::PoolOptions;

@@ -13,7 +13,7 @@ use super::error::TreeError;
 use super::options::{Health, NewSession, TreeOptions, TurnAdmission};
 use super::session_index::SessionIndex;
 use super::tenant_supervisors::{StopIdleTenants, TenantSupervisors};
-use crate::catalogs::{CatalogRegistry, RegistrySpec};
+use crate::catalogs::CatalogRegistry;
 use crate::journal::{JournalCallError, JournalHandle, journal_actor};
 use crate::maintenance::MaintenanceScheduler;
 use crate::maintenance::maintenance;
@@ -52,14 +52,14 @@ impl SessionRuntime {
         Self::spawn_with_pools(options, Vec::new()).await
     }
 
-    /// Starts the tree with pools ([`crate::pool::PoolSpec`]), each under its own restart limit. Does not wait until the
+    /// Starts the tree with pools ([`crate::pool::Pool::spec`]), each under its own restart limit. Does not wait until the
     /// pools are filled. Pools stop after all sessions.
     ///
     /// # Errors
     /// As for [`SessionRuntime::spawn`].
     pub async fn spawn_with_pools(options: TreeOptions, pools: Vec<ChildSpec>) -> Result<Self, TreeError> {
         let (journal, access) = journal_actor(options.journal, options.journal_timeout)?;
-        let (registry_spec, registry) = RegistrySpec::new().options(options.registry).build()?;
+        let (registry_spec, registry) = CatalogRegistry::spec(options.registry)?;
         let (tenants_spec, partitions) =
             Partitions::spec(ChildId::new("tenants")?, options.partitions, TenantSupervisors::partition)?;
         let (tenants_spec, _) = tenants_spec.build();

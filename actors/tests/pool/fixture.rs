@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_actors::pool::{Pool, PoolItem, PoolItemFactory, PoolOptions, PoolSpec};
+use conjure_actors::pool::{Pool, PoolItem, PoolItemFactory, PoolOptions};
 use conjure_actors::supervision::{Backoff, Child, ChildId, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
@@ -176,7 +176,7 @@ impl Fixture {
             Backoff::new(Duration::from_secs(1), Duration::from_secs(60), Duration::from_secs(120));
         change(&mut options);
         let name = ChildId::new("pool").unwrap();
-        let (spec, pool) = PoolSpec::new(name, factory.clone(), options).build();
+        let (spec, pool) = Pool::spec(name, factory.clone(), options);
         let (pools, supervisor) = SupervisorSpec::dynamic(ChildId::new("pools").unwrap()).build();
         let root = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne);
         let (root, _) = root.child(pools).unwrap().build();

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::catalogs::{
-    CatalogKey, CatalogName, CatalogRegistry, CatalogSpec, RegistryOptions, RegistrySpec,
-};
+use conjure_actors::catalogs::{CatalogKey, CatalogName, CatalogRegistry, CatalogSpec, RegistryOptions};
 use conjure_actors::supervision::{ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_skill::{Catalog, Reload, Scope};
@@ -31,7 +29,7 @@ impl Fixture {
         // Changes are noticed by events, or never.
         options.rescan_interval = Duration::from_secs(100_000);
         change(&mut options);
-        let (child, registry) = RegistrySpec::new().options(options).build().unwrap();
+        let (child, registry) = CatalogRegistry::spec(options).unwrap();
         let root = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne)
             .intensity(Intensity::new(1_000_000, Duration::from_secs(1)));
         let root = Root::spawn(root.child(child).unwrap().build().0, soon()).await.unwrap();

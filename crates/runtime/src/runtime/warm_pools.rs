@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use conjure_actors::admission::AdmissionGate;
 use conjure_actors::executors::{ConnectorSource, ExecutorSource};
-use conjure_actors::pool::{Pool, PoolItem, PoolItemFactory, PoolOptions, PoolSpec, PoolStats};
+use conjure_actors::pool::{Pool, PoolItem, PoolItemFactory, PoolOptions, PoolStats};
 use conjure_actors::supervision::{ChildId, ChildSpec};
 use conjure_base::{Deadline, SystemClock, TenantId};
 use conjure_sandbox::{
@@ -73,7 +73,7 @@ impl WarmPools {
                 spec: spec.clone(),
                 state: OnceCell::new(),
             };
-            let (actor, pool) = PoolSpec::new(name, factory, options).build();
+            let (actor, pool) = Pool::spec(name, factory, options);
             if size > 0 {
                 actors.push(actor);
             }
