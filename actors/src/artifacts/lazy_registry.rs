@@ -2,7 +2,6 @@
 //!
 //! State: the address of the running registry. It ends with the session's actor.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,11 +65,5 @@ impl LazyRegistry {
             Ok(()) => Ok(address),
             Err(error) => Err(SessionError::from_start_error(&error)),
         }
-    }
-}
-
-impl fmt::Debug for LazyRegistry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LazyRegistry").finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@
 //! what is recorded.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use conjure_artifact::ArtifactError;
@@ -108,11 +107,5 @@ impl PinGuard {
 impl Drop for PinGuard {
     fn drop(&mut self) {
         lock(&self.pinning.state).pins.remove(&self.id);
-    }
-}
-
-impl fmt::Debug for ContentPinning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContentPinning").field("session", &self.entry.key).finish_non_exhaustive()
     }
 }

@@ -3,7 +3,6 @@
 //! It is stored outside the actor, so it survives a crash of the actor.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use conjure_base::lock;
@@ -97,11 +96,5 @@ impl CatalogEntry {
 
     fn reloader(&self) -> MutexGuard<'_, Option<Reloader>> {
         lock(&self.reloader)
-    }
-}
-
-impl fmt::Debug for CatalogEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CatalogEntry").field("scopes", &self.spec.scopes).finish_non_exhaustive()
     }
 }

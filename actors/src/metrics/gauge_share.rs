@@ -3,8 +3,6 @@
 //!
 //! State: the contribution of this owner, in memory. Dropping it removes the contribution.
 
-use std::fmt;
-
 use metrics::Gauge;
 
 /// One owner's contribution to a gauge.
@@ -37,12 +35,6 @@ impl Drop for GaugeShare {
         if self.share > 0 {
             self.set(0, Gauge::noop);
         }
-    }
-}
-
-impl fmt::Debug for GaugeShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GaugeShare").field(&self.share).finish()
     }
 }
 

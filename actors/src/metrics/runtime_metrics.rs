@@ -1,6 +1,5 @@
 //! The metrics that all sessions of a runtime share.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,12 +126,6 @@ impl GaugeGuard {
     fn new(gauge: Gauge) -> Self {
         gauge.increment(1.0);
         Self { gauge }
-    }
-}
-
-impl fmt::Debug for GaugeGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GaugeGuard").finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,6 @@ use super::item::PoolItem;
 use super::machine::ItemId;
 use super::stats::PoolMetrics;
 
-#[derive(Debug)]
 pub(super) struct ReadyItems<S> {
     items: Mutex<VecDeque<ReadyItem<S>>>,
     next: AtomicU64,
@@ -23,7 +22,6 @@ pub(super) struct ReadyItems<S> {
 }
 
 /// A ready item.
-#[derive(Debug)]
 struct ReadyItem<S> {
     id: ItemId,
     item: S,

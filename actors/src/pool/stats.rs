@@ -29,7 +29,6 @@ pub(super) enum PoolEvent {
 }
 
 /// The number of each event, and of starting items.
-#[derive(Debug)]
 pub(super) struct PoolMetrics {
     pool: SharedString,
     /// By [`PoolEvent`].

@@ -5,8 +5,6 @@
 //! the journal certainly refused are kept with their account. They are submitted again before the tenant's next call, and by a
 //! maintenance task. A crash of the process loses charges that the journal did not take.
 
-use std::fmt;
-
 use conjure_journal::{CounterIncrement, JournalError, JournalErrorKind, JournalFuture};
 use futures_util::FutureExt;
 use futures_util::future::Shared;
@@ -97,12 +95,6 @@ pub(crate) const fn is_undone(error: &JournalError) -> bool {
             | JournalErrorKind::Closed
             | JournalErrorKind::ThreadEnded
     )
-}
-
-impl fmt::Debug for PendingCharges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingCharges").field("open", &self.open.len()).finish()
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! Handles, subscriptions and the actor hold an `Arc` of it. The last drop removes it from the runtime's index. It holds
 //! no part of the conversation.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -262,11 +261,5 @@ impl Drop for SessionEntry {
         if let Some(on_drop) = lock(&self.on_drop).take() {
             on_drop();
         }
-    }
-}
-
-impl fmt::Debug for SessionEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionEntry").field("key", &self.key).finish_non_exhaustive()
     }
 }

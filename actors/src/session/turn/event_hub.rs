@@ -5,7 +5,6 @@
 //! memory. If it is lost, only previews are lost.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use conjure_base::lock;
@@ -158,10 +157,6 @@ impl EventHub {
         }
     }
 
-    pub(crate) fn recorded_events(&self) -> u64 {
-        self.ring().recorded
-    }
-
     /// The position at which a new subscription starts.
     pub(crate) fn position(&self) -> u64 {
         let ring = self.ring();
@@ -312,12 +307,6 @@ impl ConversationObserver for EventHub {
     fn on_tool_progress(&self, progress: &ToolProgress) {
         let bytes = progress.message.len() + size_of::<ToolProgress>();
         self.push(RingEntry::Progress(Arc::new(progress.clone())), bytes);
-    }
-}
-
-impl fmt::Debug for EventHub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventHub").field("recorded", &self.recorded_events()).finish_non_exhaustive()
     }
 }
 
