@@ -20,14 +20,29 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// The wall clock, in milliseconds since the Unix epoch.
     fn timestamp(&self) -> Timestamp;
 
-    /// The deadline that lies `after` from now, on the monotonic clock.
-    fn deadline(&self, after: Duration) -> Deadline;
+    /// The deadline that lies `after` from now, on the monotonic clock. The default is Tokio's, here and below.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn deadline(&self, after: Duration) -> Deadline {
+        // If the clock cannot add the duration, there is no deadline.
+        Instant::now().checked_add(after).map_or(Deadline::NEVER, Deadline::at)
+    }
 
     /// The time until `deadline`; zero when it has passed.
-    fn remaining(&self, deadline: Deadline) -> Duration;
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        match deadline.instant() {
+            Some(instant) => instant.saturating_duration_since(Instant::now()),
+            None => Duration::MAX,
+        }
+    }
 
     /// Resolves once `deadline` has passed. [`Deadline::NEVER`] never resolves.
-    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
+    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        match deadline.instant() {
+            Some(instant) => Box::pin(tokio::time::sleep_until(instant)),
+            None => Box::pin(std::future::pending()),
+        }
+    }
 }
 
 /// The machine's clocks, through Tokio. Works only inside a Tokio runtime whose time driver is enabled.
@@ -38,27 +53,6 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn timestamp(&self) -> Timestamp {
         Timestamp::from_system_time(std::time::SystemTime::now())
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-    fn deadline(&self, after: Duration) -> Deadline {
-        // If the clock cannot add the duration, there is no deadline.
-        Instant::now().checked_add(after).map_or(Deadline::NEVER, Deadline::at)
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-    fn remaining(&self, deadline: Deadline) -> Duration {
-        match deadline.instant() {
-            Some(instant) => instant.saturating_duration_since(Instant::now()),
-            None => Duration::MAX,
-        }
-    }
-
-    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-        match deadline.instant() {
-            Some(instant) => Box::pin(tokio::time::sleep_until(instant)),
-            None => Box::pin(std::future::pending()),
-        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! What ends by time or by itself: leases that cannot be renewed, deadlines of handles, turns that continue without anybody.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,18 +28,6 @@ impl Clock for TokioTime {
     fn timestamp(&self) -> Timestamp {
         let passed = FAR.saturating_sub(SystemClock.remaining(self.0));
         Timestamp::from_millis(u64::try_from(passed.as_millis()).unwrap())
-    }
-
-    fn deadline(&self, after: Duration) -> Deadline {
-        SystemClock.deadline(after)
-    }
-
-    fn remaining(&self, deadline: Deadline) -> Duration {
-        SystemClock.remaining(deadline)
-    }
-
-    fn sleep_until(&self, deadline: Deadline) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-        SystemClock.sleep_until(deadline)
     }
 }
 

@@ -133,7 +133,7 @@ async fn a_lease_ends_by_the_journals_clock() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
+    use conjure_base::{Clock, Timestamp};
     use conjure_journal::LeaseOwner;
 
     #[derive(Debug, Default)]
@@ -142,21 +142,6 @@ async fn a_lease_ends_by_the_journals_clock() {
     impl Clock for ManualClock {
         fn timestamp(&self) -> Timestamp {
             Timestamp::from_millis(self.0.load(Ordering::Relaxed))
-        }
-
-        fn deadline(&self, after: Duration) -> Deadline {
-            SystemClock.deadline(after)
-        }
-
-        fn remaining(&self, deadline: Deadline) -> Duration {
-            SystemClock.remaining(deadline)
-        }
-
-        fn sleep_until(
-            &self,
-            deadline: Deadline,
-        ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-            SystemClock.sleep_until(deadline)
         }
     }
 
