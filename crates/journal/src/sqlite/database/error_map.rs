@@ -7,12 +7,13 @@ use conjure_store::{StoreError, StoreErrorKind};
 use rusqlite::ErrorCode;
 
 use crate::error::{DamagedPart, FoundInstead, JournalError};
+use crate::record::RecordError;
 
 /// Why a call in a transaction failed.
 #[derive(Debug)]
-pub(crate) enum TxError {
+pub(crate) enum TxError<E = JournalError> {
     /// The call was rejected and has changed nothing: the transaction continues.
-    Rejected(JournalError),
+    Rejected(E),
     /// The database failed, and the call may be half done: the transaction must be rolled back.
     Database(rusqlite::Error),
 }
@@ -23,7 +24,13 @@ impl From<JournalError> for TxError {
     }
 }
 
-impl From<rusqlite::Error> for TxError {
+impl From<RecordError> for TxError<RecordError> {
+    fn from(error: RecordError) -> Self {
+        Self::Rejected(error)
+    }
+}
+
+impl<E> From<rusqlite::Error> for TxError<E> {
     fn from(error: rusqlite::Error) -> Self {
         Self::Database(error)
     }

@@ -21,24 +21,7 @@ use crate::sqlite::journal::SqliteJournal;
 use crate::sqlite::statements::transaction::{NOW, Tx};
 
 /// Why a call on records failed.
-enum RecordTxError {
-    /// The call was rejected, and the transaction continues.
-    Rejected(RecordError),
-    /// The transaction must be rolled back.
-    Database(rusqlite::Error),
-}
-
-impl From<RecordError> for RecordTxError {
-    fn from(error: RecordError) -> Self {
-        Self::Rejected(error)
-    }
-}
-
-impl From<rusqlite::Error> for RecordTxError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Database(error)
-    }
-}
+type RecordTxError = TxError<RecordError>;
 
 impl Tx<'_> {
     fn write_records(&self, writes: &[RecordWrite]) -> Result<Vec<Option<Record>>, RecordTxError> {
