@@ -368,7 +368,7 @@ impl SessionRuntime {
             journal_is_open: self.inner.services.journal.is_open(),
             turn_admission: if self.is_draining() { TurnAdmission::Draining } else { TurnAdmission::Open },
             tenants: self.inner.tenants.count(),
-            live_sessions: self.inner.tenants.sessions().all,
+            live_sessions: self.inner.tenants.sessions(),
             known_sessions: self.inner.index.count(),
         }
     }

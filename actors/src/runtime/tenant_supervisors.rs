@@ -15,8 +15,8 @@ use tokio::sync::OwnedMutexGuard;
 use super::error::TreeError;
 use crate::maintenance::MaintenanceTask;
 use crate::supervision::{
-    ChildCounts, ChildId, Dynamic, Failure, IntensityScope, OnLimit, Partitions, RequestError, StartError,
-    Supervisor, SupervisorSpec,
+    ChildId, Dynamic, Failure, IntensityScope, OnLimit, Partitions, RequestError, StartError, Supervisor,
+    SupervisorSpec,
 };
 use crate::tenants::TenantAccounts;
 
@@ -116,13 +116,13 @@ impl TenantSupervisors {
         Err(TreeError::Tenant(StartError::Request(late)))
     }
 
-    /// Counts the sessions of all tenants.
-    pub(crate) fn sessions(&self) -> ChildCounts {
-        self.supervisors.iter().map(|known| known.count()).fold(ChildCounts::default(), ChildCounts::plus)
+    /// The number of live sessions of all tenants.
+    pub(crate) fn sessions(&self) -> usize {
+        self.supervisors.iter().map(|known| known.count().all).sum()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.partitions.count().all
+        self.partitions.count()
     }
 }
 

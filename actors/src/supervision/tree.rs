@@ -143,21 +143,6 @@ impl ChildCounts {
     }
 }
 
-impl ChildCounts {
-    pub(crate) const fn plus(self, other: Self) -> Self {
-        Self {
-            all: self.all + other.all,
-            running: self.running + other.running,
-            starting: self.starting + other.starting,
-            stopping: self.stopping + other.stopping,
-            restarting: self.restarting + other.restarting,
-            finished: self.finished + other.finished,
-            quarantined: self.quarantined + other.quarantined,
-            supervisors: self.supervisors + other.supervisors,
-        }
-    }
-}
-
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

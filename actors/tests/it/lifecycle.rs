@@ -68,15 +68,15 @@ async fn dynamic_supervisors_are_partitioned() {
     })
     .unwrap();
     let (spec, supervisor) = spec.intensity(PATIENT).build();
-    let _root = Root::spawn(spec, soon()).await.unwrap();
+    let root = Root::spawn(spec, soon()).await.unwrap();
     let ids: Vec<String> = (0..64).map(|number| format!("child-{number}")).collect();
     for text in &ids {
         partitions.start_child(probe(text, &log).build().0, soon()).await.unwrap();
         let second = partitions.start_child(probe(text, &log).build().0, soon()).await;
         assert!(matches!(second, Err(StartError::AlreadyStarted(_))), "one id is in one partition");
     }
-    assert_eq!((partitions.count().all, supervisor.count().all), (64, 4));
-    let sizes: Vec<usize> = partitions.all().iter().map(|partition| partition.count().all).collect();
+    assert_eq!((partitions.count(), supervisor.count().all), (64, 4));
+    let sizes: Vec<usize> = root.tree().children.iter().map(|partition| partition.children.len()).collect();
     assert!(sizes.iter().all(|size| *size > 0), "{sizes:?}");
     // One partition melts down; the other three never notice.
     let (spec, address) = probe("bad", &log).build();
@@ -87,14 +87,14 @@ async fn dynamic_supervisors_are_partitioned() {
     address.send(fail()).unwrap();
     assert_eq!(down.await.exit.class(), ExitClass::Shutdown);
     settle().await;
-    assert_eq!(partitions.count().all, others);
+    assert_eq!(partitions.count(), others);
     let stopped = log.all().iter().filter(|event| event.starts_with("stop")).count();
     assert_eq!(
         stopped + 1,
         65 - others,
         "those that stopped, and the one that failed, are of that partition"
     );
-    assert_eq!(partitions.child(&id("bad")).map(|child| child.status), None);
+    assert!(partitions.partition_for(&id("bad")).child(&id("bad")).is_none());
     assert!(partitions.terminate_child(&id("bad"), soon()).await.is_err());
 }
 

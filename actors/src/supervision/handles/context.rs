@@ -6,7 +6,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
-use conjure_base::{SessionId, TenantId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -133,18 +132,6 @@ impl<M: Send + 'static> Context<M> {
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.inner.incarnation.number
-    }
-
-    /// The tenant to which the worker belongs.
-    #[must_use]
-    pub fn tenant(&self) -> Option<&TenantId> {
-        self.inner.incarnation.node.labels.tenant.as_ref()
-    }
-
-    /// The session to which the worker belongs.
-    #[must_use]
-    pub fn session(&self) -> Option<SessionId> {
-        self.inner.incarnation.node.labels.session
     }
 
     /// A token that is cancelled when the supervisor asks the worker to stop. Slow handlers should watch it.

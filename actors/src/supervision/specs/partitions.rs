@@ -12,7 +12,6 @@ use super::supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
 use crate::supervision::handles::child::Child;
 use crate::supervision::handles::error::{RequestError, StartError};
 use crate::supervision::handles::handle::Supervisor;
-use crate::supervision::tree::{ActorInfo, ChildCounts};
 
 /// Dynamic supervisors among which the children are divided by their ids. An id always belongs to the same partition
 /// while the number of partitions stays the same, so ids are unique over all partitions.
@@ -52,26 +51,12 @@ impl Partitions {
         &self.partitions[usize::try_from(index).unwrap_or_default() % partitions]
     }
 
-    /// All partitions.
-    #[must_use]
-    pub fn all(&self) -> &[Supervisor] {
-        &self.partitions
-    }
-
     /// Calls [`Supervisor::start_child`] of the id's partition.
     ///
     /// # Errors
     /// Those of [`Supervisor::start_child`].
     pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
         self.partition_for(spec.id()).start_child(spec, deadline).await
-    }
-
-    /// Calls [`Supervisor::restart_child`] of the id's partition.
-    ///
-    /// # Errors
-    /// Those of [`Supervisor::restart_child`].
-    pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
-        self.partition_for(id).restart_child(id, deadline).await
     }
 
     /// Calls [`Supervisor::terminate_child`] of the id's partition.
@@ -82,15 +67,9 @@ impl Partitions {
         self.partition_for(id).terminate_child(id, deadline).await
     }
 
-    /// The child with this id.
-    #[must_use]
-    pub fn child(&self, id: &ChildId) -> Option<ActorInfo> {
-        self.partition_for(id).child(id)
-    }
-
     /// The number of children in all partitions.
     #[must_use]
-    pub fn count(&self) -> ChildCounts {
-        self.partitions.iter().map(Supervisor::count).fold(ChildCounts::default(), ChildCounts::plus)
+    pub fn count(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.count().all).sum()
     }
 }
