@@ -13,7 +13,7 @@ use conjure_conversation::{
     InputForm, InputQuestion, InputRequest, Limits, MemoryEventLog, Message, Model, ModelError, ModelEvent,
     ModelStream, PromptPrefix, Receipt, Request, Response, ResultFrom, SessionEvent, SessionView,
     SideEffects, StopReason, ToolCall, ToolResult, ToolRunOutcome, ToolRunner, TurnOptions, TurnOutcome,
-    TurnServices, Usage, pairing, run_turn,
+    TurnServices, TurnStop, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -34,6 +34,18 @@ pub(crate) async fn give_way() {
     }
     Once(false).await;
 }
+
+/// Polls the future this many times at most.
+pub(crate) fn poll_times<F: Future + Unpin>(future: &mut F, polls: usize) -> Option<F::Output> {
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    (0..polls).find_map(|_| match future.poll_unpin(&mut cx) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    })
+}
+
+/// The outcome of a turn that the model ended itself.
+pub(crate) const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
 /// An event log in memory that gives way before and after it records.
 #[derive(Debug, Clone, Default)]

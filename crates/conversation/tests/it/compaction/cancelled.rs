@@ -1,18 +1,12 @@
 //! A turn that compacts its history is stopped at every single await. The session continues.
 
-use std::task::{Context, Poll};
-
 use conjure_conversation::{
-    CommandKind, CompactionPolicy, EventKind, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, Usage,
-    next,
+    CommandKind, CompactionPolicy, EventKind, Step, TurnOptions, TurnOutcome, TurnStop, Usage, next,
 };
-use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::compaction::histories::is_summary;
-use crate::support::{FakeModel, Fixture, calls, start, text};
-
-const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+use crate::support::{ANSWERED, FakeModel, Fixture, calls, poll_times, start, text};
 
 /// Two calls with long inputs in a turn, and then the end; summaries are short. Each answer is as long as makes a compaction due, and
 /// the answer after a compaction is not.
@@ -85,20 +79,14 @@ async fn a_turn_dropped_at_any_await_of_a_compaction_resumes() {
         let mut conversation = fixture.load().await;
         conversation.submit(start("first")).await.unwrap();
         let mut turn = Box::pin(fixture.drive(&mut conversation, options(CancellationToken::new())));
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        let completed = (0..polls).any(|_| match turn.poll_unpin(&mut cx) {
-            Poll::Ready(outcome) => {
-                assert_eq!(outcome, Ok(ANSWERED));
-                true
-            }
-            Poll::Pending => false,
-        });
+        let early = poll_times(&mut turn, polls);
+        assert!(matches!(early, None | Some(Ok(ANSWERED))), "{early:?}");
         drop(turn);
         resumes(&fixture, &format!("dropped after {polls} polls")).await;
         let is_abandoned =
             |event: &conjure_conversation::Event| matches!(event.kind, EventKind::CompactionAbandoned { .. });
         abandoned += fixture.event_log.0.events().iter().filter(|event| is_abandoned(event)).count();
-        if completed {
+        if early.is_some() {
             assert!(polls > 20, "only {polls} places to stop at; the test lost its grip");
             break;
         }
@@ -114,11 +102,7 @@ async fn a_turn_cancelled_at_any_await_of_a_compaction_resumes() {
         conversation.submit(start("first")).await.unwrap();
         let cancel = CancellationToken::new();
         let mut turn = Box::pin(fixture.drive(&mut conversation, options(cancel.clone())));
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        let early = (0..polls).find_map(|_| match turn.poll_unpin(&mut cx) {
-            Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending => None,
-        });
+        let early = poll_times(&mut turn, polls);
         let completed = early.is_some();
         cancel.cancel();
         let outcome = match early {

@@ -15,9 +15,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, Fixture, answer, calls, outline, project, start, start_within, text};
-
-const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+use crate::support::{
+    ANSWERED, FakeModel, Fixture, answer, calls, outline, project, start, start_within, text,
+};
 
 /// Bytes of what a request holds, as a service would count tokens.
 fn counted(messages: &[Arc<Message>]) -> u64 {

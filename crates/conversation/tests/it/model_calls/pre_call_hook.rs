@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{
-    Block, CommandKind, InboxMessageKind, Limit, Limits, PreCallHook, Receipt, SessionState, StopReason,
-    TurnOptions, TurnOutcome, TurnStop,
+    Block, CommandKind, InboxMessageKind, Limit, Limits, PreCallHook, Receipt, SessionState, TurnOptions,
+    TurnOutcome, TurnStop,
 };
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use crate::support::{FakeModel, Fixture, calls, outline, posting, start, start_within, text};
-
-const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+use crate::support::{ANSWERED, FakeModel, Fixture, calls, outline, posting, start, start_within, text};
 
 /// What is to be done each time that it is asked, until nothing is left.
 struct Work(Mutex<Vec<BoxStream<'static, CommandKind>>>);

@@ -7,11 +7,11 @@ use conjure_conversation::{
     ARTIFACT_LIMIT, Artifact, ArtifactChange, ArtifactContent, ArtifactSource, Block, CallOutcome, Command,
     CommandKind, Completeness, ContentTypeOrigin, ConversationObserver, Event, EventKind, FILE_LIMIT,
     FetchedArtifact, FileChange, FileSource, InboxMessage, InterruptCause, Receipt, Rejection, SessionFile,
-    SessionState, StartedCall, StopReason, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide,
+    SessionState, StartedCall, ToolResult, TurnOptions, apply, decide,
 };
 use futures_util::{StreamExt, stream};
 
-use crate::support::{FakeModel, Fixture, calls, id, project, start, start_call, text};
+use crate::support::{ANSWERED, FakeModel, Fixture, calls, id, project, start, start_call, text};
 
 #[derive(Default)]
 struct SessionFixture {
@@ -332,8 +332,7 @@ async fn artifacts_change_during_a_turn_and_observers_see_the_state_first() {
         message(ArtifactChange::Unregister("a".parse().unwrap())),
     ]);
     let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
-    let answered = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
-    assert_eq!(driver_fixture.drive(&mut conversation, options).await, Ok(answered));
+    assert_eq!(driver_fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
     let exists = Receipt::Refused(Rejection::ArtifactExists { name: "a".parse().unwrap() });
     let expected = [Receipt::Recorded, exists, Receipt::Recorded, Receipt::Recorded];
     assert_eq!(*told.lock().unwrap(), expected);

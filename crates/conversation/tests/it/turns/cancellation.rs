@@ -1,7 +1,7 @@
 //! The driver is stopped at every single await, in every way. The session continues.
 
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
 use conjure_conversation::{
@@ -11,7 +11,9 @@ use futures_util::FutureExt;
 use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, Fixture, answer, calls, outline, posting, start, text, tool_use};
+use crate::support::{
+    ANSWERED, FakeModel, Fixture, answer, calls, outline, poll_times, posting, start, text, tool_use,
+};
 use conjure_conversation::{Block, Role, Step};
 
 /// Pauses, calls tools of every kind in two answers, then ends. The answer depends on the history alone, so a
@@ -56,14 +58,8 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
     ]);
     let options = TurnOptions { inbox: Box::pin(inbox), ..TurnOptions::default() };
     let mut turn = Box::pin(fixture.drive(&mut conversation, options));
-    let mut cx = Context::from_waker(std::task::Waker::noop());
-    let completed = (0..polls).any(|_| match turn.poll_unpin(&mut cx) {
-        Poll::Ready(outcome) => {
-            assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn))));
-            true
-        }
-        Poll::Pending => false,
-    });
+    let early = poll_times(&mut turn, polls);
+    assert!(matches!(early, None | Some(Ok(ANSWERED))), "{early:?}");
     drop(turn);
     // Whatever became of them: each sender was told once, and what was said to be recorded is.
     let told = std::mem::take(&mut *told.lock().unwrap());
@@ -82,21 +78,21 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
     if next(conversation.state()) != Step::Idle {
         if how == GoOn::ReloadAndResume {
             let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
-            assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)), "{when}");
+            assert_eq!(outcome, ANSWERED, "{when}");
         } else {
             let cause = conjure_conversation::InterruptCause::Cancelled;
             conversation.submit(CommandKind::Interrupt { cause }).await.unwrap();
         }
     }
     let outcome = fixture.turn(&mut conversation, start("second")).await;
-    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)), "{when}");
+    assert_eq!(outcome, ANSWERED, "{when}");
     fixture.model.assert_requests_valid(&when);
     fixture.tools.assert_no_effect_repeated(&when);
     assert_eq!(fixture.load().await.state(), conversation.state(), "{when}: the event log tells the same");
     let said = outline(conversation.state().messages()).join("\n");
     assert_eq!(said.matches("first").count(), 1, "{when}: {said}");
     assert_eq!(said.matches("second").count(), 1, "{when}: {said}");
-    completed
+    early.is_some()
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,11 +115,7 @@ async fn a_turn_cancelled_at_any_await_leaves_a_valid_history_and_repeats_no_eff
         let cancel = CancellationToken::new();
         let options = TurnOptions { cancel: cancel.clone(), ..TurnOptions::default() };
         let mut turn = Box::pin(fixture.drive(&mut conversation, options));
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        let early = (0..polls).find_map(|_| match turn.poll_unpin(&mut cx) {
-            Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending => None,
-        });
+        let early = poll_times(&mut turn, polls);
         let completed = early.is_some();
         cancel.cancel();
         let outcome = match early {
@@ -131,10 +123,9 @@ async fn a_turn_cancelled_at_any_await_leaves_a_valid_history_and_repeats_no_eff
             None => turn.as_mut().await.unwrap(),
         };
         drop(turn);
-        let answered = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
         let interrupted = TurnOutcome::Finished(TurnStop::Interrupted);
-        assert!(outcome == interrupted || outcome == answered, "{polls}: {outcome:?}");
-        assert_eq!(fixture.turn(&mut conversation, start("second")).await, answered, "{polls}");
+        assert!(outcome == interrupted || outcome == ANSWERED, "{polls}: {outcome:?}");
+        assert_eq!(fixture.turn(&mut conversation, start("second")).await, ANSWERED, "{polls}");
         let when = format!("cancelled after {polls} polls");
         fixture.model.assert_requests_valid(&when);
         fixture.tools.assert_no_effect_repeated(&when);
@@ -163,7 +154,7 @@ async fn a_started_call_without_an_outcome_is_unknown_unless_it_may_run_again() 
     }
     let mut conversation = fixture.load().await;
     let outcome = fixture.drive(&mut conversation, TurnOptions::default()).await.unwrap();
-    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
+    assert_eq!(outcome, ANSWERED);
     let results = &outline(conversation.state().messages())[2];
     assert!(results.starts_with("user: h!interrupted, outcome unknown"), "{results}");
     assert!(results.contains("r=read done | b!interrupted, outcome unknown"), "{results}");

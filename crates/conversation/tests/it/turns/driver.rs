@@ -9,16 +9,16 @@ use conjure_conversation::{
     ActionNeed, ApiErrorKind, Block, CommandKind, Composer, Conversation, ConversationObserver, Decision,
     DriveError, Event, EventKind, EventLog, EventLogError, InboxMessageKind, Limits, LoopError, LoopOptions,
     MemoryEventLog, Message, ModelError, ModelErrorKind, ModelEvent, PairingError, PromptPrefix, QueueId,
-    Receipt, Rejection, SessionView, Step, StopReason, SubmitError, TurnOptions, TurnOutcome, TurnServices,
-    TurnStop, model_fn, next, parse_response, run_loop, run_turn,
+    Receipt, Rejection, SessionView, Step, SubmitError, TurnOptions, TurnOutcome, TurnServices, TurnStop,
+    model_fn, next, parse_response, run_loop, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, FakeTools, Fixture, calls, give_way, id, outline, posting, start, text};
-
-const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+use crate::support::{
+    ANSWERED, FakeModel, FakeTools, Fixture, calls, give_way, id, outline, posting, start, text,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_without_an_end_is_a_truncated_answer() {

@@ -5,14 +5,14 @@ use conjure_conversation::{
     ActionNeed, CallOutcome, Command, CommandKind, Decision, Event, EventKind, EventLog as _, INPUT_ROUNDS,
     InboxMessage, InputAnswer, InputAnswers, InterruptCause, PendingAction, ProfileChange, Receipt,
     Rejection, RequiredNeed, ResultContent, ResultFrom, SessionEvent, SessionEventKind, SessionState,
-    SessionStopReason, StartedCall, Step, StopReason, ToolDefinition, TurnOptions, TurnOutcome, TurnStop,
-    apply, decide, merge_events, next,
+    SessionStopReason, StartedCall, Step, ToolDefinition, TurnOptions, TurnOutcome, apply, decide,
+    merge_events, next,
 };
 use futures_util::{StreamExt, stream};
 
-use crate::support::{FakeModel, Fixture, calls, id, outline, project, question, start, start_call, text};
-
-const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
+use crate::support::{
+    ANSWERED, FakeModel, Fixture, calls, id, outline, project, question, start, start_call, text,
+};
 
 fn at(state: &mut SessionState, millis: u64, kind: CommandKind) -> Result<Vec<Event>, Rejection> {
     let events = decide(state, Command { at: Timestamp::from_millis(millis), kind })?;

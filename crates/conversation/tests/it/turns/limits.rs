@@ -9,7 +9,7 @@ use conjure_conversation::{
 };
 
 use crate::support::{
-    FakeModel, Fixture, answer, calls, id, start, start_call, start_within, text, tool_use,
+    ANSWERED, FakeModel, Fixture, answer, calls, id, start, start_call, start_within, text, tool_use,
 };
 
 /// A model that calls another tool with another id in every answer.
@@ -29,7 +29,7 @@ async fn check(limits: Limits, model: FakeModel, limit: Limit, model_calls: usiz
     assert_eq!(fixture.model.request_count(), model_calls, "{limit:?}");
     let fixture = Fixture { model: FakeModel::in_turn(vec![text("fine")]), ..fixture };
     let outcome = fixture.turn(&mut conversation, start("go on")).await;
-    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
+    assert_eq!(outcome, ANSWERED);
     fixture.model.assert_requests_valid("after a limit");
 }
 
@@ -81,7 +81,7 @@ async fn many_denials_in_one_answer_count_once() {
     let fixture = Fixture::new(FakeModel::in_turn(vec![denied, text("I see")]));
     let mut conversation = fixture.load().await;
     let outcome = fixture.turn(&mut conversation, start("go")).await;
-    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
+    assert_eq!(outcome, ANSWERED);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
-    Authorization, CallConcurrency, CallContext, CallTraits, SessionView, StopReason, ToolCall, ToolResult,
-    ToolRunOutcome, ToolRunner, TurnOutcome, TurnStop, execute_tool_calls,
+    Authorization, CallConcurrency, CallContext, CallTraits, SessionView, ToolCall, ToolResult,
+    ToolRunOutcome, ToolRunner, execute_tool_calls,
 };
 use futures_util::future::{BoxFuture, pending};
 
-use crate::support::{FakeModel, FakeTools, Fixture, call, calls, outline, start, text};
+use crate::support::{ANSWERED, FakeModel, FakeTools, Fixture, call, calls, outline, start, text};
 
 fn context() -> CallContext {
     CallContext::default()
@@ -94,7 +94,7 @@ async fn in_a_turn_a_panic_is_a_result_in_its_place() {
     let fixture = Fixture::new(FakeModel::in_turn(answers));
     let mut conversation = fixture.load().await;
     let outcome = fixture.turn(&mut conversation, start("go")).await;
-    assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
+    assert_eq!(outcome, ANSWERED);
     assert_eq!(
         outline(conversation.state().messages())[2],
         "user: 1=bash done | 2!the tool crashed; what it did until then is not known | 3=write done"
