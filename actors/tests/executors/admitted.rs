@@ -40,9 +40,7 @@ async fn a_sandbox_is_made_when_another_is_gone(kind: Kind) {
 async fn a_lost_sandbox_releases_its_permit(kind: Kind) {
     let gate = gate(1);
     let fixture = Fixture::gated(kind, &gate, "one").await;
-    fixture.start_background_sleeper().await;
-    fixture.kill_guest();
-    fixture.source.until_calls(2).await;
+    fixture.lose_sandbox().await;
     assert_eq!(fixture.sh("echo well").await, "well\n");
     assert_eq!((gate.load().admitted, gate.load().waiting), (1, 0));
     fixture.end().await;

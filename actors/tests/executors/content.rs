@@ -36,9 +36,7 @@ async fn the_next_result_reports_the_loss_once(kind: Kind) {
     let fixture = Fixture::of(kind).await;
     let toolbox = toolbox(&fixture);
     assert_eq!(call(&toolbox, "echo kept > file; echo made").await.text(), "made\n");
-    fixture.start_background_sleeper().await;
-    fixture.kill_guest();
-    fixture.source.until_calls(2).await;
+    fixture.lose_sandbox().await;
     let reported = call(&toolbox, "cat file").await;
     let text = reported.text();
     assert!(!reported.is_error && text.ends_with("kept\n"), "{text}");
@@ -74,10 +72,8 @@ async fn installed_content_is_installed_again() {
     let fixture = Fixture::of(Kind::Jail).await;
     let path = fixture.executor.install_content(provision, options()).await.unwrap();
     assert_eq!(path.to_str(), Some("/artifacts/notes.txt"));
-    for sandboxes in 2..4 {
-        fixture.start_background_sleeper().await;
-        fixture.kill_guest();
-        fixture.source.until_calls(sandboxes).await;
+    for _ in 0..2 {
+        fixture.lose_sandbox().await;
         assert_eq!(fixture.sh("cat /artifacts/notes.txt").await, "an artifact\n");
     }
     fixture.end().await;
@@ -107,10 +103,8 @@ async fn removed_content_is_not_installed_again() {
     withdraw("gone").await.unwrap();
     withdraw("other").await.unwrap();
     fixture.executor.install_content(file("other", "second\n"), options()).await.unwrap();
-    for sandboxes in 2..4 {
-        fixture.start_background_sleeper().await;
-        fixture.kill_guest();
-        fixture.source.until_calls(sandboxes).await;
+    for _ in 0..2 {
+        fixture.lose_sandbox().await;
         let output = fixture.sh("cd /artifacts; grep -H . *").await;
         assert_eq!(output, "kept:first\nother:second\n");
     }
@@ -150,17 +144,13 @@ async fn the_artifacts_of_a_session_are_in_every_sandbox_of_it(kind: Kind) {
     let all = [new_content("one", "first\n"), new_content("two", "second\n")];
     let cat = r#"cat "$ARTIFACT_ONE" "$ARTIFACT_TWO"; ls "$(dirname "$ARTIFACT_TWO")""#;
     assert_eq!(run(&all, cat).await, "first\nsecond\none\ntwo\n");
-    for sandboxes in 2..4 {
-        fixture.start_background_sleeper().await;
-        fixture.kill_guest();
-        fixture.source.until_calls(sandboxes).await;
+    for _ in 0..2 {
+        fixture.lose_sandbox().await;
         let text = run(&all, cat).await;
         assert!(text.ends_with("\nfirst\nsecond\none\ntwo\n"), "{text}");
     }
     assert_eq!(run(&all[1..], cat).await.lines().last(), Some("two"));
-    fixture.start_background_sleeper().await;
-    fixture.kill_guest();
-    fixture.source.until_calls(4).await;
+    fixture.lose_sandbox().await;
     assert_eq!(run(&all[1..], r#"ls "$(dirname "$ARTIFACT_TWO")""#).await.lines().last(), Some("two"));
     assert_eq!(run(&all[1..], r#"ls "$(dirname "$ARTIFACT_TWO")""#).await, "two\n");
     fixture.end().await;

@@ -85,9 +85,7 @@ async fn a_crash_while_a_file_is_written_keeps_the_previous_file(kind: Kind) {
 async fn a_crash_between_calls_is_detected_without_a_call(kind: Kind) {
     let fixture = Fixture::of(kind).await;
     fixture.sh("echo kept > file; echo gone > /tmp/$(basename $PWD)-gone").await;
-    fixture.start_background_sleeper().await;
-    fixture.kill_guest();
-    fixture.source.until_calls(2).await;
+    fixture.lose_sandbox().await;
     // This call was never in a sandbox that died.
     assert_eq!(fixture.sh("cat file").await, "kept\n");
     assert!(fixture.executor.take_model_notice().is_some());

@@ -180,6 +180,14 @@ impl Fixture {
         sigkill(self.kind.guest(bearing(self.mark())[0].pid));
     }
 
+    /// Kills the guest while no call runs, and waits until another sandbox is opened.
+    pub(crate) async fn lose_sandbox(&self) {
+        self.start_background_sleeper().await;
+        let calls = *self.source.calls.borrow();
+        self.kill_guest();
+        self.source.until_calls(calls + 1).await;
+    }
+
     /// The actor that watches the sandbox.
     pub(crate) async fn actor(&self) -> Child {
         let (other, _) = WorkerSpec::new(id("executor"), |_| async { Ok(IdleWorker) }).build();
