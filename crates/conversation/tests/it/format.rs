@@ -10,7 +10,7 @@ use conjure_conversation::{
     format_tool_results_message, parse_response, tool_servers_note,
 };
 
-use crate::support::{FakeModel, Fixture, answer, id, outline, question, start, text, tool_use};
+use crate::support::{FakeModel, Fixture, answer, id, outline, question, reload, start, text, tool_use};
 
 /// Blocks in forms that any reader which parses and writes anew would change.
 const ODD: [&str; 6] = [
@@ -44,10 +44,7 @@ async fn what_the_model_said_goes_back_byte_for_byte_also_after_a_reload() {
     };
     check(&fixture.model.requests.lock().unwrap()[1].messages[1]);
 
-    let mut state = SessionState::default();
-    for event in fixture.event_log.0.events() {
-        apply(&mut state, &serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap());
-    }
+    let state = reload(&fixture.event_log.0.events());
     check(&state.messages()[1]);
     assert_eq!(&state, conversation.state());
 }

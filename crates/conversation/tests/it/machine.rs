@@ -1,30 +1,29 @@
 //! The rules of the machine, one by one.
 
-use conjure_base::{Timestamp, TurnId};
+use conjure_base::TurnId;
 use conjure_conversation::{
-    Block, CallOutcome, Command, CommandKind, Decision, InterruptCause, Limits, Message, ModelApi,
-    ModelError, ModelErrorKind, NativeContent, NativeItem, Origin, PairingError, QUEUE_LIMIT, QueueId,
-    Rejection, Response, SessionProfile, SessionState, StartedCall, Step, StopReason, ToolResult, TurnStop,
-    apply, decide, next, pairing,
+    Block, CallOutcome, CommandKind, Decision, InterruptCause, Limits, Message, ModelApi, ModelError,
+    ModelErrorKind, NativeContent, NativeItem, Origin, PairingError, QUEUE_LIMIT, QueueId, Rejection,
+    Response, SessionProfile, SessionState, StartedCall, Step, StopReason, ToolResult, TurnStop, next,
+    pairing,
 };
 
-use crate::support::{answer, calls, id, outline, start, start_call, text, tool_use};
+use crate::support::{
+    accept_response, answer, calls, id, outline, start, start_call, submit, text, tool_use,
+};
 
 /// Decides and applies; panics when the machine refuses.
 fn ok(state: &mut SessionState, kind: CommandKind) {
-    for event in decide(state, Command { at: Timestamp::default(), kind }).unwrap() {
-        apply(state, &event);
-    }
+    submit(state, kind).unwrap();
 }
 
 fn refused(state: &SessionState, kind: CommandKind) -> Rejection {
-    decide(state, Command { at: Timestamp::default(), kind }).unwrap_err()
+    submit(&mut state.clone(), kind).unwrap_err()
 }
 
 fn answered(state: &mut SessionState, response: Response) {
     ok(state, start_call());
-    let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-    ok(state, CommandKind::AcceptResponse { turn, call, response: Box::new(response) });
+    ok(state, accept_response(state, response));
 }
 
 fn run(state: &mut SessionState, call: &str) {
@@ -172,8 +171,8 @@ fn what_the_user_adds_to_a_whole_answer_is_answered_in_the_same_turn() {
     let mut state = begun();
     ok(&mut state, start_call());
     steer(&mut state, "also this");
-    let response = Box::new(text("done"));
-    ok(&mut state, CommandKind::AcceptResponse { turn: TurnId::FIRST, call: 1, response });
+    let accept = accept_response(&state, text("done"));
+    ok(&mut state, accept);
     assert_eq!(next(&state), Step::CallModel);
     assert_eq!(outline(state.messages()), ["user: hi", "assistant: done", "user: also this"]);
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use conjure_base::{CallId, Clock as _, SessionId, SystemClock};
+use conjure_base::{CallId, Clock as _, SessionId, SystemClock, Timestamp};
 use conjure_conversation::{
-    Authorization, AwaitedResult, Block, CallConcurrency, CallContext, CallTraits, CommandKind, Conversation,
-    ConversationObserver, Event, EventLog, EventLogError, EventProjection, InboxMessage, InboxMessageKind,
-    InputForm, InputQuestion, InputRequest, Limits, MemoryEventLog, Message, Model, ModelError, ModelEvent,
-    ModelStream, PromptPrefix, Receipt, Request, Response, ResultFrom, SessionEvent, SessionView,
-    SideEffects, StopReason, ToolCall, ToolResult, ToolRunOutcome, ToolRunner, TurnOptions, TurnOutcome,
-    TurnServices, TurnStop, Usage, pairing, run_turn,
+    Authorization, AwaitedResult, Block, CallConcurrency, CallContext, CallTraits, Command, CommandKind,
+    Conversation, ConversationObserver, Event, EventLog, EventLogError, EventProjection, InboxMessage,
+    InboxMessageKind, InputForm, InputQuestion, InputRequest, Limits, MemoryEventLog, Message, Model,
+    ModelError, ModelEvent, ModelStream, PromptPrefix, Receipt, Rejection, Request, Response, ResultFrom,
+    SessionEvent, SessionState, SessionView, SideEffects, StopReason, ToolCall, ToolResult, ToolRunOutcome,
+    ToolRunner, TurnOptions, TurnOutcome, TurnServices, TurnStop, Usage, apply, decide, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -285,6 +285,41 @@ pub(crate) const fn start_call_with(effects: SideEffects) -> CommandKind {
 
 pub(crate) fn start_within(words: &str, limits: Limits) -> CommandKind {
     CommandKind::StartTurn { input: vec![Block::text(words)], limits }
+}
+
+/// The answer to the model call that runs.
+pub(crate) fn accept_response(state: &SessionState, response: Response) -> CommandKind {
+    let turn = state.turn().unwrap();
+    let (turn, call) = (turn.id(), turn.model_calls());
+    CommandKind::AcceptResponse { turn, call, response: Box::new(response) }
+}
+
+/// Decides at this time, in milliseconds, and applies the events, which are read from the record as they were written.
+pub(crate) fn submit_at(
+    state: &mut SessionState,
+    millis: u64,
+    kind: CommandKind,
+) -> Result<Vec<Event>, Rejection> {
+    let events = decide(state, Command { at: Timestamp::from_millis(millis), kind })?;
+    for event in &events {
+        let written = serde_json::to_string(event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), *event, "{written}");
+        apply(state, event);
+    }
+    Ok(events)
+}
+
+pub(crate) fn submit(state: &mut SessionState, kind: CommandKind) -> Result<Vec<Event>, Rejection> {
+    submit_at(state, 0, kind)
+}
+
+/// What the record adds up to, read anew from what is written.
+pub(crate) fn reload(events: &[Event]) -> SessionState {
+    let mut state = SessionState::default();
+    for event in events {
+        apply(&mut state, &serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
+    }
+    state
 }
 
 /// Each message as `role: block | block`, with calls as `NAME(ID)` and results as `ID=TEXT`.

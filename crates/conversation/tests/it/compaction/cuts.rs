@@ -1,33 +1,24 @@
 //! Where a history may be cut, and what of the state follows a cut.
 
-use conjure_base::{Timestamp, TurnId};
+use conjure_base::TurnId;
 use conjure_conversation::{
-    ApiErrorKind, Block, CallOutcome, Command, CommandKind, CompactionPolicy, Message, ModelError,
+    ApiErrorKind, Block, CallOutcome, CommandKind, CompactionPolicy, Event, Message, ModelError,
     ModelErrorKind, Rejection, Response, SessionState, StartedCall, StopReason, Summary, ToolResult, Usage,
-    apply, decide, pairing,
+    pairing,
 };
 
-use crate::support::{answer, outline, start, start_call, tool_use};
+use crate::support::{accept_response, answer, outline, start, start_call, submit, tool_use};
 
 const POLICY: CompactionPolicy = CompactionPolicy::with_threshold(100).with_kept_messages(1);
-
-fn submit(state: &mut SessionState, kind: CommandKind) -> Result<(), Rejection> {
-    for event in decide(state, Command { at: Timestamp::default(), kind })? {
-        apply(state, &event);
-    }
-    Ok(())
-}
 
 /// An answer of the model's, whose request was as long as makes a compaction due.
 fn hear(state: &mut SessionState, response: Response) {
     submit(state, start_call()).unwrap();
-    let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
     let usage = Usage { input_tokens: 100, ..Usage::default() };
-    let response = Box::new(Response { usage, ..response });
-    submit(state, CommandKind::AcceptResponse { turn, call, response }).unwrap();
+    submit(state, accept_response(state, Response { usage, ..response })).unwrap();
 }
 
-fn compact(state: &mut SessionState, words: &str) -> Result<(), Rejection> {
+fn compact(state: &mut SessionState, words: &str) -> Result<Vec<Event>, Rejection> {
     submit(state, CommandKind::StartCompaction { policy: POLICY })?;
     let (turn, compaction) = state.turn().map(|turn| (turn.id(), turn.compactions())).unwrap();
     let summary = Summary { text: words.to_owned(), ..Summary::default() };

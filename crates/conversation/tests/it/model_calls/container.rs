@@ -1,15 +1,15 @@
 //! The container of the model's service. Every later request names it again. If the service refuses it, another one is requested.
 
-use conjure_base::{ContainerId, Digest, Timestamp};
+use conjure_base::{ContainerId, Digest};
 use conjure_conversation::{
-    ApiErrorKind, Artifact, ArtifactContent, ArtifactSource, Block, Command, CommandKind, Event, Limits,
-    LoopOptions, Message, ModelError, ModelErrorKind, ModelEvent, PromptPrefix, Rejection, Response,
-    SessionState, SideEffects, StopReason, TurnOptions, TurnOutcome, TurnStop, UploadedArtifact, apply,
-    decide, run_loop,
+    ApiErrorKind, Artifact, ArtifactContent, ArtifactSource, Block, CommandKind, Limits, LoopOptions,
+    Message, ModelError, ModelErrorKind, ModelEvent, PromptPrefix, Response, SessionState, SideEffects,
+    StopReason, TurnOptions, TurnOutcome, TurnStop, UploadedArtifact, run_loop,
 };
 
 use crate::support::{
-    FakeModel, Fixture, answer, outline, project, start, start_call, start_call_with, text,
+    FakeModel, Fixture, accept_response, answer, outline, project, reload, start, start_call,
+    start_call_with, submit, text,
 };
 
 fn within(container: &str, response: Response) -> Response {
@@ -46,11 +46,7 @@ async fn a_container_is_named_after_a_pause_in_the_next_turn_and_after_a_replay(
     fixture.turn(&mut conversation, start("three")).await;
     assert_eq!(named(&fixture), [None, some("c_1"), some("c_1"), some("c_2")]);
 
-    let mut replayed = SessionState::default();
-    for event in fixture.event_log.0.events() {
-        let written = serde_json::to_string(&event).unwrap();
-        apply(&mut replayed, &serde_json::from_str::<Event>(&written).unwrap());
-    }
+    let replayed = reload(&fixture.event_log.0.events());
     assert_eq!(&replayed, conversation.state());
     assert_eq!(replayed.container(), Some(&ContainerId::new("c_2")));
 }
@@ -148,13 +144,6 @@ async fn a_history_from_elsewhere_brings_its_container() {
 #[test]
 fn an_artifact_is_given_to_the_service_once_and_again_to_a_fresh_container() {
     let mut state = SessionState::default();
-    let act = |state: &mut SessionState, kind| -> Result<(), Rejection> {
-        for event in decide(state, Command { at: Timestamp::default(), kind })? {
-            let written = serde_json::to_string(&event).unwrap();
-            apply(state, &serde_json::from_str::<Event>(&written).unwrap());
-        }
-        Ok(())
-    };
     let register = |bytes: &[u8]| {
         let content = ArtifactContent { digest: Digest::of_bytes(bytes), size: bytes.len() as u64 };
         let artifact =
@@ -167,33 +156,32 @@ fn an_artifact_is_given_to_the_service_once_and_again_to_a_fresh_container() {
             UploadedArtifact { name: "sales".parse().unwrap(), digest: Digest::of_bytes(bytes), block };
         CommandKind::AttachUpload { uploaded: Box::new(uploaded) }
     };
-    act(&mut state, register(b"a")).unwrap();
-    assert!(act(&mut state, upload(b"a", "file_1")).is_err(), "no turn runs");
-    act(&mut state, start("add them up")).unwrap();
+    submit(&mut state, register(b"a")).unwrap();
+    assert!(submit(&mut state, upload(b"a", "file_1")).is_err(), "no turn runs");
+    submit(&mut state, start("add them up")).unwrap();
     assert_eq!(state.pending_uploads().count(), 1);
-    act(&mut state, upload(b"a", "file_1")).unwrap();
+    submit(&mut state, upload(b"a", "file_1")).unwrap();
     assert_eq!(state.pending_uploads().count(), 0);
-    assert!(act(&mut state, upload(b"a", "file_2")).is_err(), "it has it");
+    assert!(submit(&mut state, upload(b"a", "file_2")).is_err(), "it has it");
     assert_eq!(outline(state.messages()).len(), 1, "it stands with the user's words");
     assert!(state.messages()[0].content[1].json().contains("file_1"));
-    act(&mut state, start_call()).unwrap();
-    assert!(act(&mut state, upload(b"a", "file_2")).is_err(), "the model is being called");
-    let response = Box::new(within("c_1", text("done")));
-    act(&mut state, CommandKind::AcceptResponse { turn: conjure_base::TurnId::FIRST, call: 1, response })
-        .unwrap();
+    submit(&mut state, start_call()).unwrap();
+    assert!(submit(&mut state, upload(b"a", "file_2")).is_err(), "the model is being called");
+    let accept = accept_response(&state, within("c_1", text("done")));
+    submit(&mut state, accept).unwrap();
 
     // A fresh container is given it again; other bytes under its name are another file.
-    act(&mut state, start("more")).unwrap();
-    act(&mut state, start_call()).unwrap();
+    submit(&mut state, start("more")).unwrap();
+    submit(&mut state, start_call()).unwrap();
     let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
     let error = ModelError::new(ModelErrorKind::ContainerGone, "it has expired");
-    act(&mut state, CommandKind::FailModelCall { turn, call, error }).unwrap();
+    submit(&mut state, CommandKind::FailModelCall { turn, call, error }).unwrap();
     let last = state.messages().last().unwrap();
     assert!(last.content.iter().any(|block| block.json().contains("file_1")), "{last:?}");
-    act(&mut state, CommandKind::UnregisterArtifact { name: "sales".parse().unwrap() }).unwrap();
-    act(&mut state, register(b"b")).unwrap();
+    submit(&mut state, CommandKind::UnregisterArtifact { name: "sales".parse().unwrap() }).unwrap();
+    submit(&mut state, register(b"b")).unwrap();
     assert_eq!(state.pending_uploads().count(), 1);
-    act(&mut state, upload(b"b", "file_2")).unwrap();
+    submit(&mut state, upload(b"b", "file_2")).unwrap();
     assert_eq!(state.pending_uploads().count(), 0);
 }
 

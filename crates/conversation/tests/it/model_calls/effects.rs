@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use conjure_base::{ContainerId, Timestamp};
+use conjure_base::ContainerId;
 use conjure_conversation::{
-    Block, Command, CommandKind, Event, EventKind, HostedSkill, InterruptCause, Limits, Model,
-    ModelErrorKind, ModelStream, Request, SessionProfile, SessionState, SessionStopReason, SideEffects, Step,
-    StopReason, TurnOptions, TurnOutcome, TurnStop, apply, decide, model_fn, next, pairing,
+    Block, CommandKind, Event, EventKind, HostedSkill, InterruptCause, Limits, Model, ModelErrorKind,
+    ModelStream, Request, SessionProfile, SessionState, SessionStopReason, SideEffects, Step, StopReason,
+    TurnOptions, TurnOutcome, TurnStop, apply, model_fn, next, pairing,
 };
 
-use crate::support::{FakeModel, Fixture, answer, start, start_call_with, text};
+use crate::support::{FakeModel, Fixture, accept_response, answer, start, start_call_with, submit, text};
 
 fn act(state: &mut SessionState, kind: CommandKind) -> Vec<Event> {
-    let events = decide(state, Command { at: Timestamp::default(), kind }).unwrap();
-    events.iter().for_each(|event| apply(state, event));
-    events
+    submit(state, kind).unwrap()
 }
 
 /// What a session may be known to ask of the service before its first model call: hosted skills, and a container.
@@ -58,7 +56,7 @@ fn check_recovery(mut state: SessionState, effects: SideEffects) {
             assert_eq!(next(&state), Step::Idle);
             // Asked for, it is sent again.
             let again = CommandKind::StartTurn { input: Vec::new(), limits: Limits::default() };
-            assert!(decide(&state, Command { at: Timestamp::default(), kind: again }).is_ok());
+            assert!(submit(&mut state.clone(), again).is_ok());
             // The model reads what happened, between what was said before and what is said next.
             act(&mut state, start("go on"));
             let [only] = state.messages() else { panic!("{:?}", state.messages()) };
@@ -107,10 +105,10 @@ fn a_resumed_pause_that_was_broken_off_leaves_a_valid_history() {
     for empty in [true, false] {
         let (mut state, _) = sessions().remove(1);
         act(&mut state, start_call_with(SideEffects::Possible));
-        let turn = state.turn().unwrap().id();
         let call = r#"{"type":"server_tool_use","id":"s","name":"bash_code_execution","input":{}}"#;
-        let response = Box::new(answer(vec![Block::from_json(call).unwrap()], StopReason::PauseTurn));
-        act(&mut state, CommandKind::AcceptResponse { turn, call: 1, response });
+        let response = answer(vec![Block::from_json(call).unwrap()], StopReason::PauseTurn);
+        let accept = accept_response(&state, response);
+        act(&mut state, accept);
         act(&mut state, start_call_with(SideEffects::Possible));
         act(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
         let input = if empty { Vec::new() } else { vec![Block::text("go on")] };

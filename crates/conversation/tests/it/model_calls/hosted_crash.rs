@@ -1,12 +1,12 @@
 //! A host that ends at each event of a hosted turn: the service is asked nothing twice by itself, and the session goes on when it is told to.
 
-use conjure_base::{ContainerId, Timestamp};
+use conjure_base::ContainerId;
 use conjure_conversation::{
-    Block, Command, CommandKind, Event, EventLog as _, HostedSkill, LATEST, ModelErrorKind, SessionProfile,
-    SessionState, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
+    Block, CommandKind, Event, EventLog as _, HostedSkill, LATEST, ModelErrorKind, SessionProfile,
+    SessionState, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, apply, next,
 };
 
-use crate::support::{FakeModel, Fixture, answer, start, text};
+use crate::support::{FakeModel, Fixture, answer, start, submit, text};
 
 fn profile() -> CommandKind {
     let hosted = vec![HostedSkill::anthropic("xlsx").with_version(LATEST)];
@@ -90,9 +90,6 @@ fn is_start(event: &Event) -> bool {
 #[test]
 fn a_session_is_opened_with_its_hosted_skills_and_keeps_them() {
     let mut state = SessionState::default();
-    for event in decide(&state, Command { at: Timestamp::default(), kind: profile() }).unwrap() {
-        let written = serde_json::to_string(&event).unwrap();
-        apply(&mut state, &serde_json::from_str(&written).unwrap());
-    }
+    submit(&mut state, profile()).unwrap();
     assert_eq!(state.profile().unwrap().hosted, [HostedSkill::anthropic("xlsx")]);
 }

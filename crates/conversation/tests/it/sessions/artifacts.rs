@@ -4,14 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use conjure_base::{Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    ARTIFACT_LIMIT, Artifact, ArtifactChange, ArtifactContent, ArtifactSource, Block, CallOutcome, Command,
+    ARTIFACT_LIMIT, Artifact, ArtifactChange, ArtifactContent, ArtifactSource, Block, CallOutcome,
     CommandKind, Completeness, ContentTypeOrigin, ConversationObserver, Event, EventKind, FILE_LIMIT,
     FetchedArtifact, FileChange, FileSource, InboxMessage, InterruptCause, Receipt, Rejection, SessionFile,
-    SessionState, StartedCall, ToolResult, TurnOptions, apply, decide,
+    SessionState, StartedCall, ToolResult, TurnOptions, apply,
 };
 use futures_util::{StreamExt, stream};
 
-use crate::support::{ANSWERED, FakeModel, Fixture, calls, id, project, start, start_call, text};
+use crate::support::{
+    ANSWERED, FakeModel, Fixture, accept_response, calls, id, project, reload, start, start_call, submit,
+    submit_at, text,
+};
 
 #[derive(Default)]
 struct SessionFixture {
@@ -21,10 +24,7 @@ struct SessionFixture {
 
 impl SessionFixture {
     fn submit(&mut self, kind: CommandKind) -> Result<(), Rejection> {
-        for event in decide(&self.state, Command { at: Timestamp::default(), kind })? {
-            apply(&mut self.state, &event);
-            self.events.push(event);
-        }
+        self.events.extend(submit(&mut self.state, kind)?);
         Ok(())
     }
 
@@ -36,15 +36,6 @@ impl SessionFixture {
     fn named(&self) -> Vec<(&str, &str)> {
         let artifacts = self.state.view().artifacts();
         artifacts.iter().map(|artifact| (artifact.name.as_str(), artifact.variable.as_str())).collect()
-    }
-
-    /// What the record adds up to, read anew from what is written.
-    fn reloaded(&self) -> SessionState {
-        let mut state = SessionState::default();
-        for event in &self.events {
-            apply(&mut state, &serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
-        }
-        state
     }
 
     fn told(&self) -> Vec<String> {
@@ -85,10 +76,10 @@ fn artifacts_keep_their_order_and_each_has_a_variable_of_its_own() {
     // What goes takes no other's variable with it.
     fixture.submit(CommandKind::UnregisterArtifact { name: "sales.2024".parse().unwrap() }).unwrap();
     assert_eq!(fixture.named(), expected[1..]);
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
     fixture.submit(CommandKind::ClearArtifacts).unwrap();
     assert_eq!(fixture.named(), []);
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
 }
 
 /// The artifacts themselves, in their order: where two lists name the same place, nothing was copied.
@@ -113,7 +104,7 @@ fn a_change_of_one_artifact_copies_no_other_nor_does_a_clone_of_all() {
     fixture.submit(CommandKind::UnregisterArtifact { name: "a".parse().unwrap() }).unwrap();
     assert_eq!(places(&fixture.state), after[1..]);
     assert_eq!(view.artifacts()[1].size(), None, "who has an earlier moment sees that");
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
 }
 
 #[test]
@@ -147,7 +138,7 @@ fn what_was_fetched_belongs_to_the_url_that_the_artifact_has() {
         .submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
         .unwrap();
     assert_eq!(fixture.state.view().artifacts()[0].size(), None);
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
 }
 
 #[test]
@@ -161,7 +152,7 @@ fn a_declared_media_type_is_not_replaced_by_what_a_server_says() {
         .unwrap();
     let artifact = &fixture.state.view().artifacts()[0];
     assert_eq!((artifact.size(), artifact.content_type.as_str()), (Some(1), "text/csv"));
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
 }
 
 #[test]
@@ -184,9 +175,7 @@ fn what_a_call_fetched_counts_with_its_result_and_a_late_one_does_not() {
     fixture.register("api", url("https://a.example/1")).unwrap();
     fixture.submit(start("go")).unwrap();
     fixture.submit(start_call()).unwrap();
-    let (turn, call) = fixture.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-    let response = Box::new(calls(&[("view", "a"), ("view", "b")]));
-    fixture.submit(CommandKind::AcceptResponse { turn, call, response }).unwrap();
+    fixture.submit(accept_response(&fixture.state, calls(&[("view", "a"), ("view", "b")]))).unwrap();
     let started = ["a", "b"].map(|call| StartedCall { call: id(call), idempotent: true }).to_vec();
     fixture.submit(CommandKind::StartTools { calls: started }).unwrap();
     let finish = |bytes: &[u8]| {
@@ -201,7 +190,7 @@ fn what_a_call_fetched_counts_with_its_result_and_a_late_one_does_not() {
     assert_eq!(fixture.state.view().artifacts()[0].size(), Some(3));
     assert!(fixture.submit(finish(b"later")).is_err());
     assert_eq!(fixture.state.view().artifacts()[0].size(), Some(3));
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
     let told = fixture.told();
     let fetched = told.iter().filter(|kind| *kind == "session.artifact_fetched").count();
     assert_eq!((told[0].as_str(), fetched), ("session.artifact_registered", 1));
@@ -251,7 +240,7 @@ fn of_too_many_files_those_of_the_oldest_turns_and_the_deepest_are_forgotten() {
     turn(&mut fixture, third, files);
     assert_eq!(fixture.state.files().len(), FILE_LIMIT);
     assert!(has(&fixture, "report.csv") && !has(&fixture, "old") && !has(&fixture, "z/new"));
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
 }
 
 #[test]
@@ -293,7 +282,7 @@ fn the_files_of_a_turn_are_recorded_once_behind_its_end() {
     fixture.submit(produce(second, files)).unwrap();
     let known: Vec<_> = fixture.state.files().map(|file| (file.id.as_str(), file.turn)).collect();
     assert_eq!(known, [("a", second), ("b", second)]);
-    assert_eq!(fixture.reloaded(), fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
     assert_eq!(fixture.told().last().unwrap(), "session.files_produced");
 }
 
@@ -351,8 +340,7 @@ fn a_turn_has_acted_once_it_ran_a_tool_here_or_with_the_service() {
     let mut fixture = SessionFixture::default();
     let answer = |fixture: &mut SessionFixture, response| {
         fixture.submit(start_call()).unwrap();
-        let (turn, call) = fixture.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-        fixture.submit(CommandKind::AcceptResponse { turn, call, response: Box::new(response) }).unwrap();
+        fixture.submit(accept_response(&fixture.state, response)).unwrap();
     };
     fixture.submit(start("chat")).unwrap();
     answer(&mut fixture, text("hello"));
@@ -382,15 +370,8 @@ fn a_session_knows_when_something_was_recorded_last() {
     let mut state = SessionState::default();
     assert_eq!(state.last_event_at(), Timestamp::default());
     for millis in [5, 9] {
-        let at = Timestamp::from_millis(millis);
-        for event in decide(
-            &state,
-            Command { at, kind: CommandKind::Queue { input: vec![Block::text("so")], limits: None } },
-        )
-        .unwrap()
-        {
-            apply(&mut state, &event);
-        }
-        assert_eq!(state.last_event_at(), at);
+        let queue = CommandKind::Queue { input: vec![Block::text("so")], limits: None };
+        submit_at(&mut state, millis, queue).unwrap();
+        assert_eq!(state.last_event_at(), Timestamp::from_millis(millis));
     }
 }

@@ -2,12 +2,12 @@
 
 use conjure_base::{ContainerId, Digest, SessionId, Timestamp};
 use conjure_conversation::{
-    Artifact, ArtifactContent, ArtifactSource, Block, Command, CommandKind, Event, EventKind, ForkError,
-    ForkPoint, Limits, Response, SessionProfile, SessionState, SideEffects, StopReason, UploadedArtifact,
-    Usage, apply, decide, fork_events, pairing,
+    Artifact, ArtifactContent, ArtifactSource, Block, CommandKind, Event, EventKind, ForkError, ForkPoint,
+    Limits, Response, SessionProfile, SessionState, SideEffects, StopReason, UploadedArtifact, Usage,
+    fork_events, pairing,
 };
 
-use crate::support::project;
+use crate::support::{accept_response, project, reload, submit_at};
 
 const ORIGINAL: SessionId = SessionId::from_bits(7);
 const NOW: Timestamp = Timestamp::from_millis(9_000);
@@ -21,11 +21,8 @@ struct Recorded {
 
 impl Recorded {
     fn submit(&mut self, kind: CommandKind) {
-        let at = Timestamp::from_millis(1_000 + self.events.len() as u64);
-        for event in decide(&self.state, Command { at, kind }).unwrap() {
-            apply(&mut self.state, &event);
-            self.events.push(event);
-        }
+        let at = 1_000 + self.events.len() as u64;
+        self.events.extend(submit_at(&mut self.state, at, kind).unwrap());
     }
 
     fn opened() -> Self {
@@ -48,29 +45,17 @@ impl Recorded {
     }
 
     fn answer(&mut self, stop_reason: StopReason, container: Option<&str>) {
-        let running = self.state.turn().unwrap();
-        let (turn, call) = (running.id(), running.model_calls());
         let response = Response {
             usage: Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() },
             container: container.map(ContainerId::new),
             ..Response::new(vec![Block::text("so be it")], stop_reason)
         };
-        self.submit(CommandKind::AcceptResponse { turn, call, response: Box::new(response) });
+        self.submit(accept_response(&self.state, response));
     }
 
     fn fork(&self, point: ForkPoint) -> Result<Vec<Event>, ForkError> {
         fork_events(ORIGINAL, &self.events, point, NOW)
     }
-}
-
-fn replay(events: &[Event]) -> SessionState {
-    let mut state = SessionState::default();
-    for event in events {
-        // What is recorded is all that there is of it later.
-        let written = serde_json::to_string(event).unwrap();
-        apply(&mut state, &serde_json::from_str::<Event>(&written).unwrap());
-    }
-    state
 }
 
 fn said(state: &SessionState) -> Vec<String> {
@@ -84,7 +69,7 @@ fn a_fork_has_the_events_up_to_a_message_and_says_whose_they_are() {
     original.turn("second");
     let whole = original.fork(ForkPoint::End).unwrap();
     assert_eq!(whole[..9], original.events);
-    assert_eq!(said(&replay(&whole)), ["first", "so be it", "second", "so be it"]);
+    assert_eq!(said(&reload(&whole)), ["first", "so be it", "second", "so be it"]);
     let EventKind::Forked { from, events, note } = &whole[9].kind else { panic!("{:?}", whole[9]) };
     assert_eq!((*from, *events, note), (ORIGINAL, 9, &None));
     let told = project(SessionId::from_bits(1), 9, &whole[9..=9]);
@@ -92,19 +77,19 @@ fn a_fork_has_the_events_up_to_a_message_and_says_whose_they_are() {
     assert!(told[0].to_line().ends_with(&expected), "{}", told[0].to_line());
 
     for point in [ForkPoint::BeforeLastMessage, ForkPoint::Before(5)] {
-        let fork = replay(&original.fork(point).unwrap());
+        let fork = reload(&original.fork(point).unwrap());
         assert_eq!(said(&fork), ["first", "so be it"]);
         assert_eq!(fork.usage().input_tokens, 10, "what its events say");
         assert_eq!(fork.profile(), original.state.profile());
         assert_eq!(fork.last_event_at(), NOW);
     }
     // A fork can be forked, also before its own beginning.
-    let mut fork = Recorded { state: replay(&whole), events: whole };
+    let mut fork = Recorded { state: reload(&whole), events: whole };
     fork.turn("third");
-    assert_eq!(said(&replay(&fork.fork(ForkPoint::BeforeLastMessage).unwrap())).len(), 4);
-    assert_eq!(said(&replay(&fork.fork(ForkPoint::Before(5)).unwrap())).len(), 2);
+    assert_eq!(said(&reload(&fork.fork(ForkPoint::BeforeLastMessage).unwrap())).len(), 4);
+    assert_eq!(said(&reload(&fork.fork(ForkPoint::Before(5)).unwrap())).len(), 2);
     // Before anything was said, it is as it was opened.
-    let fork = replay(&original.fork(ForkPoint::Before(1)).unwrap());
+    let fork = reload(&original.fork(ForkPoint::Before(1)).unwrap());
     assert!(said(&fork).is_empty() && fork.profile().is_some());
 }
 
@@ -119,7 +104,7 @@ fn the_last_message_is_that_of_the_user() {
     original.turn("");
     let fork = original.fork(ForkPoint::BeforeLastMessage).unwrap();
     assert_eq!(fork.len(), 2, "{fork:?}");
-    assert!(said(&replay(&fork)).is_empty());
+    assert!(said(&reload(&fork)).is_empty());
 }
 
 #[test]
@@ -160,13 +145,11 @@ fn a_fork_has_an_empty_queue() {
     original.answer(StopReason::EndTurn, None);
     assert_eq!(original.state.queue().len(), 1);
     for point in [ForkPoint::End, ForkPoint::BeforeLastMessage] {
-        let mut fork = replay(&original.fork(point).unwrap());
+        let mut fork = reload(&original.fork(point).unwrap());
         assert_eq!(fork.queue().len(), 0, "{point:?}");
         // Ids are never used again.
         let queue = CommandKind::Queue { input: vec![Block::text("more")], limits: None };
-        for event in decide(&fork, Command { at: NOW, kind: queue }).unwrap() {
-            apply(&mut fork, &event);
-        }
+        submit_at(&mut fork, NOW.millis(), queue).unwrap();
         assert_eq!(fork.queue().last().unwrap().id.get(), 3);
     }
     assert_eq!(original.state.queue().len(), 1);
@@ -189,13 +172,11 @@ fn what_lies_at_the_service_stays_the_originals() {
     original.answer(StopReason::EndTurn, Some("c_1"));
     assert!(original.state.container().is_some() && original.state.pending_uploads().next().is_none());
 
-    let mut fork = replay(&original.fork(ForkPoint::End).unwrap());
+    let mut fork = reload(&original.fork(ForkPoint::End).unwrap());
     assert_eq!(fork.container(), None);
     assert_eq!(fork.pending_uploads().count(), 1, "it is uploaded again, as a file of the fork");
     let start = CommandKind::StartTurn { input: vec![Block::text("second")], limits: Limits::default() };
-    for event in decide(&fork, Command { at: NOW, kind: start }).unwrap() {
-        apply(&mut fork, &event);
-    }
+    submit_at(&mut fork, NOW.millis(), start).unwrap();
     let last = fork.messages().last().unwrap();
     assert!(last.text().starts_with("[This conversation was copied"), "{}", last.text());
     assert!(last.text().ends_with("second"));

@@ -1,22 +1,12 @@
 //! The change of a session's model between two turns: what is refused, what is recorded, and what the next request has.
 
-use conjure_base::{ContainerId, Timestamp};
+use conjure_base::ContainerId;
 use conjure_conversation::{
-    Block, Command, CommandKind, Event, EventKind, HostedSkill, HostedSupport, Limits, Rejection, Response,
-    SessionProfile, SessionState, SideEffects, StopReason, TurnStop, apply, decide,
+    Block, CommandKind, Event, EventKind, HostedSkill, HostedSupport, Limits, Rejection, Response,
+    SessionProfile, SessionState, SideEffects, StopReason, TurnStop,
 };
 
-use crate::support::project;
-
-fn submit(state: &mut SessionState, kind: CommandKind) -> Result<Vec<Event>, Rejection> {
-    let events = decide(state, Command { at: Timestamp::from_millis(1_000), kind })?;
-    for event in &events {
-        // What is recorded is all that there is of it later.
-        let written = serde_json::to_string(event).unwrap();
-        apply(state, &serde_json::from_str::<Event>(&written).unwrap());
-    }
-    Ok(events)
-}
+use crate::support::{accept_response, project, submit};
 
 fn opened(profile: SessionProfile) -> SessionState {
     let mut state = SessionState::default();
@@ -45,8 +35,7 @@ fn turn(state: &mut SessionState, stop_reason: StopReason, container: Option<&st
         container: container.map(ContainerId::new),
         ..Response::new(vec![Block::text("gone")], stop_reason)
     };
-    let turn = state.turn().unwrap().id();
-    submit(state, CommandKind::AcceptResponse { turn, call: 1, response: Box::new(response) }).unwrap();
+    submit(state, accept_response(state, response)).unwrap();
 }
 
 #[test]
@@ -132,8 +121,8 @@ fn a_paused_response_of_the_former_model_is_not_resumed() {
         r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"weather"}}"#;
     let response =
         Response::new(vec![Block::text("Looking."), Block::from_json(call).unwrap()], StopReason::PauseTurn);
-    let turn = state.turn().unwrap().id();
-    submit(&mut state, CommandKind::AcceptResponse { turn, call: 1, response: Box::new(response) }).unwrap();
+    let accept = accept_response(&state, response);
+    submit(&mut state, accept).unwrap();
     submit(&mut state, CommandKind::StartModelCall { effects: SideEffects::None }).unwrap();
     assert!(matches!(state.last_turn().unwrap().stop, TurnStop::Limit(_)), "{:?}", state.last_turn());
     let again = || CommandKind::StartTurn { input: Vec::new(), limits: Limits::default() };

@@ -2,11 +2,11 @@
 
 use conjure_base::{Digest, Timestamp};
 use conjure_conversation::{
-    CallOutcome, Command, CommandKind, Decision, Event, Grant, GrantScope, PinnedSkill, Rejection,
-    SessionEvent, SessionState, StartedCall, ToolResult, apply, decide,
+    CallOutcome, CommandKind, Decision, Event, Grant, GrantScope, PinnedSkill, Rejection, SessionEvent,
+    SessionState, StartedCall, ToolResult, apply,
 };
 
-use crate::support::{calls, id, project, start, start_call};
+use crate::support::{accept_response, calls, id, project, reload, start, start_call, submit};
 
 /// A machine without a driver, and what it recorded.
 #[derive(Default)]
@@ -25,19 +25,14 @@ impl SessionFixture {
     }
 
     fn submit(&mut self, kind: CommandKind) -> Result<(), Rejection> {
-        for event in decide(&self.state, Command { at: Timestamp::default(), kind })? {
-            apply(&mut self.state, &event);
-            self.events.push(event);
-        }
+        self.events.extend(submit(&mut self.state, kind)?);
         Ok(())
     }
 
     fn call(&mut self, ids: &[&str]) {
         self.submit(start_call()).unwrap();
-        let (turn, call) = self.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
         let named: Vec<(&str, &str)> = ids.iter().map(|id| ("load", *id)).collect();
-        let response = Box::new(calls(&named));
-        self.submit(CommandKind::AcceptResponse { turn, call, response }).unwrap();
+        self.submit(accept_response(&self.state, calls(&named))).unwrap();
     }
 
     fn begin(&mut self, call: &str) {
@@ -166,11 +161,7 @@ fn a_grant_of_a_skill_holds_for_one_content_while_that_is_active() {
     fixture.activate("h", &[skill("x", "1")]);
     assert_eq!(fixture.rules(), ["view"]);
 
-    let mut replayed = SessionState::default();
-    for event in &fixture.events {
-        apply(&mut replayed, &serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
-    }
-    assert_eq!(replayed, fixture.state);
+    assert_eq!(reload(&fixture.events), fixture.state);
 }
 
 #[test]

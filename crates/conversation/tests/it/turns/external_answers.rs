@@ -2,26 +2,20 @@
 
 use conjure_base::{SessionId, Timestamp};
 use conjure_conversation::{
-    ActionNeed, CallOutcome, Command, CommandKind, Decision, Event, EventKind, EventLog as _, INPUT_ROUNDS,
+    ActionNeed, CallOutcome, CommandKind, Decision, Event, EventKind, EventLog as _, INPUT_ROUNDS,
     InboxMessage, InputAnswer, InputAnswers, InterruptCause, PendingAction, ProfileChange, Receipt,
     Rejection, RequiredNeed, ResultContent, ResultFrom, SessionEvent, SessionEventKind, SessionState,
-    SessionStopReason, StartedCall, Step, ToolDefinition, TurnOptions, TurnOutcome, apply, decide,
-    merge_events, next,
+    SessionStopReason, StartedCall, Step, ToolDefinition, TurnOptions, TurnOutcome, merge_events, next,
 };
 use futures_util::{StreamExt, stream};
 
 use crate::support::{
-    ANSWERED, FakeModel, Fixture, calls, id, outline, project, question, start, start_call, text,
+    ANSWERED, FakeModel, Fixture, accept_response, calls, id, outline, project, question, start, start_call,
+    submit, submit_at, text,
 };
 
-fn at(state: &mut SessionState, millis: u64, kind: CommandKind) -> Result<Vec<Event>, Rejection> {
-    let events = decide(state, Command { at: Timestamp::from_millis(millis), kind })?;
-    events.iter().for_each(|event| apply(state, event));
-    Ok(events)
-}
-
 fn ok(state: &mut SessionState, kind: CommandKind) -> Vec<Event> {
-    at(state, 0, kind).unwrap()
+    submit(state, kind).unwrap()
 }
 
 fn provide(call: &str, words: &str) -> CommandKind {
@@ -40,9 +34,8 @@ fn waiting(ids: &[&str]) -> SessionState {
     ok(&mut state, start("hi"));
     ok(&mut state, start_call());
     let named: Vec<(&str, &str)> = ids.iter().map(|id| ("client", *id)).collect();
-    let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-    let response = Box::new(calls(&named));
-    ok(&mut state, CommandKind::AcceptResponse { turn, call, response });
+    let accept = accept_response(&state, calls(&named));
+    ok(&mut state, accept);
     for (place, id) in ids.iter().enumerate() {
         ok(&mut state, request(id, (place == 1).then_some(50)));
     }
@@ -74,14 +67,14 @@ fn the_same_answer_is_accepted_again_and_another_one_is_refused() {
     ok(&mut state, provide("a", "one"));
     let check = |state: &mut SessionState| {
         assert_eq!(ok(state, provide("a", "one")), []);
-        let other = at(state, 0, provide("a", "two")).unwrap_err();
+        let other = submit(state, provide("a", "two")).unwrap_err();
         assert_eq!(other, Rejection::AnsweredDifferently { call: id("a") });
     };
     check(&mut state);
     ok(&mut state, provide("b", "two"));
     // Also when the turn has gone on since.
     check(&mut state);
-    let unknown = at(&mut state, 0, provide("x", "one")).unwrap_err();
+    let unknown = submit(&mut state, provide("x", "one")).unwrap_err();
     assert_eq!(unknown, Rejection::NoOpenCall { call: id("x") });
 }
 
@@ -89,23 +82,23 @@ fn the_same_answer_is_accepted_again_and_another_one_is_refused() {
 fn only_a_call_that_waits_takes_an_answer() {
     let mut state = waiting(&["a"]);
     let decision = CommandKind::Decide { call: id("a"), decision: Decision::Allow };
-    assert!(matches!(at(&mut state, 0, decision), Err(Rejection::WrongStatus { .. })));
-    assert!(matches!(at(&mut state, 0, request("a", None)), Err(Rejection::WrongStatus { .. })));
+    assert!(matches!(submit(&mut state, decision), Err(Rejection::WrongStatus { .. })));
+    assert!(matches!(submit(&mut state, request("a", None)), Err(Rejection::WrongStatus { .. })));
     ok(&mut state, provide("a", "one"));
-    assert!(matches!(at(&mut state, 0, CommandKind::AwaitAction), Err(Rejection::NothingAwaited)));
+    assert!(matches!(submit(&mut state, CommandKind::AwaitAction), Err(Rejection::NothingAwaited)));
     let mut idle = SessionState::default();
-    assert!(matches!(at(&mut idle, 0, provide("a", "one")), Err(Rejection::NoOpenCall { .. })));
+    assert!(matches!(submit(&mut idle, provide("a", "one")), Err(Rejection::NoOpenCall { .. })));
 }
 
 #[test]
 fn a_result_that_is_overdue_becomes_an_error_and_a_later_one_is_refused() {
     let mut state = waiting(&["a", "b"]);
     assert_eq!(state.result_deadline(), Some(Timestamp::from_millis(50)));
-    assert_eq!(at(&mut state, 49, CommandKind::Recover).unwrap(), []);
-    let events = at(&mut state, 50, CommandKind::Recover).unwrap();
+    assert_eq!(submit_at(&mut state, 49, CommandKind::Recover).unwrap(), []);
+    let events = submit_at(&mut state, 50, CommandKind::Recover).unwrap();
     let EventKind::ToolFinished { result, outcome } = &events[0].kind else { panic!("{events:?}") };
     assert_eq!((events.len(), result.tool_use_id.as_str(), *outcome), (1, "b", CallOutcome::Expired));
-    assert!(matches!(at(&mut state, 51, provide("b", "two")), Err(Rejection::NoOpenCall { .. })));
+    assert!(matches!(submit_at(&mut state, 51, provide("b", "two")), Err(Rejection::NoOpenCall { .. })));
     ok(&mut state, provide("a", "one"));
     let expected = "user: a=one | b!nobody provided the result of this call in time";
     assert_eq!(outline(state.messages())[2], expected);
@@ -117,7 +110,7 @@ fn an_interruption_ends_the_wait() {
     ok(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
     assert_eq!(next(&state), Step::Idle);
     assert_eq!(outline(state.messages())[2], "user: a!not run: the turn was interrupted");
-    assert!(matches!(at(&mut state, 0, provide("a", "one")), Err(Rejection::NoOpenCall { .. })));
+    assert!(matches!(submit(&mut state, provide("a", "one")), Err(Rejection::NoOpenCall { .. })));
 }
 
 #[test]
@@ -136,7 +129,7 @@ fn settings_change_by_an_event_and_what_the_model_reads_only_between_turns() {
     let tools = ProfileChange { client_tools: Some(vec![tool]), ..ProfileChange::default() };
     let prompt = ProfileChange { base_prompt: Some("Be brief.".to_owned()), ..ProfileChange::default() };
     for change in [tools.clone(), prompt] {
-        assert_eq!(at(&mut state, 0, update(change)), Err(Rejection::TurnRunning));
+        assert_eq!(submit(&mut state, update(change)), Err(Rejection::TurnRunning));
     }
     ok(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
     ok(&mut state, update(tools));
@@ -289,13 +282,13 @@ fn a_queued_message_is_one_event_whose_processed_at_fills_in() {
     let mut record = Vec::new();
     for (millis, words) in [(10, "one"), (11, "two"), (12, "three")] {
         let input = vec![conjure_conversation::Block::text(words)];
-        record.extend(at(&mut state, millis, CommandKind::Queue { input, limits: None }).unwrap());
+        record.extend(submit_at(&mut state, millis, CommandKind::Queue { input, limits: None }).unwrap());
     }
     let second = state.queue().nth(1).unwrap().id;
-    record.extend(at(&mut state, 13, CommandKind::Unqueue { id: second }).unwrap());
+    record.extend(submit_at(&mut state, 13, CommandKind::Unqueue { id: second }).unwrap());
     ok(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
     let limits = conjure_conversation::Limits::default();
-    record.extend(at(&mut state, 20, CommandKind::StartQueued { limits }).unwrap());
+    record.extend(submit_at(&mut state, 20, CommandKind::StartQueued { limits }).unwrap());
     let streamed = project(SessionId::from_bits(7), 0, &record);
     let expected = ["user.message", "user.message", "user.message", "user.unqueued_message", "user.message"];
     assert_eq!(kinds(&streamed)[..5], expected);
@@ -325,9 +318,8 @@ fn asking() -> SessionState {
     let mut state = SessionState::default();
     ok(&mut state, start("hi"));
     ok(&mut state, start_call());
-    let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-    let response = Box::new(calls(&[("elicit", "a")]));
-    ok(&mut state, CommandKind::AcceptResponse { turn, call, response });
+    let accept = accept_response(&state, calls(&[("elicit", "a")]));
+    ok(&mut state, accept);
     run(&mut state);
     ok(&mut state, require());
     ok(&mut state, CommandKind::AwaitAction);
@@ -349,17 +341,17 @@ fn an_answer_is_for_one_round_of_questions_and_may_be_given_again() {
     assert_eq!(next(&state), Step::AwaitAction);
     let unknown = InputAnswers::from([("other".to_owned(), InputAnswer::Decline)]);
     let asked = "branch".to_owned();
-    let refused = at(&mut state, 0, input("a", 1, unknown)).unwrap_err();
+    let refused = submit(&mut state, input("a", 1, unknown)).unwrap_err();
     assert_eq!(refused, Rejection::UnknownQuestion { call: id("a"), asked });
-    assert!(matches!(at(&mut state, 0, input("a", 2, accept("x"))), Err(Rejection::WrongStatus { .. })));
-    assert!(matches!(at(&mut state, 0, provide("a", "x")), Err(Rejection::WrongStatus { .. })));
+    assert!(matches!(submit(&mut state, input("a", 2, accept("x"))), Err(Rejection::WrongStatus { .. })));
+    assert!(matches!(submit(&mut state, provide("a", "x")), Err(Rejection::WrongStatus { .. })));
     ok(&mut state, input("a", 1, accept("main")));
     assert_eq!(next(&state), Step::RunTools);
     run(&mut state);
     ok(&mut state, require());
     // The answer to the first round is repeated: it does not answer the second.
     assert_eq!(ok(&mut state, input("a", 1, accept("main"))), []);
-    let other = at(&mut state, 0, input("a", 1, accept("dev"))).unwrap_err();
+    let other = submit(&mut state, input("a", 1, accept("dev"))).unwrap_err();
     assert_eq!(other, Rejection::AnsweredDifferently { call: id("a") });
     assert!(!state.pending_actions().is_empty());
     let events = ok(&mut state, input("a", 2, InputAnswers::new()));

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use conjure_base::Timestamp;
 use conjure_conversation::{
-    Block, CallOutcome, Command, CommandKind, Decision, Limit, Limits, Response, SessionState, StartedCall,
-    Step, StopReason, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
+    Block, CallOutcome, CommandKind, Decision, Limit, Limits, Response, SessionState, StartedCall, Step,
+    StopReason, ToolResult, TurnOptions, TurnOutcome, TurnStop, next,
 };
 
 use crate::support::{
-    ANSWERED, FakeModel, Fixture, answer, calls, id, start, start_call, start_within, text, tool_use,
+    ANSWERED, FakeModel, Fixture, accept_response, answer, calls, id, start, start_call, start_within,
+    submit_at, text, tool_use,
 };
 
 /// A model that calls another tool with another id in every answer.
@@ -115,10 +116,7 @@ struct Timed(SessionState);
 
 impl Timed {
     fn at(&mut self, minute: u64, kind: CommandKind) {
-        let at = Timestamp::from_millis(minute * 60_000);
-        for event in decide(&self.0, Command { at, kind }).unwrap() {
-            apply(&mut self.0, &event);
-        }
+        submit_at(&mut self.0, minute * 60_000, kind).unwrap();
     }
 
     fn minutes(&self, minute: u64) -> u64 {
@@ -126,8 +124,7 @@ impl Timed {
     }
 
     fn answer(&mut self, minute: u64, response: Response) {
-        let (turn, call) = self.0.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-        self.at(minute, CommandKind::AcceptResponse { turn, call, response: Box::new(response) });
+        self.at(minute, accept_response(&self.0, response));
     }
 
     fn run(&mut self, minute: u64, call: &str, minutes: u64) {
