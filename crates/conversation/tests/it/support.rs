@@ -364,6 +364,13 @@ impl Fixture {
         self.load_with(Arc::new(())).await
     }
 
+    /// The conversation with a turn that has begun with these words.
+    pub(crate) async fn begin(&self, words: &str) -> Conversation {
+        let mut conversation = self.load().await;
+        conversation.submit(start(words)).await.unwrap();
+        conversation
+    }
+
     pub(crate) async fn load_with(&self, observer: Arc<dyn ConversationObserver>) -> Conversation {
         Conversation::load(Arc::new(self.event_log.clone()), Arc::new(SystemClock), observer).await.unwrap()
     }

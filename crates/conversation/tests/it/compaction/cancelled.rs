@@ -76,8 +76,7 @@ async fn a_turn_dropped_at_any_await_of_a_compaction_resumes() {
     let mut abandoned = 0;
     for polls in 0.. {
         let fixture = talked().await;
-        let mut conversation = fixture.load().await;
-        conversation.submit(start("first")).await.unwrap();
+        let mut conversation = fixture.begin("first").await;
         let mut turn = Box::pin(fixture.drive(&mut conversation, options(CancellationToken::new())));
         let early = poll_times(&mut turn, polls);
         assert!(matches!(early, None | Some(Ok(ANSWERED))), "{early:?}");
@@ -98,8 +97,7 @@ async fn a_turn_dropped_at_any_await_of_a_compaction_resumes() {
 async fn a_turn_cancelled_at_any_await_of_a_compaction_resumes() {
     for polls in 0.. {
         let fixture = talked().await;
-        let mut conversation = fixture.load().await;
-        conversation.submit(start("first")).await.unwrap();
+        let mut conversation = fixture.begin("first").await;
         let cancel = CancellationToken::new();
         let mut turn = Box::pin(fixture.drive(&mut conversation, options(cancel.clone())));
         let early = poll_times(&mut turn, polls);

@@ -65,8 +65,7 @@ fn outcomes(events: &[Event]) -> Vec<&'static str> {
 #[tokio::test(start_paused = true)]
 async fn a_long_turn_continues_with_a_summary_of_its_first_messages() {
     let fixture = Fixture::new(busy(23));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let policy = CompactionPolicy::with_threshold(5_000).with_kept_messages(4);
     assert_eq!(fixture.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
     fixture.model.assert_requests_valid("compacted");
@@ -149,8 +148,7 @@ fn by(summarizer: Arc<dyn Summarizer>, policy: CompactionPolicy) -> Compaction {
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_is_no_smaller_changes_nothing_and_is_not_tried_again_before_the_history_has_grown() {
     let fixture = Fixture::new(busy(23));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let says = Says::bytes(1 << 20);
     let policy = CompactionPolicy::with_threshold(3_000).with_kept_messages(4).with_regrowth(4_000);
     let options = within(by(Arc::clone(&says) as _, policy));
@@ -169,8 +167,7 @@ async fn a_summary_that_is_no_smaller_changes_nothing_and_is_not_tried_again_bef
 #[tokio::test(start_paused = true)]
 async fn a_history_that_is_still_too_long_is_not_compacted_again_before_it_has_grown() {
     let fixture = Fixture::new(busy(23));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let says = Says::bytes(10);
     // Every answer is over it.
     let policy = CompactionPolicy::with_threshold(1).with_kept_messages(2).with_regrowth(2_000);
@@ -225,8 +222,7 @@ async fn a_summariser_that_fails_panics_or_says_nothing_does_not_end_the_turn() 
         [("fails", "failed"), ("panics", "failed"), ("panics early", "failed"), ("empty", "empty")]
     {
         let fixture = Fixture::new(busy(9));
-        let mut conversation = fixture.load().await;
-        conversation.submit(start("first")).await.unwrap();
+        let mut conversation = fixture.begin("first").await;
         let policy = CompactionPolicy::with_threshold(1_500).with_regrowth(100_000);
         let options = within(by(Arc::new(Broken(how)), policy));
         assert_eq!(fixture.drive(&mut conversation, options).await, Ok(ANSWERED), "{how}");
@@ -248,8 +244,7 @@ async fn a_summary_ends_with_the_turns_time_or_when_it_is_cancelled() {
     }
     for expected in [TurnStop::Interrupted, TurnStop::Deadline] {
         let fixture = Fixture::new(busy(9));
-        let mut conversation = fixture.load().await;
-        conversation.submit(start("first")).await.unwrap();
+        let mut conversation = fixture.begin("first").await;
         let cancel = CancellationToken::new();
         let is_cancelled = expected == TurnStop::Interrupted;
         let told = if is_cancelled { cancel.clone() } else { CancellationToken::new() };
@@ -330,8 +325,7 @@ async fn active_skills_are_delivered_again_exactly_once() {
     }
 
     let fixture = Fixture::new(busy(23));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let composer = Preserving { asked: Mutex::default() };
     let services = TurnServices { model: &fixture.model, composer: &composer, tools: &Loading };
     let options = within(CompactionPolicy::with_threshold(7_000).with_kept_messages(4));
@@ -367,8 +361,7 @@ async fn what_the_user_adds_meanwhile_is_shown_after_it() {
         }
     }
     let fixture = Fixture::new(busy(12));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let (begun, posted) = (CancellationToken::new(), CancellationToken::new());
     let told: Arc<Mutex<Vec<Receipt>>> = Arc::default();
     let (wait, done, receipts) = (begun.clone(), posted.clone(), Arc::clone(&told));
@@ -418,8 +411,7 @@ async fn the_services_own_word_that_it_is_too_long_ends_the_turn_as_before() {
         },
     });
     let fixture = Fixture::new(model);
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let options = within(by(Says::bytes(1 << 20), CompactionPolicy::with_threshold(1)));
     let outcome = fixture.drive(&mut conversation, options).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Truncated(StopReason::ContextWindowExceeded))));
@@ -432,8 +424,7 @@ fn a_reader_that_begins_in_the_middle_of_a_record_is_not_led_astray() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let mut conversation = fixture.load().await;
-            conversation.submit(start("first")).await.unwrap();
+            let mut conversation = fixture.begin("first").await;
             fixture.drive(&mut conversation, within(CompactionPolicy::with_threshold(5_000))).await.unwrap();
         });
         fixture.event_log.0.events()
@@ -488,8 +479,7 @@ async fn a_summary_is_written_in_no_container() {
         let usage = Usage { input_tokens, output_tokens: 5, ..Usage::default() };
         Response { usage, container: Some(conjure_base::ContainerId::new("c_1")), ..said }
     }));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let policy = CompactionPolicy::with_threshold(5_000).with_kept_messages(4);
     assert_eq!(fixture.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
     let requests = fixture.model.requests.lock().unwrap().clone();

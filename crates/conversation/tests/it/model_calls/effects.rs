@@ -177,8 +177,7 @@ impl Model for Mute {
 #[tokio::test(start_paused = true)]
 async fn a_model_that_crashes_over_the_question_is_not_called() {
     let fixture = Fixture::new(FakeModel::answering(|_| text("done")));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let outcome = fixture.drive_model(&Mute, &mut conversation, TurnOptions::default()).await;
     let Ok(TurnOutcome::Finished(TurnStop::ModelFailed(error))) = outcome else { panic!("{outcome:?}") };
     assert_eq!(

@@ -11,7 +11,7 @@ use conjure_conversation::{
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use crate::support::{ANSWERED, FakeModel, Fixture, calls, outline, posting, start, start_within, text};
+use crate::support::{ANSWERED, FakeModel, Fixture, calls, outline, posting, start_within, text};
 
 /// What is to be done each time that it is asked, until nothing is left.
 struct Work(Mutex<Vec<BoxStream<'static, CommandKind>>>);
@@ -46,8 +46,7 @@ fn taking(duration: Duration) -> BoxStream<'static, CommandKind> {
 #[tokio::test(start_paused = true)]
 async fn what_it_yields_stands_before_the_call_and_what_is_refused_is_passed_over() {
     let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let unknown = CommandKind::UnregisterArtifact { name: "nobody".parse().unwrap() };
     let first = stream::iter([note("one"), unknown, note("two")]).boxed();
     let work = Work::of([first, stream::iter([note("three")]).boxed()]);
@@ -60,8 +59,7 @@ async fn what_it_yields_stands_before_the_call_and_what_is_refused_is_passed_ove
 #[tokio::test(start_paused = true)]
 async fn messages_are_accepted_while_the_hook_runs() {
     let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([posting(InboxMessageKind::Steer, "meanwhile", &told)]);
     let work = Work::of([taking(Duration::from_secs(5))]);

@@ -49,8 +49,7 @@ enum GoOn {
 /// Polls the turn `polls` times, drops it, goes on. Returns whether the turn had completed before that.
 async fn stop_after(polls: usize, how: GoOn) -> bool {
     let fixture = Fixture::new(model());
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("first")).await.unwrap();
+    let mut conversation = fixture.begin("first").await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([
         posting(InboxMessageKind::Steer, "and quickly", &told),
@@ -110,8 +109,7 @@ async fn a_turn_dropped_at_any_await_leaves_a_valid_history_and_repeats_no_effec
 async fn a_turn_cancelled_at_any_await_leaves_a_valid_history_and_repeats_no_effect() {
     for polls in 0.. {
         let fixture = Fixture::new(model());
-        let mut conversation = fixture.load().await;
-        conversation.submit(start("first")).await.unwrap();
+        let mut conversation = fixture.begin("first").await;
         let cancel = CancellationToken::new();
         let options = TurnOptions { cancel: cancel.clone(), ..TurnOptions::default() };
         let mut turn = Box::pin(fixture.drive(&mut conversation, options));
@@ -142,8 +140,7 @@ async fn a_started_call_without_an_outcome_is_unknown_unless_it_may_run_again() 
         calls(&[("hang", "h"), ("read", "r"), ("bash", "b")]),
         text("done"),
     ]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     {
         // `read` gets stuck in its first await, as `hang` does in its second: neither has an outcome.
         let mut turn = Box::pin(fixture.drive(&mut conversation, TurnOptions::default()));
@@ -167,8 +164,7 @@ async fn cancelled_tools_have_a_grace_and_are_then_dropped() {
         calls(&[("hang", "h"), ("obey", "o"), ("write", "w")]),
         text("no"),
     ]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let cancel = CancellationToken::new();
     let options =
         TurnOptions { cancel: cancel.clone(), grace: Duration::from_secs(2), ..TurnOptions::default() };

@@ -118,8 +118,7 @@ async fn allowed_calls_run_while_a_person_is_asked_and_the_wait_survives() {
 #[tokio::test(start_paused = true)]
 async fn steering_reaches_the_model_after_the_results() {
     let fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([
         posting(InboxMessageKind::Steer, "", &told),
@@ -168,8 +167,7 @@ async fn a_composer_that_panics_fails_the_turn_and_nothing_else() {
         }
     }
     let fixture = Fixture::new(FakeModel::in_turn(vec![text("done")]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let services = TurnServices { model: &fixture.model, composer: &Broken, tools: &fixture.tools };
     let outcome = run_turn(&mut conversation, services, TurnOptions::default()).await.unwrap();
     let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = outcome else { panic!("{outcome:?}") };
@@ -184,8 +182,7 @@ async fn a_deadline_covers_the_whole_run() {
     let hanging = FakeModel::in_turn(vec![calls(&[("hang", "h")])]);
     for (model, silent) in [(silent, true), (hanging, false)] {
         let fixture = Fixture::new(model);
-        let mut conversation = fixture.load().await;
-        conversation.submit(start("go")).await.unwrap();
+        let mut conversation = fixture.begin("go").await;
         let deadline = SystemClock.deadline(Duration::from_secs(30));
         let options = TurnOptions { deadline, ..TurnOptions::default() };
         let outcome = if silent {
@@ -383,8 +380,7 @@ async fn the_stateless_loop_refuses_messages_that_the_service_would_refuse() {
 #[tokio::test(start_paused = true)]
 async fn a_passed_deadline_prevents_all_calls() {
     let fixture = Fixture::new(FakeModel::answering(|_| text("no")));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let deadline = SystemClock.deadline(Duration::ZERO);
     assert_ne!(deadline, Deadline::NEVER);
     let options = TurnOptions { deadline, ..TurnOptions::default() };
@@ -423,8 +419,7 @@ async fn an_event_log_that_never_answers_does_not_keep_a_turn_from_ending() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_can_be_driven_in_a_task() {
     let fixture = Fixture::new(FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move { fixture.drive(&mut conversation, TurnOptions::default()).await });
     assert_eq!(tasks.join_next().await.unwrap().unwrap(), Ok(ANSWERED));

@@ -186,8 +186,7 @@ async fn a_write_that_waits_for_a_decision_holds_back_what_follows_and_nothing_b
 async fn an_answer_that_comes_while_another_call_runs_is_taken_at_once() {
     let response = calls(&[("ask", "1"), ("client", "2"), ("bash", "3")]);
     let fixture = Fixture::new(FakeModel::in_turn(vec![response, text("done")]));
-    let mut conversation = fixture.load().await;
-    conversation.submit(start("go")).await.unwrap();
+    let mut conversation = fixture.begin("go").await;
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let commands = [CommandKind::Decide { call: id("1"), decision: Decision::Allow }, provide("2", "two")];
     // The model call takes what is posted before the tools run, so the posts come when the call runs.
