@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 
 use super::fixture::{
-    CaseError, CaseResult, JournalFixture, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
+    CaseError, CaseResult, JournalFixture, ensure, ensure_eq, ensure_fails, new_session, notes, open_session,
+    tenant,
 };
 use crate::counter::{CounterIncrement, MAX_COUNT, MAX_COUNTER_NAME_BYTES};
 use crate::error::JournalErrorKind;
@@ -47,8 +48,7 @@ pub(crate) async fn counters_count_over_all_sessions_of_a_tenant(fixture: &dyn J
 }
 
 pub(crate) async fn a_failed_append_increments_nothing(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let append = |key: &SessionKey, seq, epoch, charged| {
         journal.append_with_counters(key, seq, epoch, notes(["x"]), charged)
     };
@@ -134,8 +134,7 @@ pub(crate) async fn counters_are_listed_and_deleted(fixture: &dyn JournalFixture
 }
 
 pub(crate) async fn counters_stop_at_the_largest_count(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     for (seq, amount) in (0..).zip([MAX_COUNT - 1, 1, 1, u64::MAX, 0]) {
         let charged = increments([("a", amount), ("b", u64::MAX)]);
         journal.append_with_counters(&key, seq, Epoch::NONE, notes(["x"]), charged).await?;

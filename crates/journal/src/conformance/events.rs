@@ -3,7 +3,8 @@
 use futures_util::future::{FutureExt as _, join_all};
 
 use super::fixture::{
-    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
+    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, open_session,
+    tenant,
 };
 use crate::error::{JournalError, JournalErrorKind};
 use crate::event::{MAX_KIND_BYTES, NewEvent, PageLimit};
@@ -11,8 +12,7 @@ use crate::journal::read_all;
 use crate::key::Epoch;
 
 pub(crate) async fn events_are_loaded_as_they_were_appended(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let events = vec![
         NewEvent::new("empty", 0, Vec::new()),
         NewEvent::new("every byte", u32::MAX, (0..=255).collect()),
@@ -36,8 +36,7 @@ pub(crate) async fn events_are_loaded_as_they_were_appended(fixture: &dyn Journa
 pub(crate) async fn large_bodies_are_loaded_as_they_were_appended(
     fixture: &dyn JournalFixture,
 ) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let large: Vec<u8> = (0_u32..300_000).flat_map(u32::to_le_bytes).collect();
     // The same content occurs twice in one session, and once more under another tenant.
     let events: Vec<NewEvent> = [&large[..], b"small", &large[..], &large[1..]]
@@ -55,8 +54,7 @@ pub(crate) async fn large_bodies_are_loaded_as_they_were_appended(
 }
 
 pub(crate) async fn an_append_must_meet_the_sequence(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a", "b"])).await?;
     for expected in [0, 1, 3, u64::MAX] {
         let refused = journal.append(&key, expected, Epoch::NONE, notes(["c"])).await;
@@ -72,8 +70,7 @@ pub(crate) async fn an_append_must_meet_the_sequence(fixture: &dyn JournalFixtur
 }
 
 pub(crate) async fn an_append_is_whole_or_absent(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let mut events = notes(["a", "b"]);
     events.push(NewEvent::new("k".repeat(MAX_KIND_BYTES + 1), 1, Vec::new()));
     ensure_fails(
@@ -86,8 +83,7 @@ pub(crate) async fn an_append_is_whole_or_absent(fixture: &dyn JournalFixture) -
 }
 
 pub(crate) async fn an_append_without_events_checks_only(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     ensure_eq(journal.append(&key, 0, Epoch::NONE, Vec::new()).await?, 0, "the count")?;
     let kind = JournalErrorKind::Conflict;
     ensure_fails(journal.append(&key, 1, Epoch::NONE, Vec::new()).await, kind, "another sequence")?;
@@ -97,8 +93,7 @@ pub(crate) async fn an_append_without_events_checks_only(fixture: &dyn JournalFi
 }
 
 pub(crate) async fn pages_hold_each_event_once(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let events = (0..25_u8).map(|number| NewEvent::new("note", 1, vec![number; 100])).collect();
     journal.append(&key, 0, Epoch::NONE, events).await?;
     // Pages limited by count, by bytes, and by limits that no event fits; the last have one event each.
@@ -127,8 +122,7 @@ pub(crate) async fn pages_hold_each_event_once(fixture: &dyn JournalFixture) -> 
 pub(crate) async fn appends_are_carried_out_in_the_order_of_their_submission(
     fixture: &dyn JournalFixture,
 ) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let texts: Vec<String> = (0..20).map(|number| format!("{number},")).collect();
     let appends: Vec<_> = (0..)
         .zip(&texts)
@@ -142,8 +136,7 @@ pub(crate) async fn appends_are_carried_out_in_the_order_of_their_submission(
 }
 
 pub(crate) async fn a_dropped_append_happened_or_not(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let mut total = 0;
     for round in 0..20 {
         let mut append = journal.append(&key, total, Epoch::NONE, notes(["a", "b", "c"]));

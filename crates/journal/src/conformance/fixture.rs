@@ -143,6 +143,15 @@ pub(crate) async fn new_session(journal: &dyn Journal, tenant: &TenantId) -> Res
     Ok(key)
 }
 
+/// Opens the journal and creates a session.
+pub(crate) async fn open_session(
+    fixture: &dyn JournalFixture,
+) -> Result<(Arc<dyn Journal>, SessionKey), CaseError> {
+    let journal = fixture.open().await?;
+    let key = new_session(&*journal, &tenant("acme")?).await?;
+    Ok((journal, key))
+}
+
 /// Events with these bodies.
 pub(crate) fn notes<const N: usize>(bodies: [&str; N]) -> Vec<NewEvent> {
     bodies.into_iter().map(|body| NewEvent::new("note", 1, body.as_bytes().to_vec())).collect()

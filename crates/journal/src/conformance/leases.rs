@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::fixture::{
-    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
+    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, open_session,
+    tenant,
 };
 use crate::error::{JournalError, JournalErrorKind};
 use crate::journal::Journal;
@@ -72,8 +73,7 @@ pub(crate) async fn a_new_epoch_makes_the_old_one_stale(fixture: &dyn JournalFix
 }
 
 pub(crate) async fn an_owner_may_take_its_own_lease_again(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let owner = LeaseOwner::new("one")?;
     let first = journal.acquire_lease(&key, &owner, HOUR).await?;
     let second = journal.acquire_lease(&key, &owner, HOUR).await?;
@@ -85,8 +85,7 @@ pub(crate) async fn an_owner_may_take_its_own_lease_again(fixture: &dyn JournalF
 }
 
 pub(crate) async fn a_lease_is_renewed_by_its_epoch_only(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let kind = JournalErrorKind::StaleEpoch;
     ensure_fails(journal.renew_lease(&key, Epoch::NONE, HOUR).await, kind, "a renewal without a lease")?;
     let owner = LeaseOwner::new("one")?;
@@ -111,8 +110,7 @@ pub(crate) async fn a_lease_is_renewed_by_its_epoch_only(fixture: &dyn JournalFi
 }
 
 pub(crate) async fn a_released_lease_is_free_and_its_epoch_stale(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let lease = journal.acquire_lease(&key, &LeaseOwner::new("one")?, HOUR).await?;
     journal.release_lease(&key, lease.epoch).await?;
     let kind = JournalErrorKind::StaleEpoch;

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use conjure_base::Timestamp;
 
 use super::fixture::{
-    CaseError, CaseResult, JournalFixture, ensure_eq, ensure_fails, new_session, notes, tenant,
+    CaseError, CaseResult, JournalFixture, ensure_eq, ensure_fails, new_session, notes, open_session, tenant,
 };
 use crate::error::JournalErrorKind;
 use crate::journal::Journal;
@@ -34,8 +34,7 @@ async fn append(
 }
 
 pub(crate) async fn a_row_is_stored_with_its_append(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     ensure_eq(journal.session(&key).await?.row, None, "the row at first")?;
     for (seq, status) in (0..).zip(STATUSES) {
         let stored = row(status, &[u8::try_from(seq)?; 300]);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use conjure_base::SessionId;
 
 use super::fixture::{
-    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
+    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, open_session,
+    tenant,
 };
 use crate::error::JournalErrorKind;
 use crate::event::PageLimit;
@@ -15,8 +16,7 @@ use crate::lease::LeaseOwner;
 use crate::session::Snapshot;
 
 pub(crate) async fn a_session_is_created_once(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     ensure_fails(journal.create(&key).await, JournalErrorKind::Exists, "a second creation")?;
     let info = journal.session(&key).await?;
     ensure_eq((info.session, info.events, info.epoch), (key.session, 0, Epoch::NONE), "the session")?;
@@ -150,8 +150,7 @@ pub(crate) async fn a_deleted_session_is_removed_and_others_stay(fixture: &dyn J
 pub(crate) async fn a_late_writer_does_not_recreate_a_deleted_session(
     fixture: &dyn JournalFixture,
 ) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let lease = journal.acquire_lease(&key, &LeaseOwner::new("late")?, Duration::from_secs(3_600)).await?;
     journal.delete_session(&key).await?;
     let kind = JournalErrorKind::NotFound;
@@ -167,8 +166,7 @@ pub(crate) async fn a_late_writer_does_not_recreate_a_deleted_session(
 pub(crate) async fn a_session_used_in_the_meantime_is_not_deleted(
     fixture: &dyn JournalFixture,
 ) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     let event_count = journal.session(&key).await?.events;
     journal.append(&key, event_count, Epoch::NONE, notes(["a"])).await?;
     ensure_fails(

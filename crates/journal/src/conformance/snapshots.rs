@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use super::fixture::{
-    CaseResult, JournalFixture, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
-};
+use super::fixture::{CaseResult, JournalFixture, ensure, ensure_eq, ensure_fails, notes, open_session};
 use crate::error::{JournalError, JournalErrorKind};
 use crate::key::Epoch;
 use crate::lease::LeaseOwner;
@@ -15,8 +13,7 @@ fn snapshot(seq: u64, body: &[u8]) -> Snapshot {
 }
 
 pub(crate) async fn a_snapshot_replaces_the_one_before(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a", "b", "c"])).await?;
     // The last snapshot covers fewer events than the one before it, which is kept.
     for (seq, body, expected) in
@@ -34,8 +31,7 @@ pub(crate) async fn a_snapshot_replaces_the_one_before(fixture: &dyn JournalFixt
 }
 
 pub(crate) async fn a_snapshot_needs_its_events_and_the_epoch(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a"])).await?;
     let beyond = journal.save_snapshot(&key, Epoch::NONE, snapshot(2, b"x")).await;
     ensure_eq(
@@ -52,8 +48,7 @@ pub(crate) async fn a_snapshot_needs_its_events_and_the_epoch(fixture: &dyn Jour
 }
 
 pub(crate) async fn a_large_snapshot_is_read_as_it_was(fixture: &dyn JournalFixture) -> CaseResult {
-    let journal = fixture.open().await?;
-    let key = new_session(&*journal, &tenant("acme")?).await?;
+    let (journal, key) = open_session(fixture).await?;
     for byte in [1, 2] {
         let large = snapshot(0, &vec![byte; 300_000]);
         journal.save_snapshot(&key, Epoch::NONE, large.clone()).await?;
