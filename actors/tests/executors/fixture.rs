@@ -89,6 +89,18 @@ impl Fixture {
         Self::made(kind, Limits::default(), options, PriorSandbox::None, |source| source).await
     }
 
+    /// One whose sandbox is paused and put away after these times.
+    pub(crate) async fn idling(
+        kind: Kind,
+        pause_after: Option<Duration>,
+        unused_after: Option<Duration>,
+    ) -> Self {
+        let mut options = ExecutorOptions::default();
+        options.pause_after = pause_after;
+        options.unused_after = unused_after;
+        Self::with(kind, options).await
+    }
+
     /// A jail with these limits.
     pub(crate) async fn limited(limits: Limits) -> Self {
         let options = ExecutorOptions::default();
@@ -173,6 +185,11 @@ impl Fixture {
 
     pub(crate) async fn until_sleeping(&self, count: usize) {
         until("the sleepers run", || self.sleepers() == count).await;
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        let processes = bearing(self.mark());
+        !processes.is_empty() && processes.iter().all(|process| process.state == 'T')
     }
 
     /// Kills the guest above the processes that run; one at least must.

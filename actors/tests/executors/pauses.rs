@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use conjure_actors::executors::ExecutorOptions;
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{Executor, SandboxErrorKind};
 use futures_util::StreamExt;
@@ -24,16 +23,9 @@ for_kinds! {
 /// Waits until what is counted in the background continues.
 const GOES_ON: &str = "read before < count; while read now < count; [ \"$now\" -le \"$before\" ]; do sleep 0.001; done; echo goes on";
 
-async fn fixture_with(kind: Kind, pause_after: Duration, unused_after: Option<Duration>) -> Fixture {
-    let mut options = ExecutorOptions::default();
-    options.pause_after = Some(pause_after);
-    options.unused_after = unused_after;
-    Fixture::with(kind, options).await
-}
-
 /// A fixture with a marked background process that counts.
-async fn counting_fixture(kind: Kind, pause_after: Duration, unused_after: Option<Duration>) -> Fixture {
-    let fixture = fixture_with(kind, pause_after, unused_after).await;
+async fn counting_fixture(kind: Kind, pause_after: Duration) -> Fixture {
+    let fixture = Fixture::idling(kind, Some(pause_after), None).await;
     count(&fixture).await;
     fixture
 }
@@ -49,13 +41,8 @@ async fn count(fixture: &Fixture) {
 }
 
 /// True if all processes with the marker are stopped.
-fn is_paused(fixture: &Fixture) -> bool {
-    let processes = bearing(fixture.mark());
-    !processes.is_empty() && processes.iter().all(|process| process.state == 'T')
-}
-
 async fn until_paused(fixture: &Fixture) {
-    until("it is paused", || is_paused(fixture)).await;
+    until("it is paused", || fixture.is_paused()).await;
 }
 
 /// What the sandbox's actor waits for, according to the supervision tree.
@@ -65,7 +52,7 @@ fn actor_wait(fixture: &Fixture) -> Option<String> {
 }
 
 async fn processes_of_an_idle_sandbox_are_paused_and_resumed_by_the_next_call(kind: Kind) {
-    let fixture = counting_fixture(kind, Duration::from_millis(30), None).await;
+    let fixture = counting_fixture(kind, Duration::from_millis(30)).await;
     for _ in 0..3 {
         until_paused(&fixture).await;
         until("the tree says so", || actor_wait(&fixture).is_some_and(|what| what.contains("paused"))).await;
@@ -74,7 +61,7 @@ async fn processes_of_an_idle_sandbox_are_paused_and_resumed_by_the_next_call(ki
     // Those that only look at files have it continue, too.
     until_paused(&fixture).await;
     let mut content = fixture.executor.read("count", options()).await.unwrap();
-    assert!(!is_paused(&fixture));
+    assert!(!fixture.is_paused());
     assert!(content.next().await.unwrap().is_ok());
     drop(content);
     until_paused(&fixture).await;
@@ -84,13 +71,13 @@ async fn processes_of_an_idle_sandbox_are_paused_and_resumed_by_the_next_call(ki
 }
 
 async fn a_sandbox_in_use_is_not_paused(kind: Kind) {
-    let fixture = counting_fixture(kind, Duration::from_millis(1), None).await;
+    let fixture = counting_fixture(kind, Duration::from_millis(1)).await;
     fixture.sh(&format!("sleep 0.3; {GOES_ON}")).await;
     fixture.sh("head -c 16777216 /dev/zero > large").await;
     let mut content = fixture.executor.read("large", options()).await.unwrap();
     assert!(content.next().await.unwrap().is_ok());
     for _ in 0..20 {
-        assert!(!is_paused(&fixture), "a reader uses it");
+        assert!(!fixture.is_paused(), "a reader uses it");
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
     }
     until("the tree says nothing of a pause", || actor_wait(&fixture).is_none()).await;
@@ -100,7 +87,7 @@ async fn a_sandbox_in_use_is_not_paused(kind: Kind) {
 }
 
 async fn calls_that_come_just_then_are_served_and_find_nothing_still(kind: Kind) {
-    let fixture = counting_fixture(kind, Duration::from_millis(1), None).await;
+    let fixture = counting_fixture(kind, Duration::from_millis(1)).await;
     for round in 0..150_u64 {
         assert_eq!(fixture.sh(GOES_ON).await, "goes on\n");
         // Before, while and after it is paused.
@@ -114,13 +101,14 @@ async fn calls_that_come_just_then_are_served_and_find_nothing_still(kind: Kind)
 }
 
 async fn a_paused_one_is_put_away_in_its_time(kind: Kind) {
-    let fixture = fixture_with(kind, Duration::from_millis(5), Some(Duration::from_millis(500))).await;
+    let fixture =
+        Fixture::idling(kind, Some(Duration::from_millis(5)), Some(Duration::from_millis(500))).await;
     // If the machine hangs for that long, the sandbox is stopped before the test has seen it paused. Then another one is looked at.
     loop {
         count(&fixture).await;
         let is_gone = || bearing(fixture.mark()).is_empty();
-        until("it is paused or stopped", || is_paused(&fixture) || is_gone()).await;
-        if is_paused(&fixture) {
+        until("it is paused or stopped", || fixture.is_paused() || is_gone()).await;
+        if fixture.is_paused() {
             break;
         }
     }
@@ -135,7 +123,7 @@ async fn a_paused_one_is_put_away_in_its_time(kind: Kind) {
 }
 
 async fn a_paused_one_that_dies_is_replaced_without_a_call(kind: Kind) {
-    let fixture = counting_fixture(kind, Duration::from_millis(5), None).await;
+    let fixture = counting_fixture(kind, Duration::from_millis(5)).await;
     until_paused(&fixture).await;
     fixture.kill_guest();
     fixture.source.until_calls(2).await;
@@ -147,21 +135,21 @@ async fn a_paused_one_that_dies_is_replaced_without_a_call(kind: Kind) {
 }
 
 async fn a_paused_one_is_cleaned_up(kind: Kind) {
-    let fixture = counting_fixture(kind, Duration::from_millis(5), None).await;
+    let fixture = counting_fixture(kind, Duration::from_millis(5)).await;
     until_paused(&fixture).await;
     fixture.executor.cleanup().await;
     assert_eq!(bearing(fixture.mark()), []);
     assert_eq!(fixture.run("true").await.unwrap_err().kind(), SandboxErrorKind::Unavailable);
     fixture.end().await;
 
-    let fixture = counting_fixture(kind, Duration::from_millis(5), None).await;
+    let fixture = counting_fixture(kind, Duration::from_millis(5)).await;
     until_paused(&fixture).await;
     // With the tree, in order.
     fixture.end().await;
 }
 
 async fn a_killed_actor_ends_its_paused_sandbox(kind: Kind) {
-    let fixture = counting_fixture(kind, Duration::from_millis(5), None).await;
+    let fixture = counting_fixture(kind, Duration::from_millis(5)).await;
     let actor = fixture.actor().await;
     until_paused(&fixture).await;
     actor.kill();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use conjure_actors::executors::ExecutorOptions;
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{Command, Executor, Process, RunEvent, SandboxErrorKind};
 
@@ -14,13 +13,6 @@ for_kinds! {
     a_sandbox_is_paused_between_calls_and_never_within_one,
     one_is_gone_with_a_sandbox_that_is_put_away,
     content_is_lost_with_a_crashed_sandbox,
-}
-
-async fn fixture_with(kind: Kind, pause_after: Option<Duration>, unused_after: Option<Duration>) -> Fixture {
-    let mut options = ExecutorOptions::default();
-    options.pause_after = pause_after;
-    options.unused_after = unused_after;
-    Fixture::with(kind, options).await
 }
 
 /// A marked program that answers each line of its input.
@@ -35,25 +27,20 @@ async fn ask(process: &dyn Process) {
     assert_eq!(process.next_event().await.unwrap(), RunEvent::Stdout("got a\n".into()));
 }
 
-fn is_paused(fixture: &Fixture) -> bool {
-    let processes = bearing(fixture.mark());
-    !processes.is_empty() && processes.iter().all(|process| process.state == 'T')
-}
-
 async fn a_sandbox_is_paused_between_calls_and_never_within_one(kind: Kind) {
-    let fixture = fixture_with(kind, Some(Duration::from_millis(10)), None).await;
+    let fixture = Fixture::idling(kind, Some(Duration::from_millis(10)), None).await;
     let process = echo(&fixture).await;
     for _ in 0..5 {
         ask(&*process).await;
-        until("it is paused", || is_paused(&fixture)).await;
+        until("it is paused", || fixture.is_paused()).await;
     }
     let call = process.begin_call(options()).await.unwrap();
     for _ in 0..20 {
-        assert!(!is_paused(&fixture), "a call uses it");
+        assert!(!fixture.is_paused(), "a call uses it");
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
     }
     drop(call);
-    until("it is paused again", || is_paused(&fixture)).await;
+    until("it is paused again", || fixture.is_paused()).await;
     drop(process);
     until("it is gone", || bearing(fixture.mark()).is_empty()).await;
     assert_eq!(*fixture.source.calls.borrow(), 1, "it was the same sandbox");
@@ -83,7 +70,7 @@ async fn assert_replaced(fixture: &Fixture, process: Box<dyn Process>) {
 }
 
 async fn one_is_gone_with_a_sandbox_that_is_put_away(kind: Kind) {
-    let fixture = fixture_with(kind, None, Some(Duration::from_millis(200))).await;
+    let fixture = Fixture::idling(kind, None, Some(Duration::from_millis(200))).await;
     let process = echo(&fixture).await;
     until("it is gone", || bearing(fixture.mark()).is_empty()).await;
     assert_replaced(&fixture, process).await;
@@ -91,7 +78,7 @@ async fn one_is_gone_with_a_sandbox_that_is_put_away(kind: Kind) {
 }
 
 async fn content_is_lost_with_a_crashed_sandbox(kind: Kind) {
-    let fixture = fixture_with(kind, None, None).await;
+    let fixture = Fixture::of(kind).await;
     let process = echo(&fixture).await;
     ask(&*process).await;
     fixture.kill_guest();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use conjure_actors::executors::ExecutorOptions;
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::Executor;
 use futures_util::StreamExt;
@@ -17,14 +16,8 @@ for_kinds! {
     calls_that_come_just_then_are_served,
 }
 
-async fn fixture_with(kind: Kind, unused_after: Duration) -> Fixture {
-    let mut options = ExecutorOptions::default();
-    options.unused_after = Some(unused_after);
-    Fixture::with(kind, options).await
-}
-
 async fn an_idle_sandbox_is_stopped_and_the_next_call_gets_another(kind: Kind) {
-    let fixture = fixture_with(kind, Duration::from_millis(30)).await;
+    let fixture = Fixture::idling(kind, None, Some(Duration::from_millis(30))).await;
     fixture.sh(&format!("echo kept > file; setsid bash -c '{}' > /dev/null 2>&1 &", fixture.sleeper())).await;
     let failure = fixture.executor.supervisor().wait_settled(&id("executor"), soon()).await.unwrap();
     assert!(failure.is_none(), "this is not a failure, and it is not recorded: {failure:?}");
@@ -39,7 +32,7 @@ async fn an_idle_sandbox_is_stopped_and_the_next_call_gets_another(kind: Kind) {
 }
 
 async fn a_sandbox_with_a_call_or_a_reader_is_in_use(kind: Kind) {
-    let fixture = fixture_with(kind, Duration::from_millis(10)).await;
+    let fixture = Fixture::idling(kind, None, Some(Duration::from_millis(10))).await;
     // Far longer than it may be unused.
     assert_eq!(fixture.sh("sleep 0.3; echo served").await, "served\n");
     fixture.sh("head -c 16777216 /dev/zero > large; sleep 0.3").await;
@@ -60,7 +53,7 @@ async fn a_sandbox_with_a_call_or_a_reader_is_in_use(kind: Kind) {
 }
 
 async fn calls_that_come_just_then_are_served(kind: Kind) {
-    let fixture = fixture_with(kind, Duration::from_millis(1)).await;
+    let fixture = Fixture::idling(kind, None, Some(Duration::from_millis(1))).await;
     for round in 0..60_u64 {
         assert_eq!(fixture.sh(&format!("echo {round}")).await, format!("{round}\n"));
         // Before, while and after it is stopped.
