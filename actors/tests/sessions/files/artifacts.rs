@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use conjure_actors::artifacts::{ArtifactServices, ContentPinner};
-use conjure_actors::session::{Session, SessionComponents, SessionError, SessionFactory, SessionSetup};
+use conjure_actors::artifacts::ContentPinner;
+use conjure_actors::session::{Session, SessionComponents, SessionError};
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{
-    ArtifactError, ArtifactErrorKind, ArtifactIngestor, ArtifactOptions, Fetch, FetchFuture, FetchRequest,
-    FetchedContent, ReferenceResolver, Registration, RegistrationSource, WorkspaceOutputs,
+    ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch, FetchFuture, FetchRequest, FetchedContent,
+    Registration, RegistrationSource, WorkspaceOutputs,
 };
 use conjure_base::{Digest, TenantId};
 use conjure_conversation::{ArtifactContent, EventKind, Rejection};
@@ -21,6 +21,7 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::files::{artifact_services, equipped};
 use crate::scenario::{Host, Scenario, answered, follow, options};
 use crate::support::of;
 
@@ -61,7 +62,16 @@ impl Fixture {
     }
 
     async fn host_over(&self, journal: MemoryJournal) -> Host {
-        Host::with_factory(of(journal), self.scenario.clone(), options("first"), Arc::new(self.clone())).await
+        let fixture = self.clone();
+        let factory = equipped(&self.scenario, move |key, parts| {
+            let options = Arc::clone(&fixture.options);
+            let mut artifacts = artifact_services(key, &fixture.store, options, fixture.clone());
+            artifacts.resolver = artifacts.resolver.with_fetch(Arc::new(fixture.clone()));
+            let workspace = fixture.workspace.iter();
+            let outputs = workspace.map(|path| Arc::new(WorkspaceOutputs::new(path)) as _).collect();
+            SessionComponents { artifacts: fixture.has_parts.then_some(artifacts), outputs, ..parts }
+        });
+        Host::with_factory(of(journal), self.scenario.clone(), options("first"), factory).await
     }
 
     fn file(&self, name: &str, content: &str) -> std::path::PathBuf {
@@ -97,26 +107,6 @@ impl ContentPinner for Fixture {
         async move {
             self.pins.send_replace(contents);
             Ok(())
-        }
-        .boxed()
-    }
-}
-
-impl SessionFactory for Fixture {
-    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
-        async move {
-            let (tenant, options) = (setup.key.tenant.clone(), Arc::clone(&self.options));
-            let parts = self.scenario.build(setup).await?;
-            let resolver = ReferenceResolver::new(tenant, self.store.clone(), Arc::clone(&options));
-            let artifacts = ArtifactServices {
-                ingestor: ArtifactIngestor::new(options),
-                resolver: resolver.with_fetch(Arc::new(self.clone())),
-                pinner: Arc::new(self.clone()),
-                quota: Arc::new(()),
-            };
-            let workspace = self.workspace.iter();
-            let outputs = workspace.map(|path| Arc::new(WorkspaceOutputs::new(path)) as _).collect();
-            Ok(SessionComponents { artifacts: self.has_parts.then_some(artifacts), outputs, ..parts })
         }
         .boxed()
     }

@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
-use conjure_actors::session::{
-    Accepted, Session, SessionComponents, SessionFactory, SessionSetup, SessionStatus,
-};
-use conjure_actors::supervision::Failure;
+use conjure_actors::session::{Accepted, Session, SessionComponents, SessionStatus};
 use conjure_base::{CallId, SystemClock, TenantId};
 use conjure_conversation::Decision;
 use conjure_journal::LeaseOwner;
@@ -19,6 +16,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
+use crate::files::equipped;
 use crate::scenario::{Scenario, answered, follow, options};
 use crate::support::{memory, soon};
 
@@ -94,22 +92,6 @@ impl Executor for SandboxWithOwnFiles {
     }
 }
 
-/// The scenario, with such a sandbox.
-struct Fixture {
-    scenario: Scenario,
-    copying_sandbox: Arc<SandboxWithOwnFiles>,
-}
-
-impl SessionFactory for Fixture {
-    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
-        async move {
-            let parts = self.scenario.build(setup).await?;
-            Ok(SessionComponents { executor: Some(Arc::clone(&self.copying_sandbox) as _), ..parts })
-        }
-        .boxed()
-    }
-}
-
 async fn copying_sandbox(folder: &std::path::Path) -> (SessionRuntime, Session, Arc<SandboxWithOwnFiles>) {
     let context = ExecutionContext::new(folder.to_owned());
     let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
@@ -120,9 +102,12 @@ async fn copying_sandbox(folder: &std::path::Path) -> (SessionRuntime, Session, 
         is_broken: AtomicBool::new(false),
         may_come: watch::Sender::new(true),
     });
-    let fixture = Fixture { scenario: Scenario::default(), copying_sandbox: Arc::clone(&copying_sandbox) };
-    let mut runtime_options =
-        TreeOptions::new(memory(), Arc::new(fixture), LeaseOwner::new("first").unwrap());
+    let executor = Arc::clone(&copying_sandbox);
+    let factory = equipped(&Scenario::default(), move |_, parts| SessionComponents {
+        executor: Some(Arc::clone(&executor) as _),
+        ..parts
+    });
+    let mut runtime_options = TreeOptions::new(memory(), factory, LeaseOwner::new("first").unwrap());
     runtime_options.sessions = options("first");
     let runtime = SessionRuntime::spawn(runtime_options).await.unwrap();
     let session = runtime.open(NewSession::new(TenantId::new("acme").unwrap())).await.unwrap();

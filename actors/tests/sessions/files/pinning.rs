@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use conjure_actors::artifacts::{ArtifactServices, ContentPinner};
-use conjure_actors::session::{Session, SessionComponents, SessionError, SessionFactory, SessionSetup};
+use conjure_actors::artifacts::ContentPinner;
+use conjure_actors::session::{Session, SessionComponents, SessionError};
 use conjure_actors::supervision::Failure;
-use conjure_artifact::{
-    ArtifactError, ArtifactErrorKind, ArtifactIngestor, ArtifactOptions, ReferenceResolver,
-    RegistrationSource,
-};
+use conjure_artifact::{ArtifactError, ArtifactErrorKind, RegistrationSource};
 use conjure_base::Digest;
 use conjure_conversation::{ArtifactContent, EventKind};
 use conjure_journal::{Epoch, MemoryJournal};
@@ -17,6 +14,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
+use crate::files::{artifact_services, equipped};
 use crate::scenario::{Host, Scenario, follow, options};
 use crate::support::{FailingJournal, of};
 
@@ -48,7 +46,11 @@ impl Fixture {
     }
 
     async fn host(&self, journal: &FailingJournal) -> Host {
-        let factory = Arc::new(self.clone());
+        let fixture = self.clone();
+        let factory = equipped(&self.scenario, move |key, parts| {
+            let artifacts = artifact_services(key, &fixture.store, Arc::default(), fixture.clone());
+            SessionComponents { artifacts: Some(artifacts), ..parts }
+        });
         Host::with_factory(of(journal.clone()), self.scenario.clone(), options("first"), factory).await
     }
 
@@ -98,23 +100,6 @@ impl ContentPinner for Fixture {
             } else {
                 Ok(())
             }
-        }
-        .boxed()
-    }
-}
-
-impl SessionFactory for Fixture {
-    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
-        async move {
-            let (tenant, artifact_options) = (setup.key.tenant.clone(), Arc::new(ArtifactOptions::default()));
-            let parts = self.scenario.build(setup).await?;
-            let artifacts = ArtifactServices {
-                ingestor: ArtifactIngestor::new(Arc::clone(&artifact_options)),
-                resolver: ReferenceResolver::new(tenant, self.store.clone(), artifact_options),
-                pinner: Arc::new(self.clone()),
-                quota: Arc::new(()),
-            };
-            Ok(SessionComponents { artifacts: Some(artifacts), ..parts })
         }
         .boxed()
     }

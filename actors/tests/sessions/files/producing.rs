@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use conjure_actors::session::{Session, SessionComponents, SessionError, SessionFactory, SessionSetup};
-use conjure_actors::supervision::Failure;
+use conjure_actors::session::{Session, SessionComponents, SessionError};
 use conjure_artifact::{FinishedTurnInfo, OutputContent, OutputError, OutputStore, TurnOutputs};
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{Completeness, EventKind, FileChange, FileSource, SessionEventKind, SessionFile};
@@ -12,6 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 
+use crate::files::equipped;
 use crate::scenario::{Host, Scenario, answered, follow, options};
 use crate::support::{SECOND, memory};
 
@@ -100,27 +100,14 @@ impl OutputStore for FakeOutputs {
     }
 }
 
-/// The scenario, with such stores.
-struct Fixture {
-    scenario: Scenario,
-    stores: Vec<FakeOutputs>,
-}
-
-impl SessionFactory for Fixture {
-    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
-        async move {
-            let parts = self.scenario.build(setup).await?;
-            let outputs = self.stores.iter().map(|store| Arc::new(store.clone()) as _).collect();
-            Ok(SessionComponents { outputs, ..parts })
-        }
-        .boxed()
-    }
-}
-
 async fn host(stores: &[FakeOutputs]) -> (Host, Session) {
     let scenario = Scenario::default();
-    let fixture = Arc::new(Fixture { scenario: scenario.clone(), stores: stores.to_vec() });
-    let host = Host::with_factory(memory(), scenario, options("first"), fixture).await;
+    let stores = stores.to_vec();
+    let factory = equipped(&scenario, move |_, parts| {
+        let outputs = stores.iter().map(|store| Arc::new(store.clone()) as _).collect();
+        SessionComponents { outputs, ..parts }
+    });
+    let host = Host::with_factory(memory(), scenario, options("first"), factory).await;
     let session = host.open().await;
     (host, session)
 }

@@ -2,19 +2,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use conjure_actors::artifacts::{ArtifactServices, ContentPinner};
-use conjure_actors::session::{SessionComponents, SessionFactory, SessionSetup};
+use conjure_actors::artifacts::ContentPinner;
+use conjure_actors::session::SessionComponents;
 use conjure_actors::supervision::Failure;
-use conjure_artifact::{
-    ArtifactError, ArtifactIngestor, ArtifactOptions, ArtifactUpload, ArtifactUploader, ReferenceResolver,
-    RegistrationSource, Retryable,
-};
+use conjure_artifact::{ArtifactError, ArtifactUpload, ArtifactUploader, RegistrationSource, Retryable};
 use conjure_conversation::{Artifact, ArtifactContent, Block, Role};
 use conjure_journal::Epoch;
 use conjure_store::Store;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use crate::files::{artifact_services, equipped};
 use crate::scenario::{Host, Scenario, answered, follow, options};
 use crate::support::memory;
 
@@ -65,31 +63,6 @@ impl ContentPinner for Service {
     }
 }
 
-struct Fixture {
-    scenario: Scenario,
-    service: Service,
-}
-
-impl SessionFactory for Fixture {
-    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
-        async move {
-            let tenant = setup.key.tenant.clone();
-            let parts = self.scenario.build(setup).await?;
-            let (store, artifact_options) =
-                (self.service.store.clone(), Arc::new(ArtifactOptions::default()));
-            let artifacts = ArtifactServices {
-                ingestor: ArtifactIngestor::new(Arc::clone(&artifact_options)),
-                resolver: ReferenceResolver::new(tenant, store.clone(), artifact_options),
-                pinner: Arc::new(self.service.clone()),
-                quota: Arc::new(()),
-            };
-            let uploads = ArtifactUploader::new(store, Arc::new(self.service.clone()));
-            Ok(SessionComponents { artifacts: Some(artifacts), uploads: Some(uploads), ..parts })
-        }
-        .boxed()
-    }
-}
-
 #[tokio::test]
 async fn a_failed_upload_is_reported_once_and_a_permanent_one_is_not_retried() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
@@ -97,8 +70,13 @@ async fn a_failed_upload_is_reported_once_and_a_permanent_one_is_not_retried() {
     let service = Service { calls: Arc::default(), store, folder };
     assert!(service.folder.path().exists());
     let scenario = Scenario::default();
-    let fixture = Arc::new(Fixture { scenario: scenario.clone(), service: service.clone() });
-    let host = Host::with_factory(memory(), scenario, options("first"), fixture).await;
+    let upload = service.clone();
+    let factory = equipped(&scenario, move |key, parts| {
+        let artifacts = artifact_services(key, &upload.store, Arc::default(), upload.clone());
+        let uploads = ArtifactUploader::new(upload.store.clone(), Arc::new(upload.clone()));
+        SessionComponents { artifacts: Some(artifacts), uploads: Some(uploads), ..parts }
+    });
+    let host = Host::with_factory(memory(), scenario, options("first"), factory).await;
     let session = host.open().await;
     for name in ["good", "bad", "late"] {
         session.artifacts().register(name, RegistrationSource::content(name, "text/csv")).await.unwrap();
