@@ -73,6 +73,11 @@ async fn a_success_without_a_stream_is_a_protocol_error() {
     ] {
         let failed = failure(answer("200 OK", headers, body)).await;
         assert_eq!(failed.kind, ModelErrorKind::Protocol, "{body}: {failed}");
+        if body.contains("hotel") {
+            let expected = "the service did not answer with a stream of events; is the base URL that of the \
+                            Messages API? It begins: Welcome to the hotel wireless";
+            assert_eq!(failed.message, expected);
+        }
     }
     let invalid =
         [answer("200 OK", &[("content-type", "text/event-stream")], "data: "), b"\xFF\n\n".to_vec()].concat();
@@ -130,8 +135,14 @@ async fn an_error_in_another_format_keeps_its_message() {
         failed.message.contains("200 with an error (invalid_request_error): the context is full"),
         "{failed}"
     );
-    let failed = failure(answer("404 Not Found", &[("content-type", "text/html")], "<h1>nginx</h1>")).await;
-    assert!(failed.message.ends_with("nginx; is the base URL that of the Messages API?"), "{failed}");
+    for (status, hint) in [
+        ("404 Not Found", "is the base URL that of the Messages API?"),
+        ("405 No", "is the base URL that of the Messages API?"),
+        ("301 Moved", "the address redirects: set the base URL of the Messages API itself"),
+    ] {
+        let failed = failure(answer(status, &[("content-type", "text/html")], "<h1>nginx</h1>")).await;
+        assert!(failed.message.ends_with(&format!("nginx; {hint}")), "{failed}");
+    }
 }
 
 #[tokio::test]
@@ -290,6 +301,8 @@ async fn an_endless_response_is_stopped_at_the_limit() {
         pings.kind == ModelErrorKind::Protocol && pings.message.contains("larger than 100000"),
         "{pings}"
     );
+    let json = endless(answer("200 OK", &[("content-type", "application/json")], "["), b"1,").await;
+    assert_eq!(json.message, "the answer is larger than 100000 bytes");
     let page = endless(answer("500 Oops", &[], ""), b"<p>oops</p>").await;
     assert_eq!(page.kind, ModelErrorKind::Api(ApiErrorKind::Api));
 }

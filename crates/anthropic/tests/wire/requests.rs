@@ -6,6 +6,7 @@ use conjure_anthropic::{
     ApiProfile, Caching, Client, Config, ConfigError, ModelOptions, ModelPrices, Prices,
 };
 use conjure_conversation::{Block, Message, Model, ModelEvent, StopReason, Usage};
+use conjure_model_http::HttpConfig;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -36,7 +37,15 @@ async fn the_beta_profile_sends_the_key_in_its_own_header() {
 
 #[tokio::test]
 async fn the_current_profile_sends_the_key_as_a_bearer_token() {
-    let request = recorded(|config| config.with_profile(ApiProfile::Current), ModelOptions::new(MODEL)).await;
+    let change = |config: Config| {
+        let http = |http: HttpConfig| {
+            http.with_header("X-Team", "blue".to_owned().into()).with_query("api-version", "2026 preview")
+        };
+        config.with_profile(ApiProfile::Current).with_http(http)
+    };
+    let request = recorded(change, ModelOptions::new(MODEL)).await;
+    assert_eq!(request.line, "POST /v1/messages?api-version=2026+preview HTTP/1.1");
+    assert_eq!(request.headers["x-team"], "blue");
     assert_eq!(request.headers["authorization"], format!("Bearer {KEY}"));
     assert_eq!(request.headers["anthropic-version"], "2026-10-21");
     assert!(!request.headers.contains_key("x-api-key"));
@@ -166,7 +175,20 @@ async fn an_unstreamed_response_keeps_its_bytes() {
     let head = [("content-type", "application/json"), ("request-id", "req_w")];
     let server = Server::always(answer("200 OK", &head, &body)).await;
     let (messages, _) = client(&server);
-    let answer = call(&messages).await.unwrap();
+    let (events, answer) = drain(messages.stream(ask("Hi"))).await;
+    let answer = answer.unwrap();
+    let partial_json = r#"{"b": 1, "a":2}"#.to_owned();
+    assert_eq!(
+        events,
+        [
+            ModelEvent::Sent,
+            ModelEvent::Started,
+            ModelEvent::ToolUseStarted { index: 1, name: "t".to_owned() },
+            ModelEvent::ToolInputDelta { index: 1, partial_json },
+            ModelEvent::UsageReported(answer.usage),
+        ]
+    );
+    assert!(answer.usage.cost_micros > 0);
     let blocks: Vec<&str> = answer.content.iter().map(Block::json).collect();
     assert_eq!(blocks.join(","), content);
     assert_eq!(answer.request_id.as_deref(), Some("req_w"));
@@ -177,7 +199,9 @@ async fn configured_prices_apply_and_unknown_models_are_free() {
     let server = Server::always(stream(&text_stream("Hello"))).await;
     let clock = ManualClock::new();
     let priced = |prices| messages(&config(&server).with_prices(prices), &clock);
-    assert_eq!(call(&priced(Prices::none())).await.unwrap().usage.cost_micros, 0);
+    let client = Client::new(&config(&server).with_prices(Prices::none())).unwrap();
+    let free = call(&client.messages(ModelOptions::new(MODEL)).unwrap()).await.unwrap();
+    assert_eq!((free.usage.cost_micros, client.models_without_price()), (0, vec![MODEL.to_owned()]));
     let expensive = ModelPrices { input: 0, output: 1_000_000_000, cache_write: 0, cache_read: 0 };
     assert_eq!(call(&priced(Prices::new([(MODEL, expensive)]))).await.unwrap().usage.cost_micros, 20_000);
 }

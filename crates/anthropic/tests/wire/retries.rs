@@ -135,6 +135,9 @@ async fn mid_stream_overload_is_retried_only_before_output() {
         let (result, _, requests) = attempts(vec![mid_stream(&unseen), good_response()]).await;
         assert_eq!((requests, result.is_ok()), (2, true), "{unseen:?}");
     }
+    let body = error("200 OK", &[], "overloaded_error", "Overloaded");
+    let (result, _, requests) = attempts(vec![body, good_response()]).await;
+    assert_eq!((requests, result.is_ok()), (2, true), "in place of a stream");
     for events in [
         vec![start(), empty("text"), text_delta(0, "a")],
         vec![start(), tool("tool_use")],

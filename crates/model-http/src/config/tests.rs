@@ -1,4 +1,5 @@
 use super::*;
+use crate::HttpClient;
 
 const KEY: &str = "sk-canary-1234";
 
@@ -130,5 +131,18 @@ fn a_header_is_secret_by_its_name_or_by_its_value() {
         [("x-title", "Conjure"), ("HTTP-Referer", "https://example.com/some/page"), ("x-v", "2")]
     {
         assert!(!is_secret_header(name, value), "{name}: {value}");
+    }
+}
+
+#[tokio::test]
+async fn the_service_is_named_with_an_unusual_port() {
+    for (url, expected) in [
+        ("http://api.example.com/v1", "api.example.com"),
+        ("http://api.example.com:80/v1", "api.example.com"),
+        ("http://api.example.com:8443", "api.example.com:8443"),
+        ("http://[::1]:8080", "[::1]:8080"),
+    ] {
+        let config = HttpConfig::new(url).with_plaintext(PlaintextPolicy::Anywhere);
+        assert_eq!(HttpClient::new(&config).unwrap().service(), expected, "{url}");
     }
 }
