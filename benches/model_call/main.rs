@@ -28,9 +28,9 @@ use std::time::Duration;
 
 use conjure_anthropic::{Client, Config, ModelOptions};
 use conjure_conversation::{Block, Message, Model, ModelEvent, Request};
-use conjure_gemini::{Gemini, GeminiOptions, KEY_HEADER};
+use conjure_gemini::{Gemini, KEY_HEADER};
 use conjure_model_http::{HttpClient, HttpConfig, KeyHeader};
-use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
+use conjure_openai::{Chat, Responses};
 use futures_util::StreamExt as _;
 use rustix::time::{ClockId, clock_gettime};
 use secrecy::SecretString;
@@ -64,11 +64,11 @@ fn client(case: &Case, url: &str) -> Result<Arc<dyn Model>> {
             let client = Client::new(&Config::new(key).with_base_url(url))?;
             Arc::new(client.messages(ModelOptions::new(case.model))?)
         }
-        Wire::Chat => Arc::new(Chat::new(http(key, KeyHeader::Bearer)?, ChatOptions::new(case.model))),
+        Wire::Chat => Arc::new(Chat::new(http(key, KeyHeader::Bearer)?, Chat::options(case.model))),
         Wire::Responses => {
-            Arc::new(Responses::new(http(key, KeyHeader::Bearer)?, ResponsesOptions::new(case.model)))
+            Arc::new(Responses::new(http(key, KeyHeader::Bearer)?, Responses::options(case.model)))
         }
-        Wire::Gemini => Arc::new(Gemini::new(http(key, KEY_HEADER)?, GeminiOptions::new(case.model))),
+        Wire::Gemini => Arc::new(Gemini::new(http(key, KEY_HEADER)?, Gemini::options(case.model))),
     })
 }
 

@@ -136,10 +136,9 @@ impl Model for Messages {
     fn stream(&self, request: Request) -> ModelStream {
         let shared = &self.0.shared;
         let messages = self.clone();
-        shared.http.stream(Arc::clone(&shared.wire), move || {
-            let inner = messages.with_hosted_skills(&request).0;
-            Ok(inner.call(&request))
-        })
+        shared
+            .http
+            .stream(Arc::clone(&shared.wire), move || messages.with_hosted_skills(&request).0.call(&request))
     }
 
     fn hosted_support(&self) -> HostedSupport {

@@ -31,7 +31,7 @@ impl Wire for MessagesWire {
         MessageAccumulator::new()
     }
 
-    fn read_whole(&self, body: &[u8]) -> Result<Response, String> {
+    fn read_whole(&self, _: &HttpCall, body: &[u8]) -> Result<Response, String> {
         #[derive(Deserialize)]
         struct Kind {
             #[serde(rename = "type")]

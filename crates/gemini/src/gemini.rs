@@ -1,14 +1,17 @@
-//! [`Gemini`]: `streamGenerateContent` as a [`Model`].
+//! [`Gemini`]: `streamGenerateContent` as a [`Model`](conjure_conversation::Model).
 
-use std::fmt;
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use conjure_conversation::{Model, ModelApi, ModelStream, Origin, Request};
-use conjure_model_http::{HttpCall, HttpClient, KeyHeader, TokenEstimator};
+use conjure_conversation::{ModelApi, Origin, Request};
+use conjure_model_http::{
+    CallOptions, DecoderContext, HttpClient, KeyHeader, RequestSize, ServiceApi, ServiceError, ServiceModel,
+    StreamError, Url,
+};
 
-use crate::options::GeminiOptions;
 use crate::request_body::request_body;
-use crate::wire::GeminiWire;
+use crate::response::decoder::GeminiDecoder;
+use crate::response::error_body::read_error;
+use crate::tool_names::wire_name;
 
 /// The default address of the service. It includes the version of the API, because older gateways only know `v1beta`.
 pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1";
@@ -16,92 +19,78 @@ pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1
 /// The header that carries the key.
 pub const KEY_HEADER: KeyHeader = KeyHeader::Named("x-goog-api-key");
 
-/// One model, with its options, under one key. Cheap to clone.
+/// One model, with its options, under one key. The members of a `generationConfig` among the options are merged with those of the client.
 ///
 /// ```no_run
-/// use conjure_gemini::{DEFAULT_BASE_URL, Gemini, GeminiOptions, KEY_HEADER};
+/// use conjure_gemini::{DEFAULT_BASE_URL, Gemini, KEY_HEADER};
 /// use conjure_model_http::{HttpClient, HttpConfig};
 /// # let key = "not a real key".replace(' ', "-");
 ///
 /// let config = HttpConfig::new(DEFAULT_BASE_URL).with_key(key.into(), KEY_HEADER);
-/// let model = Gemini::new(HttpClient::new(&config)?, GeminiOptions::new("gemini-3-pro"));
+/// let model = Gemini::new(HttpClient::new(&config)?, Gemini::options("gemini-3-pro"));
 /// println!("{}", model.origin()); // gemini-3-pro at generativelanguage.googleapis.com
 /// # Ok::<(), conjure_model_http::HttpConfigError>(())
 /// ```
-#[derive(Clone)]
-pub struct Gemini(Arc<GeminiInner>);
+pub type Gemini = ServiceModel<GeminiApi>;
 
-struct GeminiInner {
-    client: HttpClient,
-    options: GeminiOptions,
-    origin: Origin,
-    estimator: Arc<TokenEstimator>,
-}
+/// The Gemini API.
+#[derive(Debug, Clone, Copy)]
+pub struct GeminiApi;
 
-impl Gemini {
-    /// Creates a model that sends its calls through this client.
-    #[must_use]
-    pub fn new(client: HttpClient, options: GeminiOptions) -> Self {
-        let origin =
-            Origin { api: ModelApi::Gemini, service: client.service(), model: options.model().to_owned() };
-        Self(Arc::new(GeminiInner { client, options, origin, estimator: Arc::default() }))
+impl ServiceApi for GeminiApi {
+    type Decoder = GeminiDecoder;
+
+    const API: ModelApi = ModelApi::Gemini;
+    const NAME: &'static str = "the Gemini API";
+    /// Among them are members whose results the client cannot read.
+    const RESERVED: &'static [&'static str] = &[
+        "contents",
+        "continuationToken",
+        "model",
+        "systemInstruction",
+        "system_instruction",
+        "tools",
+        "generation_config",
+        "generationConfig.maxOutputTokens",
+        "generationConfig.max_output_tokens",
+        "generationConfig.candidateCount",
+        "generationConfig.candidate_count",
+    ];
+    const NO_END: &'static str = "it has no `finishReason`";
+
+    fn provider(host: &str) -> &'static str {
+        if host.ends_with("aiplatform.googleapis.com") { "gcp.vertex_ai" } else { "gcp.gemini" }
     }
 
-    /// The options of this model.
-    #[must_use]
-    pub fn options(&self) -> &GeminiOptions {
-        &self.0.options
-    }
-
-    /// The origin of its answers. Only answers of the same origin are sent back unchanged.
-    #[must_use]
-    pub fn origin(&self) -> &Origin {
-        &self.0.origin
-    }
-
-    /// The body of a call. It is deterministic, and a byte prefix of the next call's body up to the end of its contents.
-    #[must_use]
-    pub fn body(&self, request: &Request) -> Vec<u8> {
-        request_body(request, &self.0.options, &self.0.origin).0
-    }
-}
-
-impl GeminiInner {
-    fn wire(&self, request: &Request) -> Arc<GeminiWire> {
-        Arc::new(GeminiWire::new(self.origin.clone(), request, Arc::clone(&self.estimator)))
-    }
-
-    fn call(&self, request: &Request, wire: &GeminiWire) -> HttpCall {
-        let model = format!("{}:streamGenerateContent", self.options.model());
+    fn url(client: &HttpClient, model: &str) -> Url {
+        let method = format!("{model}:streamGenerateContent");
         let mut url = match model.contains('/') {
             // The name is a complete path: `models/NAME`, `tunedModels/NAME`.
-            true => self.client.url(model.split('/')),
-            false => self.client.url(["models", model.as_str()]),
+            true => client.url(method.split('/')),
+            false => client.url(["models", method.as_str()]),
         };
         // Without this parameter, the answer is one list and not a stream of events.
         url.query_pairs_mut().append_pair("alt", "sse");
-        let (body, size) = request_body(request, &self.options, &self.origin);
-        wire.set_size(size);
-        let mut call = HttpCall::new(url, body, request, self.options.model());
-        call.max_tokens = self.options.max_tokens();
-        call
+        url
     }
-}
 
-impl Model for Gemini {
-    fn stream(&self, request: Request) -> ModelStream {
-        let inner = Arc::clone(&self.0);
-        let wire = inner.wire(&request);
-        let called = Arc::clone(&wire);
-        self.0.client.stream(wire, move || Ok(inner.call(&request, &called)))
+    fn wire_name(name: &str) -> Cow<'_, str> {
+        wire_name(name)
     }
-}
 
-impl fmt::Debug for Gemini {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gemini")
-            .field("service", &self.0.origin.service)
-            .field("options", &self.0.options)
-            .finish_non_exhaustive()
+    fn body(request: &Request, options: &CallOptions, origin: &Origin) -> (Vec<u8>, RequestSize) {
+        request_body(request, options, origin)
+    }
+
+    fn decoder(context: DecoderContext) -> GeminiDecoder {
+        GeminiDecoder::new(context)
+    }
+
+    fn push_whole(decoder: &mut GeminiDecoder, json: &str) -> Result<(), StreamError> {
+        decoder.push_json(json, &mut |_| {})
+    }
+
+    fn read_error(status: u16, body: &[u8]) -> Option<ServiceError> {
+        read_error(Some(status), std::str::from_utf8(body).ok()?)
     }
 }

@@ -14,16 +14,13 @@ pub mod fake;
 mod response;
 
 mod gemini;
-mod options;
 
 mod contents;
 mod request_body;
-mod wire;
 
 mod call_ids;
 mod native_parts;
 mod tool_names;
 
-pub use gemini::{DEFAULT_BASE_URL, Gemini, KEY_HEADER};
-pub use options::{GeminiOptions, OptionError};
+pub use gemini::{DEFAULT_BASE_URL, Gemini, GeminiApi, KEY_HEADER};
 pub use response::decoder::GeminiDecoder;

@@ -5,18 +5,20 @@
 //! token follows the contents. The service caches prompts by such prefixes, without breakpoints.
 
 use conjure_conversation::{Origin, Request};
-use conjure_model_http::{RequestSize, quoted};
-use serde_json::{Value, json};
+use conjure_model_http::{CallOptions, RequestSize, quoted};
+use serde_json::{Map, Value, json};
 
 use crate::contents::write_contents;
 use crate::native_parts::continuation_token;
-use crate::options::{GENERATION_CONFIG, GeminiOptions};
 use crate::tool_names::wire_name;
+
+/// The member with the settings for generating an answer.
+const GENERATION_CONFIG: &str = "generationConfig";
 
 /// Writes the body of `request`, for the service and the model of this origin. Also returns the size from which its tokens are estimated.
 pub(crate) fn request_body(
     request: &Request,
-    options: &GeminiOptions,
+    options: &CallOptions,
     origin: &Origin,
 ) -> (Vec<u8>, RequestSize) {
     let mut body = String::with_capacity(estimated_size(request));
@@ -38,10 +40,14 @@ pub(crate) fn request_body(
         let tools = json!([{"functionDeclarations": tools.collect::<Vec<Value>>()}]);
         field(&mut body, "tools", &tools.to_string());
     }
-    for (name, value) in options.fields() {
-        field(&mut body, name, &value.to_string());
+    let mut config = Map::new();
+    for (name, value) in options.extra(true) {
+        match value {
+            Value::Object(added) if name == GENERATION_CONFIG => config.clone_from(added),
+            _ => field(&mut body, name, &value.to_string()),
+        }
     }
-    let config = options.generation_config();
+    config.extend(options.max_tokens().map(|max| ("maxOutputTokens".to_owned(), Value::from(max))));
     if !config.is_empty() {
         field(&mut body, GENERATION_CONFIG, &Value::Object(config).to_string());
     }

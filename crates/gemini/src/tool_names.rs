@@ -1,13 +1,11 @@
 //! Tool names in the form that the service accepts: a letter or `_` first, then `[A-Za-z0-9_.:-]`, 128 characters at most.
 //!
 //! Most names are sent unchanged. Any other name is sent as `t:`, its characters with `_` for invalid ones, and a digest of the name. So
-//! the same name always gets the same form. [`ToolNames`] holds the mapped names of one request and maps the names in the answer back.
+//! the same name always gets the same form. [`ToolNames`](conjure_model_http::ToolNames) maps the names in the answer back.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use conjure_base::Digest;
-use conjure_conversation::ToolDefinition;
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 128;
@@ -17,29 +15,6 @@ const MAPPED: &str = "t:";
 const MAX_NAME_PREFIX: usize = 80;
 /// The number of hexadecimal digits of the digest in a mapped name.
 const DIGEST_DIGITS: usize = 16;
-
-/// The mapped tool names of one request.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ToolNames {
-    /// The tool's own name, by its mapped name.
-    mapped: HashMap<String, String>,
-}
-
-impl ToolNames {
-    /// Creates the map for these tools.
-    pub(crate) fn new(tools: &[ToolDefinition]) -> Self {
-        let mapped = tools.iter().filter_map(|tool| match wire_name(&tool.name) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(name) => Some((name, tool.name.clone())),
-        });
-        Self { mapped: mapped.collect() }
-    }
-
-    /// The tool's own name, by the name in an answer. A name that is not mapped is returned unchanged.
-    pub(crate) fn tool_name<'a>(&'a self, wire: &'a str) -> &'a str {
-        self.mapped.get(wire).map_or(wire, String::as_str)
-    }
-}
 
 /// The name in the form that the service accepts.
 pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
@@ -66,6 +41,8 @@ const fn is_name_char(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conjure_conversation::ToolDefinition;
+    use conjure_model_http::ToolNames;
     use proptest::prelude::*;
 
     fn tool(name: &str) -> ToolDefinition {
@@ -81,7 +58,7 @@ mod tests {
         let longest = "a".repeat(128);
         for name in ["bash_tool", "_x", "skills.load", "a:b-c", "T", longest.as_str()] {
             assert_eq!(wire_name(name), name);
-            assert_eq!(ToolNames::new(&[tool(name)]).tool_name(name), name);
+            assert_eq!(ToolNames::new(&[tool(name)], wire_name).own_name(name), name);
         }
     }
 
@@ -91,16 +68,15 @@ mod tests {
         let also_long = format!("{}y", "x".repeat(128));
         let names = ["9lives", "-a", "", "größe", "a b", "t:mine", "/bin/sh", &long, &also_long];
         let tools: Vec<ToolDefinition> = names.iter().map(|name| tool(name)).collect();
-        let table = ToolNames::new(&tools);
+        let table = ToolNames::new(&tools, wire_name);
         for name in names {
             let wire = wire_name(name).into_owned();
             assert!(is_wire_name(&wire) && wire != name, "{name} is {wire}");
-            assert_eq!(table.tool_name(&wire), name);
+            assert_eq!(table.own_name(&wire), name);
         }
-        assert_eq!(table.mapped.len(), names.len());
         let digest = Digest::of_bytes(b"9lives").to_hex();
         assert_eq!(wire_name("9lives"), format!("t:9lives:{}", &digest[..16]));
-        assert_eq!(table.tool_name("t:unknown"), "t:unknown");
+        assert_eq!(table.own_name("t:unknown"), "t:unknown");
     }
 
     proptest! {
@@ -108,8 +84,8 @@ mod tests {
         fn every_name_becomes_one_that_the_service_takes(name in "\\PC{0,200}") {
             let wire = wire_name(&name);
             prop_assert!(is_wire_name(&wire), "{}", wire);
-            let table = ToolNames::new(&[tool(&name)]);
-            prop_assert_eq!(table.tool_name(&wire), name.as_str());
+            let table = ToolNames::new(&[tool(&name)], wire_name);
+            prop_assert_eq!(table.own_name(&wire), name.as_str());
         }
     }
 }

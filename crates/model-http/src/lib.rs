@@ -1,7 +1,7 @@
 //! Model services over HTTP: the part that is the same for every API.
 //!
-//! A crate for one API implements [`Wire`] and [`Decoder`], writes an [`HttpCall`] and gives it to an [`HttpClient`]. The client does the
-//! rest:
+//! A crate for one API implements [`ServiceApi`] and [`Decoder`] for a [`ServiceModel`]. If its client has more than model calls, it
+//! implements [`Wire`] in place of [`ServiceApi`], writes an [`HttpCall`] and gives it to an [`HttpClient`]. The client does the rest:
 //!
 //! - The key's rate limiter admits the call (`limiter`).
 //! - The transport sends the body (`transport`).
@@ -22,10 +22,12 @@ mod config;
 mod known_models;
 mod prices;
 
+pub use calls::call_options::{CallOptions, FieldError};
 pub use calls::client::HttpClient;
 pub use calls::http_call::HttpCall;
 pub use calls::model_list::ListedModel;
 pub use calls::service_error::{ServiceError, error_kind_of_status};
+pub use calls::service_model::{DecoderContext, ServiceApi, ServiceModel};
 pub use calls::wire::Wire;
 pub use config::{
     HttpConfig, HttpConfigError, KeyHeader, PlaintextPolicy, ResponseLimits, Timeouts, is_secret_header,
@@ -40,3 +42,4 @@ pub use stream::raw_object::{RawObject, quoted};
 pub use stream::sse::{SseError, SseEvent, SseParser};
 pub use stream::token_estimate::{RequestSize, TokenEstimator};
 pub use stream::tool_input::{InputCompletion, finish_input, is_object};
+pub use stream::tool_names::ToolNames;

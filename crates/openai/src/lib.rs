@@ -13,10 +13,8 @@
 pub mod fake;
 
 mod chat;
-mod options;
 mod responses;
 
-mod call_context;
 mod canonical_blocks;
 mod error_body;
 mod history;
@@ -27,11 +25,8 @@ mod request_writer;
 mod tool_names;
 mod usage;
 
-pub use chat::{Chat, ChatDecoder};
-pub use options::{
-    ChatOptions, EncryptedReasoning, ParallelToolCalls, ReservedField, ResponsesOptions, TokensField,
-};
-pub use responses::{Responses, ResponsesDecoder};
+pub use chat::{Chat, ChatApi, ChatDecoder};
+pub use responses::{Responses, ResponsesApi, ResponsesDecoder};
 
 /// The address of OpenAI's own service.
 pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";

@@ -1,5 +1,6 @@
 //! [`RequestWriter`]: writes the JSON of a request body directly, so that the order of its members and its bytes are fixed.
 
+use conjure_conversation::Request;
 use conjure_model_http::{RequestSize, quoted};
 use serde_json::Value;
 
@@ -42,15 +43,10 @@ impl RequestWriter {
 
     /// Writes a further member: a comma, its name, its value.
     pub(crate) fn member(&mut self, name: &str, value: &Value) {
-        self.member_name(name);
-        self.raw(&value.to_string());
-    }
-
-    /// Writes a comma and the name of a member. The caller writes the value.
-    pub(crate) fn member_name(&mut self, name: &str) {
         self.raw(",");
         self.string(name);
         self.raw(":");
+        self.raw(&value.to_string());
     }
 
     /// Returns the body and its size.
@@ -61,9 +57,16 @@ impl RequestWriter {
 }
 
 /// Estimates the size of a body in bytes, to reserve memory.
-pub(crate) fn estimated_size(request: &conjure_conversation::Request) -> usize {
+pub(crate) fn estimated_size(request: &Request) -> usize {
     let messages = request.messages.iter().flat_map(|message| &message.content);
     let messages: usize = messages.map(|block| block.json().len() + 80).sum();
     let instructions: usize = request.instructions.iter().map(String::len).sum();
     messages + instructions + request.tools.len() * 1024 + 1024
+}
+
+/// The instructions of a request in one text, without blank ones; `None` if there are none.
+pub(crate) fn joined_instructions(request: &Request) -> Option<String> {
+    let texts = request.instructions.iter().map(String::as_str).filter(|text| !text.trim().is_empty());
+    let joined = texts.collect::<Vec<_>>().join("\n\n");
+    (!joined.is_empty()).then_some(joined)
 }

@@ -1,38 +1,14 @@
-//! Tool names on the wire: at most 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`. Other names are mapped, and names in the answer are mapped back.
+//! Tool names on the wire: at most 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`. Other names are mapped, and names in the answer are mapped
+//! back ([`ToolNames`](conjure_model_http::ToolNames)).
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use conjure_base::Digest;
-use conjure_conversation::ToolDefinition;
 
 /// The longest name that the service accepts, in bytes.
 const MAX_NAME: usize = 64;
 /// The number of hexadecimal digits of the digest that make a mapped name unique.
 const DIGEST_DIGITS: usize = 8;
-
-/// The mapped tool names of one request, which the decoder of its answer needs.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ToolNames {
-    /// The tool's own name by its name on the wire, only for names that differ.
-    by_wire_name: HashMap<String, String>,
-}
-
-impl ToolNames {
-    /// Creates the map for these tools.
-    pub(crate) fn new(tools: &[ToolDefinition]) -> Self {
-        let mapped = tools.iter().filter_map(|tool| match wire_name(&tool.name) {
-            Cow::Owned(wire) => Some((wire, tool.name.clone())),
-            Cow::Borrowed(_) => None,
-        });
-        Self { by_wire_name: mapped.collect() }
-    }
-
-    /// The tool's own name, by the name in an answer.
-    pub(crate) fn own_name<'n>(&'n self, wire: &'n str) -> &'n str {
-        self.by_wire_name.get(wire).map_or(wire, String::as_str)
-    }
-}
 
 /// The name that a request uses: the name itself if it is valid. Otherwise invalid characters become `_`, and a part of the name's digest
 /// is appended.
@@ -52,6 +28,8 @@ pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conjure_conversation::ToolDefinition;
+    use conjure_model_http::ToolNames;
     use proptest::prelude::*;
 
     fn tool(name: &str) -> ToolDefinition {
@@ -66,7 +44,7 @@ mod tests {
             assert_eq!(wire_name(name), name);
         }
         let names = ["skills.load", "skills_load", too_long.as_str(), "größe", ""];
-        let known = ToolNames::new(&names.map(tool));
+        let known = ToolNames::new(&names.map(tool), wire_name);
         for name in names {
             assert_eq!(known.own_name(&wire_name(name)), name);
         }
@@ -81,7 +59,7 @@ mod tests {
             let wire = wire_name(&name);
             prop_assert!((1..=64).contains(&wire.len()), "{wire}");
             prop_assert!(wire.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "{wire}");
-            let known = ToolNames::new(&[tool(&name)]);
+            let known = ToolNames::new(&[tool(&name)], wire_name);
             prop_assert_eq!(known.own_name(&wire), name.as_str());
         }
     }

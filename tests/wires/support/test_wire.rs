@@ -6,10 +6,10 @@ use conjure::Model;
 use conjure_anthropic::fake::FakeMessages;
 use conjure_anthropic::{Client, Config, ModelOptions};
 use conjure_gemini::fake::FakeGemini;
-use conjure_gemini::{Gemini, GeminiOptions, KEY_HEADER};
+use conjure_gemini::{Gemini, KEY_HEADER};
 use conjure_model_http::{HttpClient, HttpConfig, KeyHeader, ModelPrices, Prices};
 use conjure_openai::fake::FakeOpenAi;
-use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
+use conjure_openai::{Chat, Responses};
 use secrecy::SecretString;
 
 use crate::support::sent_request::SentRequest;
@@ -126,13 +126,13 @@ impl TestService {
             Fake::OpenAi(fake) => {
                 let client = http(fake.base_url(), KeyHeader::Bearer);
                 match self.wire {
-                    TestWire::Chat => Arc::new(Chat::new(client, ChatOptions::new(self.wire.name()))),
-                    _ => Arc::new(Responses::new(client, ResponsesOptions::new(self.wire.name()))),
+                    TestWire::Chat => Arc::new(Chat::new(client, Chat::options(self.wire.name()))),
+                    _ => Arc::new(Responses::new(client, Responses::options(self.wire.name()))),
                 }
             }
             Fake::Gemini(fake) => {
                 let client = http(fake.base_url(), KEY_HEADER);
-                Arc::new(Gemini::new(client, GeminiOptions::new(self.wire.name())))
+                Arc::new(Gemini::new(client, Gemini::options(self.wire.name())))
             }
         }
     }

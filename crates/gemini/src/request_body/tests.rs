@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::Gemini;
 use conjure_base::CallId;
 use conjure_conversation::{
     Block, Message, ModelApi, NativeContent, NativeItem, ResultContent, ToolDefinition, ToolResult,
@@ -43,7 +44,7 @@ fn native(content: Vec<Block>, parts: &[&str]) -> Message {
 }
 
 fn text(request: &Request, origin: &Origin) -> String {
-    String::from_utf8(request_body(request, &GeminiOptions::new("m"), origin).0).unwrap()
+    String::from_utf8(request_body(request, &Gemini::options("m"), origin).0).unwrap()
 }
 
 /// The contents of a conversation of the same origin.
@@ -58,7 +59,7 @@ fn contents_for(messages: Vec<Message>, origin: &Origin) -> Value {
 
 #[test]
 fn the_body_has_these_exact_bytes() {
-    let options = GeminiOptions::new("m")
+    let options = Gemini::options("m")
         .with_max_tokens(100)
         .with_field("generationConfig", json!({"temperature": 0}))
         .unwrap()
@@ -242,7 +243,7 @@ fn the_data_of_images_is_no_text() {
         native(vec![call("a", "look")], &[&drawn, r#"{"functionCall":{"name":"look"}}"#]),
         Message::user(vec![Block::tool_result(&seen)]),
     ]);
-    let (body, size) = request_body(&all, &GeminiOptions::new("m"), &origin());
+    let (body, size) = request_body(&all, &Gemini::options("m"), &origin());
     assert_eq!(size, RequestSize { text_bytes: body.len() as u64 - 3 * 10_002, images: 3 });
 }
 

@@ -5,12 +5,11 @@
 //! - The **blocks** are for the conversation: text, thinking and calls. Text is joined across signatures. Blank blocks are left out.
 
 use conjure_conversation::{Block, ModelEvent, NativeItem};
-use conjure_model_http::{InputCompletion, StreamError, finish_input, is_object, quoted};
+use conjure_model_http::{InputCompletion, StreamError, ToolNames, finish_input, is_object, quoted};
 use serde_json::value::RawValue;
 
 use crate::call_ids::CallIds;
 use crate::native_parts::{EmptyPart, FunctionCall, Part, PlainText, text_item, token_item};
-use crate::tool_names::ToolNames;
 
 /// The parts so far.
 #[derive(Debug)]
@@ -162,7 +161,7 @@ impl AnswerParts {
         }
         let name = call.name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| StreamError::protocol("a `functionCall` has no name"))?;
-        let name = self.names.tool_name(&name).to_owned();
+        let name = self.names.own_name(&name).to_owned();
         let args = match call.args.map(RawValue::get) {
             None | Some("null") => "{}".to_owned(),
             Some(args) => {

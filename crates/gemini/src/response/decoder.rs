@@ -5,11 +5,8 @@
 
 use std::sync::Arc;
 
-use conjure_base::TurnId;
-use conjure_conversation::{ModelEvent, NativeContent, Origin, Response, StopReason};
-use conjure_model_http::{
-    Decoder, OutputShown, RequestSize, ServiceError, SseEvent, StreamError, TokenEstimator,
-};
+use conjure_conversation::{ModelEvent, NativeContent, Response, StopReason};
+use conjure_model_http::{Decoder, DecoderContext, OutputShown, ServiceError, SseEvent, StreamError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -18,7 +15,6 @@ use crate::response::answer_parts::AnswerParts;
 use crate::response::error_body::{read_error, read_members};
 use crate::response::finish_reason::{AnswerContent, CONTINUATION, stop_reason};
 use crate::response::usage::WireUsage;
-use crate::tool_names::ToolNames;
 
 /// The maximum number of parts in one piece, and in one answer.
 const MAX_PARTS: usize = 10_000;
@@ -74,10 +70,7 @@ struct PromptFeedback {
 /// Collects the pieces of one answer.
 #[derive(Debug)]
 pub struct GeminiDecoder {
-    origin: Origin,
-    request_size: RequestSize,
-    estimator: Arc<TokenEstimator>,
-    ids: CallIds,
+    context: DecoderContext,
     response_id: Option<String>,
     model_version: Option<String>,
     parts: AnswerParts,
@@ -92,17 +85,14 @@ pub struct GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    /// Creates a decoder for an answer of this origin.
+    /// Creates a decoder for the answer of a call.
     #[must_use]
-    pub fn new(origin: Origin) -> Self {
+    pub fn new(mut context: DecoderContext) -> Self {
         Self {
-            origin,
-            request_size: RequestSize::default(),
-            estimator: Arc::default(),
-            ids: CallIds::new(TurnId::FIRST, 1),
             response_id: None,
             model_version: None,
-            parts: AnswerParts::new(ToolNames::default()),
+            parts: AnswerParts::new(std::mem::take(&mut context.tool_names)),
+            context,
             usage: None,
             finish_reason: None,
             finish_message: None,
@@ -110,25 +100,6 @@ impl GeminiDecoder {
             continuation_token: None,
             shown: OutputShown::Nothing,
         }
-    }
-
-    /// Sets the names of the request's tools.
-    pub(crate) fn with_tool_names(mut self, names: ToolNames) -> Self {
-        self.parts = AnswerParts::new(names);
-        self
-    }
-
-    /// Sets the turn and number of the call.
-    pub(crate) const fn with_call(mut self, turn: TurnId, call: u32) -> Self {
-        self.ids = CallIds::new(turn, call);
-        self
-    }
-
-    /// Sets the size of the request, and the estimator of its tokens.
-    pub(crate) fn with_estimator(mut self, size: RequestSize, estimator: Arc<TokenEstimator>) -> Self {
-        self.request_size = size;
-        self.estimator = estimator;
-        self
     }
 
     /// Adds one piece, as JSON text.
@@ -204,19 +175,32 @@ impl GeminiDecoder {
         }
         Ok(())
     }
+}
 
-    /// Reads an unstreamed answer.
-    ///
-    /// # Errors
-    /// Why it is not an answer.
-    pub(crate) fn read_whole(mut self, body: &str) -> Result<Response, String> {
-        self.push_json(body, &mut |_| {}).map_err(|error| error.to_string())?;
-        let answer = self.end().map_err(|error| error.to_string())?;
-        answer.ok_or_else(|| "it has no `finishReason`".to_owned())
+impl Decoder for GeminiDecoder {
+    fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+        let data = event.data.trim();
+        // The service sends no such end, but gateways add the end of another API.
+        if data.is_empty() || data == "[DONE]" {
+            return Ok(());
+        }
+        if event.name == "error" {
+            let error = read_error(None, data).or_else(|| read_members(None, data));
+            return Err(error.unwrap_or_else(|| unnamed_error(data)).into());
+        }
+        self.push_json(data, emit)
     }
 
-    /// Finishes the answer; `None` if it is not complete.
-    fn end(mut self) -> Result<Option<Response>, StreamError> {
+    fn shown(&self) -> OutputShown {
+        self.shown
+    }
+
+    /// Always false. Usage and signatures may follow the finish reason, and the body ends by itself.
+    fn is_complete(&self) -> bool {
+        false
+    }
+
+    fn finish(mut self) -> Result<Option<Response>, StreamError> {
         let (stop, notice) = match (&self.finish_reason, &self.block_reason) {
             (Some(reason), _) => {
                 let content = match (&self.continuation_token, self.parts.has_calls()) {
@@ -247,12 +231,11 @@ impl GeminiDecoder {
                     .is_some_and(|reason| reason.eq_ignore_ascii_case(CONTINUATION))
         });
         let answer_size = self.parts.size() as u64;
-        let (mut content, items) =
-            self.parts.finish(&self.ids, self.response_id.as_deref(), token.as_deref())?;
+        let ids = CallIds::new(self.context.turn, self.context.call);
+        let (mut content, items) = self.parts.finish(&ids, self.response_id.as_deref(), token.as_deref())?;
         content.extend(notice.map(conjure_conversation::Block::text));
-        let usage = self.usage.map(WireUsage::tokens);
-        let usage = self.estimator.usage(self.request_size, usage, answer_size);
-        let native = (!items.is_empty()).then(|| Arc::new(NativeContent { origin: self.origin, items }));
+        let usage = self.context.usage(self.usage.map(WireUsage::tokens), answer_size);
+        let native = NativeContent { origin: self.context.origin, items };
         Ok(Some(Response {
             id: self.response_id,
             model: self.model_version,
@@ -261,36 +244,8 @@ impl GeminiDecoder {
             usage,
             request_id: None,
             container: None,
-            native,
+            native: (!native.items.is_empty()).then(|| Arc::new(native)),
         }))
-    }
-}
-
-impl Decoder for GeminiDecoder {
-    fn push(&mut self, event: SseEvent<'_>, emit: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
-        let data = event.data.trim();
-        // The service sends no such end, but gateways add the end of another API.
-        if data.is_empty() || data == "[DONE]" {
-            return Ok(());
-        }
-        if event.name == "error" {
-            let error = read_error(None, data).or_else(|| read_members(None, data));
-            return Err(error.unwrap_or_else(|| unnamed_error(data)).into());
-        }
-        self.push_json(data, emit)
-    }
-
-    fn shown(&self) -> OutputShown {
-        self.shown
-    }
-
-    /// Always false. Usage and signatures may follow the finish reason, and the body ends by itself.
-    fn is_complete(&self) -> bool {
-        false
-    }
-
-    fn finish(self) -> Result<Option<Response>, StreamError> {
-        self.end()
     }
 }
 

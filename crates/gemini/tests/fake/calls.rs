@@ -1,7 +1,7 @@
 //! Whole calls over HTTP: what is sent, what comes back, and what goes back then.
 
 use conjure_conversation::{BlockKind, ModelApi, ModelErrorKind, ModelEvent, Origin, StopReason};
-use conjure_gemini::GeminiOptions;
+use conjure_gemini::Gemini;
 use conjure_gemini::fake::{FakeGemini, Reply};
 use serde_json::{Value, json};
 
@@ -73,15 +73,15 @@ async fn ids_of_the_service_go_back() {
 #[tokio::test]
 async fn another_model_gets_a_translation() {
     let fake = FakeGemini::builder().turns(two_steps()).start().await.unwrap();
-    let first = client_with(&fake, GeminiOptions::new("one"));
+    let first = client_with(&fake, Gemini::options("one"));
     let response = ask(&first, &[user("Look.")]).await.unwrap();
     let history = [user("Look."), answer(&response), results(&response)];
-    let other = client_with(&fake, GeminiOptions::new("tunedModels/two"));
+    let other = client_with(&fake, Gemini::options("tunedModels/two"));
     // The fake knows the paths of `models` only.
     let error = ask(&other, &history).await.unwrap_err();
     assert!(error.to_string().contains("not found"), "{error}");
     assert!(fake.requests()[1].path().starts_with("/v1/tunedModels/two:"), "{:?}", fake.requests()[1].path());
-    let other = client_with(&fake, GeminiOptions::new("two"));
+    let other = client_with(&fake, Gemini::options("two"));
     assert_eq!(ask(&other, &history).await.unwrap().stop_reason, StopReason::ToolUse);
     let body = bodies(&fake)[2].clone();
     assert!(

@@ -2,7 +2,7 @@
 
 use conjure_base::CallId;
 use conjure_conversation::{ApiErrorKind, Block, BlockKind, Message, Response, ResultContent, ToolResult};
-use conjure_gemini::GeminiOptions;
+use conjure_gemini::Gemini;
 use conjure_gemini::fake::{FakeGemini, Refusal, Reply};
 use serde_json::{Value, json};
 use test_support::Python;
@@ -179,7 +179,7 @@ async fn our_requests_are_those_of_the_sdk() {
             "safety_settings": [{"category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "BLOCK_NONE"}]});
         assert_eq!(sdk(&python, "converse", &asked).await, 6);
 
-        let options = GeminiOptions::new(MODEL)
+        let options = Gemini::options(MODEL)
             .with_max_tokens(100)
             .with_field(
                 "generationConfig",

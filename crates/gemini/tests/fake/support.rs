@@ -8,8 +8,8 @@ use conjure_conversation::{
     Block, Message, Model, ModelError, ModelEvent, ModelStream, Request, Response, ToolDefinition, ToolResult,
 };
 use conjure_gemini::fake::{FakeGemini, FakeGeminiBuilder};
-use conjure_gemini::{Gemini, GeminiOptions, KEY_HEADER};
-use conjure_model_http::{HttpClient, HttpConfig};
+use conjure_gemini::{Gemini, KEY_HEADER};
+use conjure_model_http::{CallOptions, HttpClient, HttpConfig};
 use futures_util::StreamExt as _;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -25,12 +25,12 @@ pub(crate) fn config(fake: &FakeGemini) -> HttpConfig {
     HttpConfig::new(fake.base_url()).with_key(SecretString::from(KEY), KEY_HEADER).with_seed(1)
 }
 
-pub(crate) fn client_with(fake: &FakeGemini, options: GeminiOptions) -> Gemini {
+pub(crate) fn client_with(fake: &FakeGemini, options: CallOptions) -> Gemini {
     Gemini::new(HttpClient::new(&config(fake)).unwrap(), options)
 }
 
 pub(crate) fn client(fake: &FakeGemini) -> Gemini {
-    client_with(fake, GeminiOptions::new(MODEL))
+    client_with(fake, Gemini::options(MODEL))
 }
 
 pub(crate) fn script(text: &str) -> Script {

@@ -95,11 +95,11 @@ impl HttpClient {
     pub fn stream<W, F>(&self, wire: Arc<W>, make: F) -> ModelStream
     where
         W: Wire,
-        F: FnOnce() -> Result<HttpCall, ModelError> + Send + 'static,
+        F: FnOnce() -> HttpCall + Send + 'static,
     {
         let begin: Box<Begin<W>> = {
             let client = Arc::clone(&self.0);
-            Box::new(move || Ok(ModelCall::new(client, wire, make()?)))
+            Box::new(move || ModelCall::new(client, wire, make()))
         };
         let state = Running { stage: Stage::New(begin), ready: VecDeque::new() };
         let events = stream::unfold(state, |mut running| async move {
@@ -111,7 +111,7 @@ impl HttpClient {
 }
 
 /// Makes the call at the first poll.
-type Begin<W> = dyn FnOnce() -> Result<ModelCall<W>, ModelError> + Send;
+type Begin<W> = dyn FnOnce() -> ModelCall<W> + Send;
 
 /// A streamed call that waits for its next poll.
 struct Running<W: Wire> {
@@ -140,13 +140,10 @@ impl<W: Wire> Running<W> {
                     Err(error) => Err(error),
                 },
                 Stage::New(_) => match std::mem::replace(&mut self.stage, Stage::Over) {
-                    Stage::New(begin) => match begin() {
-                        Ok(call) => {
-                            self.stage = Stage::Calling(Box::new(call));
-                            continue;
-                        }
-                        Err(error) => Err(error),
-                    },
+                    Stage::New(begin) => {
+                        self.stage = Stage::Calling(Box::new(begin()));
+                        continue;
+                    }
                     _ => return None,
                 },
                 Stage::Ended(_) => match std::mem::replace(&mut self.stage, Stage::Over) {

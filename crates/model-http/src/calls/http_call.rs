@@ -8,6 +8,9 @@ use conjure_conversation::{Request, SideEffects};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
+use crate::stream::token_estimate::RequestSize;
+use crate::stream::tool_names::ToolNames;
+
 /// One model call, ready to be sent with `POST`.
 #[derive(Clone)]
 pub struct HttpCall {
@@ -29,6 +32,10 @@ pub struct HttpCall {
     pub call: u32,
     /// The container that the request names, if any.
     pub container: Option<String>,
+    /// The tool names that the body has in another form.
+    pub tool_names: ToolNames,
+    /// The size of the body, from which its tokens are estimated.
+    pub size: RequestSize,
 }
 
 impl HttpCall {
@@ -45,6 +52,8 @@ impl HttpCall {
             turn: request.turn,
             call: request.call,
             container: None,
+            tool_names: ToolNames::default(),
+            size: RequestSize::default(),
         }
     }
 }

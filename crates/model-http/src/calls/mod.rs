@@ -1,6 +1,7 @@
 //! Calls of a model service, from the request to the outcome.
 
 pub(crate) mod attempt_error;
+pub(crate) mod call_options;
 pub(crate) mod call_span;
 pub(crate) mod client;
 pub(crate) mod client_state;
@@ -9,4 +10,5 @@ pub(crate) mod http_call;
 pub(crate) mod model_call;
 pub(crate) mod model_list;
 pub(crate) mod service_error;
+pub(crate) mod service_model;
 pub(crate) mod wire;

@@ -162,7 +162,7 @@ impl<W: Wire> ModelCall<W> {
             {
                 return Err(transport.errors().successful_status(&*self.wire, &self.call, status, error));
             }
-            self.wire.read_whole(&body).map_err(|reason| {
+            self.wire.read_whole(&self.call, &body).map_err(|reason| {
                 let what = format!("the service did not answer with a message ({reason})");
                 transport.errors().unexpected_response(&what, self.wire.api_name(), &body)
             })

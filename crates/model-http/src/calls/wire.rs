@@ -23,11 +23,11 @@ pub trait Wire: Send + Sync + 'static {
     /// Creates a decoder for a new stream.
     fn decoder(&self, call: &HttpCall) -> Self::Decoder;
 
-    /// Reads the body of a response without streaming. The client sets its request id and its cost.
+    /// Reads the body of an unstreamed response to this call. The client sets its request id and its cost.
     ///
     /// # Errors
     /// Why it is not a response of this API, as a fragment that fits in brackets.
-    fn read_whole(&self, body: &[u8]) -> Result<Response, String>;
+    fn read_whole(&self, call: &HttpCall, body: &[u8]) -> Result<Response, String>;
 
     /// Reads the body of an error; `None` if the body is not an error of this API. The client also calls it for a successful status whose
     /// body is no response, because some servers report errors with status 200.

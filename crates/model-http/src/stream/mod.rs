@@ -6,3 +6,4 @@ pub(crate) mod response_stream;
 pub(crate) mod sse;
 pub(crate) mod token_estimate;
 pub(crate) mod tool_input;
+pub(crate) mod tool_names;

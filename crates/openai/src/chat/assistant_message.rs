@@ -13,14 +13,13 @@
 use std::collections::HashMap;
 
 use conjure_conversation::{Block, ModelEvent, NativeItem};
-use conjure_model_http::{InputCompletion, OutputShown, StreamError, quoted};
+use conjure_model_http::{InputCompletion, OutputShown, StreamError, ToolNames, quoted};
 use serde_json::value::RawValue;
 
 use super::list_item::{ListItem, continue_list};
 use crate::canonical_blocks::{are_complete_arguments, call_block, finish_arguments, thinking_block};
 use crate::object_members::{Members, array_items, string_value};
 use crate::preview_events::{Preview, ShownText, TextKind};
-use crate::tool_names::ToolNames;
 
 /// The maximum number of calls in an answer.
 const MAX_CALLS: usize = 10_000;

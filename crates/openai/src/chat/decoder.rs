@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use conjure_conversation::{
-    AfterResponse, ApiErrorKind, ModelEvent, NativeContent, Origin, Response, StopReason, Usage,
+    AfterResponse, ApiErrorKind, ModelEvent, NativeContent, Response, StopReason, Usage,
 };
-use conjure_model_http::{Decoder, InputCompletion, OutputShown, ServiceError, SseEvent, StreamError};
+use conjure_model_http::{
+    Decoder, DecoderContext, InputCompletion, OutputShown, ServiceError, SseEvent, StreamError,
+};
 use serde_json::Value;
 
 use super::assistant_message::AssistantMessage;
-use crate::call_context::CallContext;
 use crate::error_body::{is_error_object, service_error};
 use crate::object_members::{Members, array_items};
 use crate::usage::chat_usage;
@@ -20,7 +21,7 @@ use crate::usage::chat_usage;
 /// Reads one streamed answer.
 #[derive(Debug)]
 pub struct ChatDecoder {
-    context: Arc<CallContext>,
+    context: DecoderContext,
     message: AssistantMessage,
     id: Option<String>,
     model: Option<String>,
@@ -30,15 +31,11 @@ pub struct ChatDecoder {
 }
 
 impl ChatDecoder {
-    /// Creates a decoder for an answer of this origin without a call, such as a recorded stream. Tool names are not mapped.
+    /// Creates a decoder for the answer of a call.
     #[must_use]
-    pub fn new(origin: Origin) -> Self {
-        Self::with_context(Arc::new(CallContext::detached(origin)))
-    }
-
-    pub(super) fn with_context(context: Arc<CallContext>) -> Self {
+    pub fn new(mut context: DecoderContext) -> Self {
         Self {
-            message: AssistantMessage::new(context.names.clone()),
+            message: AssistantMessage::new(std::mem::take(&mut context.tool_names)),
             context,
             id: None,
             model: None,
@@ -181,7 +178,7 @@ impl Decoder for ChatDecoder {
         };
         let message = self.message.finish(end)?;
         let usage = self.context.usage(self.usage, message.written);
-        let native = NativeContent { origin: self.context.origin.clone(), items: vec![message.native] };
+        let native = NativeContent { origin: self.context.origin, items: vec![message.native] };
         Ok(Some(Response {
             id: self.id,
             model: self.model,

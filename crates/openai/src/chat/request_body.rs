@@ -10,13 +10,12 @@
 //! An answer of the same origin is sent back in its native form, byte for byte. Of any other answer, only the text and the calls are sent.
 
 use conjure_conversation::{Message, NativeItem, Origin, Request, Role, ToolCall};
-use conjure_model_http::{RequestSize, quoted};
+use conjure_model_http::{CallOptions, RequestSize, quoted};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::history::{CallIds, TranslatedAnswer, UserMessage, UserPart, only_text};
-use crate::options::{ChatOptions, TokensField};
-use crate::request_writer::{RequestWriter, estimated_size};
+use crate::request_writer::{RequestWriter, estimated_size, joined_instructions};
 use crate::tool_names::wire_name;
 
 /// The content of a `tool` message whose result has no text.
@@ -24,39 +23,29 @@ const NO_TEXT: &str = "(no text)";
 /// The content of a `tool` message whose result is in the next message.
 const IN_NEXT_MESSAGE: &str = "(see the next message)";
 
-/// The options that the writer needs beside the request.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BodyOptions<'o> {
-    pub(super) options: &'o ChatOptions,
-    pub(super) origin: &'o Origin,
-    pub(super) tokens_field: TokensField,
-    /// The member for the reasoning of other services.
-    pub(super) replayed_reasoning: Option<&'o str>,
-}
+/// OpenAI itself. Its newer models refuse `max_tokens`, the member that all other services know.
+const OPENAI: &str = "api.openai.com";
+/// DeepSeek, which refuses answers with tool calls that lack their reasoning. So it gets the reasoning of other services too.
+const DEEPSEEK: &str = "api.deepseek.com";
 
-/// Writes the body of `request`.
-pub(super) fn request_body(request: &Request, with: BodyOptions<'_>) -> (Vec<u8>, RequestSize) {
-    let options = &with.options.common;
+/// Writes the body of `request` for the service of this origin.
+pub(super) fn request_body(
+    request: &Request,
+    options: &CallOptions,
+    origin: &Origin,
+) -> (Vec<u8>, RequestSize) {
     let mut body = RequestWriter::with_capacity(estimated_size(request));
     body.raw("{\"model\":");
-    body.string(&options.model);
-    if let Some(max_tokens) = options.max_tokens {
-        let name = match with.tokens_field {
-            TokensField::MaxTokens => "max_tokens",
-            TokensField::MaxCompletionTokens => "max_completion_tokens",
-        };
-        body.member(name, &max_tokens.into());
+    body.string(options.model());
+    if let Some(max_tokens) = options.max_tokens() {
+        let is_openai = host(origin) == OPENAI;
+        body.member(if is_openai { "max_completion_tokens" } else { "max_tokens" }, &max_tokens.into());
     }
     body.raw(",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
-    for (name, value) in &options.extra {
-        if name != "tool_choice" || !request.tools.is_empty() {
-            body.member(name, value);
-        }
+    for (name, value) in options.extra(!request.tools.is_empty()) {
+        body.member(name, value);
     }
     if !request.tools.is_empty() {
-        if let Some(parallel) = options.parallel_tool_calls.value() {
-            body.member("parallel_tool_calls", &parallel.into());
-        }
         body.raw(",\"tools\":[");
         for (place, tool) in request.tools.iter().enumerate() {
             body.separate(place);
@@ -70,17 +59,15 @@ pub(super) fn request_body(request: &Request, with: BodyOptions<'_>) -> (Vec<u8>
     }
     body.raw(",\"messages\":[");
     let mut messages = MessageWriter { body, written: 0, calls: CallIds::default() };
-    let instructions = request.instructions.iter().filter(|text| !text.trim().is_empty());
-    let instructions: Vec<&str> = instructions.map(String::as_str).collect();
-    if !instructions.is_empty() {
+    if let Some(instructions) = joined_instructions(request) {
         messages.begin("system");
-        messages.body.string(&instructions.join("\n\n"));
+        messages.body.string(&instructions);
         messages.body.raw("}");
     }
     for message in &request.messages {
         match message.role {
             Role::User => messages.user(message),
-            Role::Assistant => messages.assistant(message, with),
+            Role::Assistant => messages.assistant(message, origin),
         }
     }
     let mut body = messages.body;
@@ -168,8 +155,8 @@ impl MessageWriter {
         self.body.raw("]");
     }
 
-    fn assistant(&mut self, message: &Message, with: BodyOptions<'_>) {
-        if let Some((item, calls)) = native_message(message, with.origin) {
+    fn assistant(&mut self, message: &Message, origin: &Origin) {
+        if let Some((item, calls)) = native_message(message, origin) {
             self.next();
             self.body.raw(item.json());
             self.calls = calls;
@@ -184,8 +171,8 @@ impl MessageWriter {
             self.body.string(&answer.text);
         }
         if !answer.calls.is_empty() {
-            if let Some(member) = with.replayed_reasoning {
-                self.body.member(member, &answer.thinking.into());
+            if host(origin) == DEEPSEEK {
+                self.body.member("reasoning_content", &answer.thinking.into());
             }
             self.body.raw(",\"tool_calls\":[");
             for (place, call) in answer.calls.iter().enumerate() {
@@ -196,6 +183,10 @@ impl MessageWriter {
         }
         self.body.raw("}");
     }
+}
+
+fn host(origin: &Origin) -> &str {
+    origin.service.split(':').next().unwrap_or_default()
 }
 
 /// A call of another service's answer. Its arguments are always JSON, because servers refuse a history with other arguments.

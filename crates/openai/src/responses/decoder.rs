@@ -10,15 +10,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use conjure_conversation::{
-    AfterResponse, ApiErrorKind, BlockKind, ModelEvent, NativeContent, Origin, Response, StopReason, Usage,
+    AfterResponse, ApiErrorKind, BlockKind, ModelEvent, NativeContent, Response, StopReason, Usage,
 };
-use conjure_model_http::{Decoder, InputCompletion, OutputShown, ServiceError, SseEvent, StreamError};
+use conjure_model_http::{
+    Decoder, DecoderContext, InputCompletion, OutputShown, ServiceError, SseEvent, StreamError,
+};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::output_item::finish_item;
 use super::streamed_item::{StreamedItem, complete_items};
-use crate::call_context::CallContext;
 use crate::error_body::service_error;
 use crate::object_members::{Members, array_items};
 use crate::preview_events::{Preview, TextKind};
@@ -32,7 +33,7 @@ const MAX_PARTS: usize = 10_000;
 /// Reads one streamed answer.
 #[derive(Debug)]
 pub struct ResponsesDecoder {
-    context: Arc<CallContext>,
+    context: DecoderContext,
     preview: Preview,
     items: Vec<StreamedItem>,
     by_key: HashMap<ItemKey, usize>,
@@ -60,13 +61,9 @@ enum End {
 }
 
 impl ResponsesDecoder {
-    /// Creates a decoder for an answer of this origin without a call, such as a recorded stream. Tool names are not mapped.
+    /// Creates a decoder for the answer of a call.
     #[must_use]
-    pub fn new(origin: Origin) -> Self {
-        Self::with_context(Arc::new(CallContext::detached(origin)))
-    }
-
-    pub(super) fn with_context(context: Arc<CallContext>) -> Self {
+    pub fn new(context: DecoderContext) -> Self {
         Self {
             context,
             preview: Preview::default(),
@@ -259,7 +256,7 @@ impl ResponsesDecoder {
             "function_call" => {
                 if self.items[place].call.is_none() {
                     let name = item.text("name").unwrap_or_default();
-                    let call = self.preview.call(self.context.names.own_name(&name), emit);
+                    let call = self.preview.call(self.context.tool_names.own_name(&name), emit);
                     self.items[place].call = Some(call);
                     self.has_output = true;
                 }
@@ -352,7 +349,7 @@ impl Decoder for ResponsesDecoder {
         let (mut content, mut items) = (Vec::new(), Vec::new());
         let (mut written, mut is_refusal) = (0u64, false);
         for (place, (_, raw, streamed)) in finished.into_iter().enumerate() {
-            let item = finish_item(&raw, streamed, place, completion, &self.context.names)
+            let item = finish_item(&raw, streamed, place, completion, &self.context.tool_names)
                 .map_err(|reason| StreamError::protocol(format!("output item {place}: {reason}")))?;
             written = written.saturating_add(item.written);
             is_refusal |= item.is_refusal;

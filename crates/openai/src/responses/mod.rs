@@ -1,10 +1,10 @@
 //! The client of the Responses API, the preferred API for OpenAI's own models.
 
-mod client;
+mod api;
 mod decoder;
 mod output_item;
 mod request_body;
 mod streamed_item;
 
-pub use client::Responses;
+pub use api::{Responses, ResponsesApi};
 pub use decoder::ResponsesDecoder;

@@ -1,12 +1,11 @@
 //! [`OutputItem`]: a finished item of an answer, in the form that the service gets back, with its canonical blocks.
 
 use conjure_conversation::{Block, NativeItem};
-use conjure_model_http::{InputCompletion, RawObject, quoted};
+use conjure_model_http::{InputCompletion, RawObject, ToolNames, quoted};
 use serde_json::value::RawValue;
 
 use crate::canonical_blocks::{call_block, finish_arguments, thinking_block};
 use crate::object_members::{Members, array_items};
-use crate::tool_names::ToolNames;
 
 /// The name of a call that has none. No tool has this name, so the call gets an error result.
 const UNNAMED: &str = "unnamed_tool";

@@ -10,44 +10,40 @@
 //! must be followed by the item that followed it. Of any other answer, only the text and the calls are sent.
 
 use conjure_conversation::{Message, NativeContent, Origin, Request, Role};
-use conjure_model_http::RequestSize;
+use conjure_model_http::{CallOptions, RequestSize};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::history::{CallIds, TranslatedAnswer, UserMessage, UserPart, only_text};
-use crate::options::{EncryptedReasoning, ResponsesOptions};
-use crate::request_writer::{RequestWriter, estimated_size};
+use crate::request_writer::{RequestWriter, estimated_size, joined_instructions};
 use crate::tool_names::wire_name;
 
 /// The output of a call whose result is empty.
 const NO_TEXT: &str = "(no text)";
 
+/// OpenAI's older models. They do not reason, and refuse a request for encrypted reasoning.
+const WITHOUT_REASONING: [&str; 3] = ["gpt-3.5", "gpt-4", "chatgpt-4o"];
+
 /// Writes the body of `request`.
 pub(super) fn request_body(
     request: &Request,
-    options: &ResponsesOptions,
+    options: &CallOptions,
     origin: &Origin,
 ) -> (Vec<u8>, RequestSize) {
-    let common = &options.common;
     let mut body = RequestWriter::with_capacity(estimated_size(request));
     body.raw("{\"model\":");
-    body.string(&common.model);
-    if let Some(max_tokens) = common.max_tokens {
+    body.string(options.model());
+    if let Some(max_tokens) = options.max_tokens() {
         body.member("max_output_tokens", &max_tokens.into());
     }
     body.raw(",\"stream\":true,\"store\":false");
-    if options.encrypted_reasoning == EncryptedReasoning::Requested {
+    if !WITHOUT_REASONING.iter().any(|name| options.model().starts_with(name)) {
         body.raw(",\"include\":[\"reasoning.encrypted_content\"]");
     }
-    for (name, value) in &common.extra {
-        if name != "tool_choice" || !request.tools.is_empty() {
-            body.member(name, value);
-        }
+    for (name, value) in options.extra(!request.tools.is_empty()) {
+        body.member(name, value);
     }
     if !request.tools.is_empty() {
-        if let Some(parallel) = common.parallel_tool_calls.value() {
-            body.member("parallel_tool_calls", &parallel.into());
-        }
         body.raw(",\"tools\":[");
         for (place, tool) in request.tools.iter().enumerate() {
             body.separate(place);
@@ -60,11 +56,8 @@ pub(super) fn request_body(
         }
         body.raw("]");
     }
-    let instructions = request.instructions.iter().filter(|text| !text.trim().is_empty());
-    let instructions: Vec<&str> = instructions.map(String::as_str).collect();
-    if !instructions.is_empty() {
-        body.member_name("instructions");
-        body.string(&instructions.join("\n\n"));
+    if let Some(instructions) = joined_instructions(request) {
+        body.member("instructions", &instructions.into());
     }
     body.raw(",\"input\":[");
     let mut input = InputWriter { body, written: 0, calls: CallIds::default() };

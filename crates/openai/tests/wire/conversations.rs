@@ -2,11 +2,14 @@
 
 use conjure_conversation::scripted::{Script, ScriptFormat};
 use conjure_conversation::{Block, Message, ModelEvent, StopReason, Usage};
+use conjure_model_http::{HttpClient, HttpConfig};
+use conjure_openai::Chat;
 use conjure_openai::fake::{FakeOpenAi, Reply};
-use conjure_openai::{Chat, ChatOptions};
 use serde_json::json;
 
-use crate::support::{answered, ask, blocks, call, client, events, models, request, result, start, user};
+use crate::support::{
+    answered, ask, blocks, call, client, events, models, models_of, request, result, start, user,
+};
 
 fn script() -> Script {
     let text = r"
@@ -89,13 +92,15 @@ async fn an_answer_in_one_body_is_read_too() {
         {"type": "function_call", "id": "f", "call_id": "call_1", "name": "bash", "arguments": "{}", "status": "completed"},
     ]});
     for (place, body) in [chat, responses].iter().enumerate() {
-        let fake =
-            start(FakeOpenAi::builder().faults([Reply::raw(200, "application/json", body.to_string())]))
-                .await;
-        let (name, model) = &models(&fake)[place];
+        let reply = Reply::raw(200, "application/json", body.to_string());
+        let fake = FakeOpenAi::builder().faults([reply]).start().await.unwrap();
+        // A local server gets no key.
+        let client = HttpClient::new(&HttpConfig::new(fake.base_url())).unwrap();
+        let (name, model) = &models_of(client)[place];
         let answer = ask(&**model, request(vec![user("Hi")])).await.unwrap();
         assert_eq!(answer.content, [Block::text("I run."), call("call_1", "bash", &json!({}))], "{name}");
         assert_eq!(answer.stop_reason, StopReason::ToolUse, "{name}");
+        assert_eq!(fake.requests()[0].header("authorization"), None);
     }
 }
 
@@ -149,7 +154,7 @@ async fn without_usage_tokens_are_estimated_by_what_the_service_reported_before(
     });
     let silent = || Reply::blocks(vec![Block::text("12345678")]).without_usage();
     let fake = start(FakeOpenAi::builder().faults([silent(), reported, silent()])).await;
-    let chat = Chat::new(client(&fake), ChatOptions::new("m"));
+    let chat = Chat::new(client(&fake), Chat::options("m"));
     let mut usages = Vec::new();
     for _ in 0..3 {
         usages.push(ask(&chat, request(vec![user("Hi")])).await.unwrap().usage);

@@ -8,8 +8,8 @@ use conjure_conversation::{
     ApiErrorKind, Block, Message, Model, ModelErrorKind, Request, Response, StopReason, ToolDefinition,
     ToolResult,
 };
-use conjure_model_http::{HttpClient, HttpConfig};
-use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
+use conjure_model_http::{CallOptions, HttpClient, HttpConfig};
+use conjure_openai::{Chat, Responses};
 use secrecy::SecretString;
 use serde_json::json;
 use test_support::TinyModel;
@@ -31,11 +31,11 @@ impl Server {
         HttpClient::new(&HttpConfig::new(format!("{}/v1", self.0.url))).unwrap()
     }
 
-    fn chat(&self, options: ChatOptions) -> Chat {
+    fn chat(&self, options: CallOptions) -> Chat {
         Chat::new(self.client(), options)
     }
 
-    fn responses(&self, options: ResponsesOptions) -> Responses {
+    fn responses(&self, options: CallOptions) -> Responses {
         Responses::new(self.client(), options)
     }
 
@@ -44,8 +44,8 @@ impl Server {
         let config = Config::new(SecretString::from("none")).with_base_url(self.0.url.as_str());
         let messages = Client::new(&config).unwrap().messages(ModelOptions::new(MODEL)).unwrap();
         [
-            ("chat", Arc::new(self.chat(ChatOptions::new(MODEL)))),
-            ("responses", Arc::new(self.responses(ResponsesOptions::new(MODEL)))),
+            ("chat", Arc::new(self.chat(Chat::options(MODEL)))),
+            ("responses", Arc::new(self.responses(Responses::options(MODEL)))),
             ("messages", Arc::new(messages)),
         ]
     }
@@ -115,8 +115,8 @@ async fn a_conversation_moves_between_the_wires_of_one_server() {
 #[tokio::test]
 async fn a_call_that_was_cut_never_runs_and_its_history_is_accepted() {
     let Some(server) = Server::start(8192).await else { return };
-    let chat = server.chat(ChatOptions::new(MODEL).with_max_tokens(12));
-    let responses = server.responses(ResponsesOptions::new(MODEL).with_max_tokens(12));
+    let chat = server.chat(Chat::options(MODEL).with_max_tokens(12));
+    let responses = server.responses(Responses::options(MODEL).with_max_tokens(12));
     let models: [(&str, &dyn Model); 2] = [("chat", &chat), ("responses", &responses)];
     for (name, model) in models {
         let cut = ask(model, ask_for(vec![user("Say hello.")])).await.unwrap();

@@ -7,7 +7,7 @@ use conjure_conversation::{
     ApiErrorKind, Block, Message, Model as _, Request, ResultContent, StopReason, ToolDefinition, ToolResult,
 };
 use conjure_openai::fake::{FakeError, FakeOpenAi, Reply};
-use conjure_openai::{Chat, ChatOptions, ParallelToolCalls, Responses, ResponsesOptions};
+use conjure_openai::{Chat, Responses};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use test_support::Python;
@@ -63,12 +63,12 @@ async fn our_requests_are_what_a_user_of_the_sdk_would_send() {
     let sent = python.run_json(&[ORACLE, "send", &fake.base_url(), KEY], &json!({})).await;
     assert_eq!((sent, fake.received()), (json!("ok"), 6));
     for (place, request) in conversations().into_iter().enumerate() {
-        let mut chat = ChatOptions::new("m");
-        let mut responses = ResponsesOptions::new("m");
+        let mut chat = Chat::options("m");
+        let mut responses = Responses::options("m");
         if place == 1 {
-            chat = chat.with_max_tokens(100).with_parallel_tool_calls(ParallelToolCalls::Forbidden);
+            chat = chat.with_max_tokens(100).with_parallel_tool_calls(false);
             chat = chat.with_field("temperature", json!(0.5)).unwrap();
-            responses = responses.with_max_tokens(100).with_parallel_tool_calls(ParallelToolCalls::Forbidden);
+            responses = responses.with_max_tokens(100).with_parallel_tool_calls(false);
             responses = responses.with_field("temperature", json!(0.5)).unwrap();
         }
         ask(&Chat::new(client(&fake), chat), request.clone()).await.unwrap();
@@ -95,8 +95,8 @@ async fn our_bodies_pass_the_types_of_the_sdk() {
     ];
     let fake = start(FakeOpenAi::builder().turns(turns)).await;
     let image = ResultContent::Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgo=".to_owned() };
-    let chat = Chat::new(client(&fake), ChatOptions::new("m"));
-    let responses = Responses::new(client(&fake), ResponsesOptions::new("m"));
+    let chat = Chat::new(client(&fake), Chat::options("m"));
+    let responses = Responses::new(client(&fake), Responses::options("m"));
     let mut bodies = Vec::new();
     for request in conversations() {
         bodies.push(json!(["chat", serde_json::from_slice::<Value>(&chat.body(&request)).unwrap()]));
@@ -245,7 +245,7 @@ async fn the_sdk_retries_and_reports_as_it_does_with_the_service() {
 #[tokio::test]
 async fn dropping_a_call_ends_its_request() {
     let fake = start(FakeOpenAi::builder().faults([Reply::silence()])).await;
-    let chat = Chat::new(client(&fake), ChatOptions::new("m"));
+    let chat = Chat::new(client(&fake), Chat::options("m"));
     let mut stream = chat.stream(request(vec![user("Hi")]));
     assert!(stream.next().await.unwrap().is_ok());
     let received = fake.until_received(1);

@@ -8,7 +8,7 @@ use conjure_conversation::{
 };
 use conjure_model_http::{HttpClient, HttpConfig, KeyHeader};
 use conjure_openai::fake::{FakeOpenAi, FakeOpenAiBuilder};
-use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
+use conjure_openai::{Chat, Responses};
 use futures_util::StreamExt as _;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -18,10 +18,13 @@ pub(crate) const MODEL: &str = "gpt-fake";
 
 /// Both clients, of one fake.
 pub(crate) fn models(fake: &FakeOpenAi) -> [(&'static str, Arc<dyn Model>); 2] {
-    let client = client(fake);
+    models_of(client(fake))
+}
+
+pub(crate) fn models_of(client: HttpClient) -> [(&'static str, Arc<dyn Model>); 2] {
     [
-        ("chat", Arc::new(Chat::new(client.clone(), ChatOptions::new(MODEL)))),
-        ("responses", Arc::new(Responses::new(client, ResponsesOptions::new(MODEL)))),
+        ("chat", Arc::new(Chat::new(client.clone(), Chat::options(MODEL)))),
+        ("responses", Arc::new(Responses::new(client, Responses::options(MODEL)))),
     ]
 }
 

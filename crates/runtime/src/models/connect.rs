@@ -10,11 +10,9 @@ use conjure_base::{Digest, lock};
 use conjure_conversation::{Model, ModelApi, ModelError};
 use conjure_model_http::{HttpClient, HttpConfigError, ListedModel};
 #[cfg(any(feature = "openai", feature = "gemini"))]
-use conjure_model_http::{HttpConfig, KeyHeader};
+use conjure_model_http::{HttpConfig, KeyHeader, ServiceApi, ServiceModel};
 use secrecy::{ExposeSecret as _, SecretString};
 
-#[cfg(feature = "openai")]
-use crate::config::ModelSettings;
 use crate::config::{Config, ProcessEnv};
 use crate::models::call_settings::CallSettings;
 use crate::models::connect_error::ConnectError;
@@ -141,15 +139,23 @@ impl ModelClients {
                 }
             },
         };
+        let named = key.as_ref();
         let (model, client) = match target.api() {
             #[cfg(feature = "anthropic")]
-            ModelApi::Messages => self.messages(&target, config, key.as_ref())?,
+            ModelApi::Messages => self.messages(&target, config, named)?,
             #[cfg(feature = "openai")]
-            ModelApi::Chat => self.chat(&target, config, key.as_ref())?,
+            ModelApi::Chat => {
+                self.service_model::<conjure_openai::ChatApi>(&target, config, named, KeyHeader::Bearer)?
+            }
             #[cfg(feature = "openai")]
-            ModelApi::Responses => self.responses(&target, config, key.as_ref())?,
+            ModelApi::Responses => {
+                self.service_model::<conjure_openai::ResponsesApi>(&target, config, named, KeyHeader::Bearer)?
+            }
             #[cfg(feature = "gemini")]
-            ModelApi::Gemini => self.gemini(&target, config, key.as_ref())?,
+            ModelApi::Gemini => {
+                let header = conjure_gemini::KEY_HEADER;
+                self.service_model::<conjure_gemini::GeminiApi>(&target, config, named, header)?
+            }
             api => {
                 return Err(ConnectError::NotBuilt { model: target.name.clone(), feature: feature_of(api) });
             }
@@ -250,49 +256,37 @@ impl ModelClients {
         Ok((Arc::new(model), ServiceClient::Messages(client)))
     }
 
-    #[cfg(feature = "openai")]
-    fn chat(
+    /// A model of an API whose client has nothing but model calls.
+    #[cfg(any(feature = "openai", feature = "gemini"))]
+    fn service_model<A: ServiceApi>(
         &self,
         target: &ModelTarget,
         config: &Config,
         key: NamedKey<'_>,
+        header: KeyHeader,
     ) -> Result<ModelAndClient, ConnectError> {
-        let client = self.http(target, config, key, KeyHeader::Bearer)?;
-        let options = conjure_openai::ChatOptions::new(&target.model)
-            .with_parallel_tool_calls(parallel_tool_calls(&target.settings));
-        let model = conjure_openai::Chat::new(client.clone(), configured(options, target, config)?);
-        Ok((Arc::new(model), ServiceClient::Http(client)))
-    }
-
-    #[cfg(feature = "openai")]
-    fn responses(
-        &self,
-        target: &ModelTarget,
-        config: &Config,
-        key: NamedKey<'_>,
-    ) -> Result<ModelAndClient, ConnectError> {
-        let client = self.http(target, config, key, KeyHeader::Bearer)?;
-        let options = conjure_openai::ResponsesOptions::new(&target.model)
-            .with_parallel_tool_calls(parallel_tool_calls(&target.settings));
-        let model = conjure_openai::Responses::new(client.clone(), configured(options, target, config)?);
-        Ok((Arc::new(model), ServiceClient::Http(client)))
-    }
-
-    #[cfg(feature = "gemini")]
-    fn gemini(
-        &self,
-        target: &ModelTarget,
-        config: &Config,
-        key: NamedKey<'_>,
-    ) -> Result<ModelAndClient, ConnectError> {
-        if target.settings.parallel_tool_calls.is_some() {
-            let reason =
-                "Gemini decides itself whether it calls several tools; leave out `parallel_tool_calls`";
-            return Err(ConnectError::Option { model: target.name.clone(), reason: reason.to_owned() });
+        let refuse = |reason: String| ConnectError::Option { model: target.name.clone(), reason };
+        let settings = &target.settings;
+        let mut options = ServiceModel::<A>::options(&target.model);
+        if let Some(max_tokens) = settings.max_tokens.or(config.max_tokens()) {
+            options = options.with_max_tokens(max_tokens);
         }
-        let client = self.http(target, config, key, conjure_gemini::KEY_HEADER)?;
-        let options = conjure_gemini::GeminiOptions::new(&target.model);
-        let model = conjure_gemini::Gemini::new(client.clone(), configured(options, target, config)?);
+        match settings.parallel_tool_calls {
+            None => {}
+            Some(_) if A::API == ModelApi::Gemini => {
+                let reason =
+                    "Gemini decides itself whether it calls several tools; leave out `parallel_tool_calls`";
+                return Err(refuse(reason.to_owned()));
+            }
+            Some(allowed) => options = options.with_parallel_tool_calls(allowed),
+        }
+        for (name, value) in &settings.body {
+            options = options
+                .with_field(name, value.clone())
+                .map_err(|error| refuse(format!("`body`: {error}")))?;
+        }
+        let client = self.http(target, config, key, header)?;
+        let model = ServiceModel::<A>::new(client.clone(), options);
         Ok((Arc::new(model), ServiceClient::Http(client)))
     }
 
@@ -324,17 +318,6 @@ impl ModelClients {
     }
 }
 
-/// Whether one response may contain several tool calls.
-#[cfg(feature = "openai")]
-const fn parallel_tool_calls(settings: &ModelSettings) -> conjure_openai::ParallelToolCalls {
-    use conjure_openai::ParallelToolCalls;
-    match settings.parallel_tool_calls {
-        None => ParallelToolCalls::Unspecified,
-        Some(true) => ParallelToolCalls::Allowed,
-        Some(false) => ParallelToolCalls::Forbidden,
-    }
-}
-
 fn unusable(error: HttpConfigError, key: NamedKey<'_>) -> ConnectError {
     ConnectError::Http { error, variable: key.map(|(variable, _)| variable.clone()) }
 }
@@ -347,51 +330,6 @@ const fn feature_of(api: ModelApi) -> &'static str {
         ModelApi::Gemini => "gemini",
         _ => "full",
     }
-}
-
-/// The options that all APIs share.
-#[cfg(any(feature = "openai", feature = "gemini"))]
-trait CommonOptions: Sized {
-    fn limited(self, max_tokens: u32) -> Self;
-    fn with_member(self, name: &str, value: serde_json::Value) -> Result<Self, String>;
-}
-
-#[cfg(any(feature = "openai", feature = "gemini"))]
-macro_rules! common_options {
-    ($($options:ty),+) => {$(
-        impl CommonOptions for $options {
-            fn limited(self, max_tokens: u32) -> Self {
-                self.with_max_tokens(max_tokens)
-            }
-
-            fn with_member(self, name: &str, value: serde_json::Value) -> Result<Self, String> {
-                self.with_field(name, value).map_err(|error| error.to_string())
-            }
-        }
-    )+};
-}
-#[cfg(feature = "openai")]
-common_options!(conjure_openai::ChatOptions, conjure_openai::ResponsesOptions);
-#[cfg(feature = "gemini")]
-common_options!(conjure_gemini::GeminiOptions);
-
-/// Applies the model's settings to the options.
-#[cfg(any(feature = "openai", feature = "gemini"))]
-fn configured<O: CommonOptions>(
-    options: O,
-    target: &ModelTarget,
-    config: &Config,
-) -> Result<O, ConnectError> {
-    let options = match target.settings.max_tokens.or(config.max_tokens()) {
-        Some(tokens) => options.limited(tokens),
-        None => options,
-    };
-    target.settings.body.iter().try_fold(options, |options, (name, value)| {
-        options.with_member(name, value.clone()).map_err(|reason| ConnectError::Option {
-            model: target.name.clone(),
-            reason: format!("`body`: {reason}"),
-        })
-    })
 }
 
 impl ConnectedModel {

@@ -1,6 +1,7 @@
 use super::*;
-use conjure_conversation::{ApiErrorKind, Block, BlockKind, ModelApi, ToolDefinition, Usage};
-use conjure_model_http::SseParser;
+use conjure_base::TurnId;
+use conjure_conversation::{ApiErrorKind, Block, BlockKind, ModelApi, Origin, ToolDefinition, Usage};
+use conjure_model_http::{RequestSize, SseParser, ToolNames};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -24,6 +25,10 @@ fn end(reason: &str) -> Value {
     json!({"candidates": [{"content": {"role": "model", "parts": []}, "finishReason": reason, "index": 0}]})
 }
 
+fn decoder() -> GeminiDecoder {
+    GeminiDecoder::new(DecoderContext::new(origin()))
+}
+
 type Outcome = (Vec<ModelEvent>, Result<Option<Response>, StreamError>);
 
 fn read_with(mut decoder: GeminiDecoder, chunks: &mut dyn Iterator<Item = &[u8]>) -> Outcome {
@@ -38,7 +43,7 @@ fn read_with(mut decoder: GeminiDecoder, chunks: &mut dyn Iterator<Item = &[u8]>
 }
 
 fn read(stream: &str) -> Outcome {
-    read_with(GeminiDecoder::new(origin()), &mut std::iter::once(stream.as_bytes()))
+    read_with(decoder(), &mut std::iter::once(stream.as_bytes()))
 }
 
 fn answer(pieces: &[Value]) -> Response {
@@ -179,7 +184,10 @@ fn names_of_tools_that_were_mapped_are_read_back() {
     };
     let wire = crate::tool_names::wire_name("9lives").into_owned();
     let stream = sse(&[parts(json!([{"functionCall": {"name": wire, "args": {}}}])), end("STOP")]);
-    let decoder = GeminiDecoder::new(origin()).with_tool_names(ToolNames::new(&[tool]));
+    let decoder = GeminiDecoder::new(DecoderContext {
+        tool_names: ToolNames::new(&[tool], crate::tool_names::wire_name),
+        ..DecoderContext::new(origin())
+    });
     let (shown, response) = read_with(decoder, &mut std::iter::once(stream.as_bytes()));
     let response = response.unwrap().unwrap();
     assert_eq!(response.content[0].tool_call().unwrap().name, "9lives");
@@ -231,7 +239,7 @@ fn parts_that_only_the_service_reads_go_back_and_parts_without_data_do_not() {
 
 #[test]
 fn what_the_services_tools_did_counts_as_output() {
-    let mut decoder = GeminiDecoder::new(origin());
+    let mut decoder = decoder();
     let mut shown = Vec::new();
     let piece = parts(json!([{"toolCall": {"toolType": "GOOGLE_SEARCH"}}])).to_string();
     decoder.push(SseEvent { name: "", data: &piece }, &mut |event| shown.push(event)).unwrap();
@@ -338,9 +346,9 @@ fn data_after_the_finish_reason_still_counts() {
 fn usage_is_estimated_where_the_service_reports_none() {
     let piece = json!({"candidates": [{"content": {"parts": [{"text": "12345678"}]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}});
-    let estimator = Arc::<TokenEstimator>::default();
     let size = RequestSize { text_bytes: 400, images: 0 };
-    let decoder = || GeminiDecoder::new(origin()).with_estimator(size, Arc::clone(&estimator));
+    let context = DecoderContext { size, ..DecoderContext::new(origin()) };
+    let decoder = || GeminiDecoder::new(context.clone());
     let stream = sse(&[piece]);
     let (shown, response) = read_with(decoder(), &mut std::iter::once(stream.as_bytes()));
     let usage = response.unwrap().unwrap().usage;
@@ -431,12 +439,15 @@ fn an_answer_has_a_limit_of_parts() {
 fn an_unstreamed_answer_is_parsed_alike() {
     let mut piece = parts(json!([{"text": "Hi"}]));
     piece["candidates"][0]["finishReason"] = "STOP".into();
-    let whole = |body: &Value| GeminiDecoder::new(origin()).read_whole(&body.to_string());
-    assert_eq!(whole(&piece).unwrap(), answer(&[piece.clone()]));
+    let whole = |body: &Value| {
+        let mut decoder = decoder();
+        decoder.push_json(&body.to_string(), &mut |_| {}).and_then(|()| decoder.finish())
+    };
+    assert_eq!(whole(&piece), Ok(Some(answer(&[piece.clone()]))));
     // As it comes without `alt=sse`.
-    assert_eq!(whole(&json!([parts(json!([{"text": "H"}])), piece])).unwrap().content.len(), 1);
-    assert_eq!(whole(&json!({})), Err("it has no `finishReason`".to_owned()));
-    assert!(whole(&json!({"error": {"message": "no"}})).unwrap_err().ends_with("no"));
+    assert_eq!(whole(&json!([parts(json!([{"text": "H"}])), piece])).unwrap().unwrap().content.len(), 1);
+    assert_eq!(whole(&json!({})), Ok(None));
+    assert!(whole(&json!({"error": {"message": "no"}})).unwrap_err().to_string().ends_with("no"));
 }
 
 /// What LiteLLM 1.108.7 streamed in front of a llama.cpp server: no ids, no signatures, no version, and reasons that are null on the way.
@@ -486,7 +497,7 @@ proptest! {
         all.push(end("STOP"));
         let stream = sse(&all);
         let whole = read(&stream);
-        let split = read_with(GeminiDecoder::new(origin()), &mut stream.as_bytes().chunks(size));
+        let split = read_with(decoder(), &mut stream.as_bytes().chunks(size));
         prop_assert_eq!(&whole, &split);
         let response = whole.1.unwrap().unwrap();
         let came: String = pieces.iter().flatten().filter_map(|part| part["text"].as_str()).collect();
@@ -511,7 +522,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = read_with(GeminiDecoder::new(origin()), &mut std::iter::once(bytes.as_slice()));
+        let _ = read_with(decoder(), &mut std::iter::once(bytes.as_slice()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use conjure_conversation::{ApiErrorKind, BlockKind, ModelApi, ModelEvent, Origin, Response, StopReason};
-use conjure_model_http::{Decoder as _, OutputShown, RetryAdvice, SseParser, StreamError};
+use conjure_model_http::{Decoder as _, DecoderContext, OutputShown, RetryAdvice, SseParser, StreamError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -8,7 +8,8 @@ use super::ChatDecoder;
 const LLAMA: &str = include_str!("../../../tests/fixtures/llamacpp-chat-parallel.sse");
 
 fn decoder() -> ChatDecoder {
-    ChatDecoder::new(Origin { api: ModelApi::Chat, service: "s".to_owned(), model: "m".to_owned() })
+    let origin = Origin { api: ModelApi::Chat, service: "s".to_owned(), model: "m".to_owned() };
+    ChatDecoder::new(DecoderContext::new(origin))
 }
 
 type Outcome = (Vec<ModelEvent>, Result<Option<Response>, StreamError>);

@@ -5,10 +5,11 @@ use conjure_conversation::{
     Block, Message, ModelApi, NativeContent, NativeItem, Origin, Request, ResultContent, ToolDefinition,
     ToolResult,
 };
+use conjure_model_http::CallOptions;
 use serde_json::{Value, json};
 
-use super::{BodyOptions, request_body};
-use crate::options::{ChatOptions, ParallelToolCalls, TokensField};
+use super::request_body;
+use crate::Chat;
 
 fn origin() -> Origin {
     Origin { api: ModelApi::Chat, service: "127.0.0.1:8080".to_owned(), model: "m".to_owned() }
@@ -26,24 +27,18 @@ fn request(messages: Vec<Message>) -> Request {
     }
 }
 
-fn with(options: &ChatOptions, origin: &Origin) -> (String, Value) {
+fn with(options: &CallOptions, origin: &Origin) -> (String, Value) {
     with_messages(options, origin, vec![Message::user(vec![Block::text("Hi"), Block::text("there")])])
 }
 
-fn with_messages(options: &ChatOptions, origin: &Origin, messages: Vec<Message>) -> (String, Value) {
-    let with = BodyOptions {
-        options,
-        origin,
-        tokens_field: options.tokens_field.unwrap_or(TokensField::MaxTokens),
-        replayed_reasoning: options.replayed_reasoning.as_deref(),
-    };
-    let text = String::from_utf8(request_body(&request(messages), with).0).unwrap();
+fn with_messages(options: &CallOptions, origin: &Origin, messages: Vec<Message>) -> (String, Value) {
+    let text = String::from_utf8(request_body(&request(messages), options, origin).0).unwrap();
     let value = serde_json::from_str(&text).unwrap();
     (text, value)
 }
 
-fn messages(options: &ChatOptions, messages: Vec<Message>) -> Value {
-    with_messages(options, &origin(), messages).1["messages"].clone()
+fn messages(origin: &Origin, messages: Vec<Message>) -> Value {
+    with_messages(&Chat::options("m"), origin, messages).1["messages"].clone()
 }
 
 fn call(id: &str, name: &str, input: &Value) -> Block {
@@ -52,9 +47,9 @@ fn call(id: &str, name: &str, input: &Value) -> Block {
 
 #[test]
 fn a_body_has_the_options_and_then_the_messages() {
-    let options = ChatOptions::new("m")
+    let options = Chat::options("m")
         .with_max_tokens(100)
-        .with_parallel_tool_calls(ParallelToolCalls::Forbidden)
+        .with_parallel_tool_calls(false)
         .with_field("temperature", json!(0.5))
         .and_then(|options| options.with_field("tool_choice", json!("auto")))
         .unwrap();
@@ -70,27 +65,18 @@ fn a_body_has_the_options_and_then_the_messages() {
     });
     assert_eq!(body, expected);
     assert!(text.ends_with(r#"{"role":"user","content":"Hi\nthere"}]}"#), "{text}");
-    let openai = options.with_tokens_field(TokensField::MaxCompletionTokens);
-    assert_eq!(with(&openai, &origin()).1["max_completion_tokens"], 100);
-    let plain = with(&ChatOptions::new("m"), &origin()).1;
+    let openai = Origin { service: "api.openai.com".to_owned(), ..origin() };
+    assert_eq!(with(&options, &openai).1["max_completion_tokens"], 100);
+    let plain = with(&Chat::options("m"), &origin()).1;
     assert!(plain.get("max_tokens").is_none() && plain.get("parallel_tool_calls").is_none());
 }
 
 #[test]
 fn without_tools_nothing_about_tools_is_sent() {
-    let options = ChatOptions::new("m")
-        .with_parallel_tool_calls(ParallelToolCalls::Allowed)
-        .with_field("tool_choice", json!("auto"))
-        .unwrap();
+    let options =
+        Chat::options("m").with_parallel_tool_calls(true).with_field("tool_choice", json!("auto")).unwrap();
     let bare = Request { tools: Arc::from([]), ..request(vec![Message::user(vec![Block::text("Hi")])]) };
-    let origin = origin();
-    let with = BodyOptions {
-        options: &options,
-        origin: &origin,
-        tokens_field: TokensField::MaxTokens,
-        replayed_reasoning: None,
-    };
-    let body: Value = serde_json::from_slice(&request_body(&bare, with).0).unwrap();
+    let body: Value = serde_json::from_slice(&request_body(&bare, &options, &origin()).0).unwrap();
     let names: Vec<&String> = body.as_object().unwrap().keys().collect();
     assert_eq!(names, ["model", "stream", "stream_options", "messages"]);
 }
@@ -118,7 +104,7 @@ fn foreign_history() -> Vec<Message> {
 
 #[test]
 fn an_answer_of_another_service_is_translated_and_its_results_follow_it() {
-    let sent = messages(&ChatOptions::new("m"), foreign_history());
+    let sent = messages(&origin(), foreign_history());
     let name = sent[2]["tool_calls"][0]["function"]["name"].clone();
     assert!(name.as_str().unwrap().starts_with("skills_load_"));
     let expected = json!([
@@ -141,8 +127,8 @@ fn an_answer_of_another_service_is_translated_and_its_results_follow_it() {
 
 #[test]
 fn deepseek_gets_the_reasoning_of_foreign_answers_with_calls() {
-    let options = ChatOptions::new("m").with_replayed_reasoning("reasoning_content");
-    let sent = messages(&options, foreign_history());
+    let deepseek = Origin { service: "api.deepseek.com".to_owned(), ..origin() };
+    let sent = messages(&deepseek, foreign_history());
     assert_eq!(sent[2]["reasoning_content"], "Hm");
     let bare = vec![
         Message::user(vec![Block::text("Hi")]),
@@ -151,7 +137,7 @@ fn deepseek_gets_the_reasoning_of_foreign_answers_with_calls() {
         Message::assistant(vec![Block::text("Done.")]),
         Message::user(vec![Block::text("ok")]),
     ];
-    let sent = messages(&options, bare);
+    let sent = messages(&deepseek, bare);
     assert_eq!(sent[2]["reasoning_content"], "", "also when there was none");
     assert_eq!((&sent[2]["content"], &sent[3]["content"]), (&Value::Null, &json!("(no text)")));
     assert!(sent[4].get("reasoning_content").is_none(), "no call, so it is not asked for");
@@ -172,7 +158,7 @@ fn the_same_origin_gets_its_answer_back_byte_for_byte_with_its_own_call_ids() {
     let result = || {
         Message::user(vec![Block::tool_result(&ToolResult::text_result(&CallId::new("call_0_7"), "seen"))])
     };
-    let options = ChatOptions::new("m");
+    let options = Chat::options("m");
     let history = |of| vec![Message::user(vec![Block::text("Hi")]), answered(of), result()];
     let (text, body) = with_messages(&options, &origin(), history(origin()));
     assert!(text.contains(raw), "{text}");
@@ -198,8 +184,7 @@ fn a_native_form_that_does_not_fit_the_blocks_is_not_sent() {
         };
         let result =
             Message::user(vec![Block::tool_result(&ToolResult::text_result(&CallId::new("a"), "x"))]);
-        let sent =
-            messages(&ChatOptions::new("m"), vec![Message::user(vec![Block::text("Hi")]), answered, result]);
+        let sent = messages(&origin(), vec![Message::user(vec![Block::text("Hi")]), answered, result]);
         assert_eq!(sent[2]["tool_calls"][0]["id"], "a", "{raw}");
         assert_eq!(sent[3]["tool_call_id"], "a", "{raw}");
     }
@@ -214,7 +199,7 @@ fn each_body_is_a_byte_prefix_of_the_next_up_to_the_end_of_its_messages() {
         ..Message::assistant(vec![Block::text("Seen.")])
     });
     history.push(Message::user(vec![Block::text("Thanks")]));
-    let options = ChatOptions::new("m").with_max_tokens(7);
+    let options = Chat::options("m").with_max_tokens(7);
     let mut before = String::new();
     for end in [1, 3, 5] {
         let (text, _) = with_messages(&options, &origin(), history[..end].to_vec());

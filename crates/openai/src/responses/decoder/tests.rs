@@ -1,23 +1,22 @@
-use std::sync::Arc;
-
 use conjure_conversation::{ApiErrorKind, ModelApi, ModelEvent, Origin, Response, StopReason};
-use conjure_model_http::{Decoder as _, OutputShown, ServiceError, SseParser, StreamError};
+use conjure_model_http::{Decoder as _, DecoderContext, OutputShown, ServiceError, SseParser, StreamError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::ResponsesDecoder;
-use crate::call_context::CallContext;
 
 const LLAMA: &str = include_str!("../../../tests/fixtures/llamacpp-responses-parallel.sse");
 
-fn decoder() -> ResponsesDecoder {
-    ResponsesDecoder::new(Origin { api: ModelApi::Responses, service: "s".to_owned(), model: "m".to_owned() })
+fn context() -> DecoderContext {
+    let (service, model) = ("s".to_owned(), "m".to_owned());
+    DecoderContext::new(Origin { api: ModelApi::Responses, service, model })
 }
 
 type Outcome = (Vec<ModelEvent>, Result<Option<Response>, StreamError>);
 
 fn read_pieces<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Outcome {
-    let (mut parser, mut decoder, mut shown) = (SseParser::new(1 << 20), decoder(), Vec::new());
+    let (mut parser, mut decoder, mut shown) =
+        (SseParser::new(1 << 20), ResponsesDecoder::new(context()), Vec::new());
     for piece in pieces {
         let pushed =
             parser.push(piece, |event| decoder.push(event, &mut |event: ModelEvent| shown.push(event)));
@@ -275,9 +274,7 @@ fn the_stop_reason_follows_from_status_and_calls() {
 #[test]
 fn an_answer_at_the_token_limit_counts_as_truncated() {
     let read = |max_tokens| {
-        let origin = Origin { api: ModelApi::Responses, service: "s".to_owned(), model: "m".to_owned() };
-        let context = CallContext::new(origin, &[], max_tokens, Arc::default());
-        let mut decoder = ResponsesDecoder::with_context(Arc::new(context));
+        let mut decoder = ResponsesDecoder::new(DecoderContext { max_tokens, ..context() });
         for event in [done(0, &function_call("{\"n\": 1, \"m")), completed()] {
             let data = event.to_string();
             decoder.push(conjure_model_http::SseEvent { name: "", data: &data }, &mut |_| {}).unwrap();
@@ -340,7 +337,7 @@ fn an_answer_without_its_end_is_truncated_and_what_is_no_event_is_refused() {
 
 #[test]
 fn a_tool_of_the_service_counts_as_output() {
-    let mut decoder = decoder();
+    let mut decoder = ResponsesDecoder::new(context());
     let mut shown = Vec::new();
     let mut push = |decoder: &mut ResponsesDecoder, data: Value| {
         let data = data.to_string();

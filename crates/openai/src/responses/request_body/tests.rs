@@ -5,10 +5,11 @@ use conjure_conversation::{
     Block, Message, ModelApi, NativeContent, NativeItem, Origin, Request, ResultContent, ToolDefinition,
     ToolResult,
 };
+use conjure_model_http::CallOptions;
 use serde_json::{Value, json};
 
 use super::request_body;
-use crate::options::{EncryptedReasoning, ParallelToolCalls, ResponsesOptions};
+use crate::Responses;
 
 fn origin() -> Origin {
     Origin { api: ModelApi::Responses, service: "api.openai.com".to_owned(), model: "m".to_owned() }
@@ -26,7 +27,7 @@ fn request(messages: Vec<Message>) -> Request {
     }
 }
 
-fn body(options: &ResponsesOptions, messages: Vec<Message>) -> (String, Value) {
+fn body(options: &CallOptions, messages: Vec<Message>) -> (String, Value) {
     let body = request_body(&request(messages), options, &origin()).0;
     let text = String::from_utf8(body).unwrap();
     let value = serde_json::from_str(&text).unwrap();
@@ -43,9 +44,9 @@ fn user(text: &str) -> Message {
 
 #[test]
 fn a_body_keeps_the_state_with_the_client_and_the_input_last() {
-    let options = ResponsesOptions::new("m")
+    let options = Responses::options("m")
         .with_max_tokens(100)
-        .with_parallel_tool_calls(ParallelToolCalls::Allowed)
+        .with_parallel_tool_calls(true)
         .with_field("reasoning", json!({"effort": "low", "summary": "auto"}))
         .and_then(|options| options.with_field("tool_choice", json!("auto")))
         .unwrap();
@@ -59,11 +60,9 @@ fn a_body_keeps_the_state_with_the_client_and_the_input_last() {
     });
     assert_eq!(sent, expected);
     assert!(text.ends_with(r#"{"type":"message","role":"user","content":"Hi"}]}"#), "{text}");
-    let plain = ResponsesOptions::new("m").with_encrypted_reasoning(EncryptedReasoning::NotRequested);
-    let sent = body(&plain, vec![user("Hi")]).1;
-    assert!(sent.get("include").is_none() && sent.get("max_output_tokens").is_none());
+    assert!(body(&Responses::options("m"), vec![user("Hi")]).1.get("max_output_tokens").is_none());
     for (model, is_asked) in [("gpt-4.1-mini", false), ("gpt-5", true), ("o3", true)] {
-        let sent = body(&ResponsesOptions::new(model), vec![user("Hi")]).1;
+        let sent = body(&Responses::options(model), vec![user("Hi")]).1;
         assert_eq!(sent.get("include").is_some(), is_asked, "{model}");
     }
 }
@@ -103,7 +102,7 @@ fn results_have_images_and_failures_are_in_the_text() {
         {"type": "function_call_output", "call_id": "c", "output": "(no text)"},
         {"type": "message", "role": "user", "content": "and hurry"},
     ]);
-    assert_eq!(body(&ResponsesOptions::new("m"), history).1["input"], expected);
+    assert_eq!(body(&Responses::options("m"), history).1["input"], expected);
 }
 
 /// An answer with its output items, and the result of its call.
@@ -125,7 +124,7 @@ const ITEMS: [&str; 3] = [
 
 #[test]
 fn the_same_origin_gets_its_items_back_byte_for_byte_and_in_order() {
-    let options = ResponsesOptions::new("m");
+    let options = Responses::options("m");
     let (text, sent) = body(&options, native_history(origin(), &ITEMS));
     assert!(text.contains(&ITEMS.join(",")), "{text}");
     let output = json!({"type": "function_call_output", "call_id": "call_1", "output": "seen"});
@@ -151,7 +150,7 @@ fn each_body_is_a_byte_prefix_of_the_next_up_to_the_end_of_its_input() {
     history.push(user("Thanks"));
     let mut before = String::new();
     for end in [1, 3, 5] {
-        let (text, _) = body(&ResponsesOptions::new("m"), history[..end].to_vec());
+        let (text, _) = body(&Responses::options("m"), history[..end].to_vec());
         let open = text.strip_suffix("]}").unwrap().to_owned();
         assert!(open.starts_with(&before), "{open}\n{before}");
         before = open;
