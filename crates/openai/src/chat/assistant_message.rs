@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 
 use conjure_conversation::{Block, ModelEvent, NativeItem};
-use conjure_model_http::{InputCompletion, OutputShown, StreamError, ToolNames, quoted};
+use conjure_model_http::{InputCompletion, OutputShown, RawObject, StreamError, ToolNames, quoted};
 use serde_json::value::RawValue;
 
 use super::list_item::{ListItem, continue_list};
@@ -68,10 +68,10 @@ struct Call {
     /// The name on the wire.
     name: String,
     arguments: String,
-    /// Unknown members of the call, as JSON.
-    other_fields: Vec<(String, String)>,
-    /// Unknown members of its `function`, as JSON.
-    other_function_fields: Vec<(String, String)>,
+    /// Unknown members of the call.
+    other_fields: RawObject,
+    /// Unknown members of its `function`.
+    other_function_fields: RawObject,
     index: Option<usize>,
 }
 
@@ -341,36 +341,30 @@ impl AssistantMessage {
     }
 
     /// The message in the form that the server gets back.
-    fn native_json(&self) -> String {
-        let mut json = String::from("{\"role\":\"assistant\"");
-        let mut member = |name: &str, value: &str| {
-            json.push(',');
-            json.push_str(&quoted(name));
-            json.push(':');
-            json.push_str(value);
-        };
+    fn native_json(self) -> String {
+        let mut message = RawObject::default();
+        message.set("role", quoted("assistant"));
         let has_content =
             self.members.iter().any(|(name, value)| name == "content" && !matches!(value, Member::Null));
         if !has_content {
-            member("content", if self.calls.is_empty() { "\"\"" } else { "null" });
+            message.set("content", if self.calls.is_empty() { "\"\"" } else { "null" }.to_owned());
         }
-        for (name, value) in &self.members {
+        for (name, value) in self.members {
             match value {
                 Member::Null => {}
-                Member::Text(text) => member(name, &quoted(text)),
+                Member::Text(text) => message.set(&name, quoted(&text)),
                 Member::List(items) => {
-                    let items: Vec<String> = items.iter().map(ListItem::to_json).collect();
-                    member(name, &format!("[{}]", items.join(",")));
+                    let items: Vec<String> = items.into_iter().map(ListItem::into_json).collect();
+                    message.set(&name, format!("[{}]", items.join(",")));
                 }
-                Member::Other(raw) => member(name, raw),
+                Member::Other(raw) => message.set(&name, raw),
             }
         }
         if !self.calls.is_empty() {
             let calls: Vec<String> = self.calls.iter().map(Call::native_json).collect();
-            member("tool_calls", &format!("[{}]", calls.join(",")));
+            message.set("tool_calls", format!("[{}]", calls.join(",")));
         }
-        json.push('}');
-        json
+        message.to_json()
     }
 }
 
@@ -383,7 +377,7 @@ impl AnswerText {
 
 impl Call {
     fn native_json(&self) -> String {
-        let other_fields = |members: &[(String, String)]| {
+        let other_fields = |members: &RawObject| {
             members.iter().map(|(name, raw)| format!(",{}:{raw}", quoted(name))).collect::<String>()
         };
         format!(
@@ -398,14 +392,10 @@ impl Call {
 }
 
 /// Sets an unknown member to its last value.
-fn set(members: &mut Vec<(String, String)>, name: &str, raw: &RawValue) -> Result<(), StreamError> {
-    if let Some((_, value)) = members.iter_mut().find(|(other, _)| other == name) {
-        raw.get().clone_into(value);
-        return Ok(());
-    }
-    if members.len() >= MAX_MEMBERS {
+fn set(members: &mut RawObject, name: &str, raw: &RawValue) -> Result<(), StreamError> {
+    if members.len() >= MAX_MEMBERS && members.get(name).is_none() {
         return Err(StreamError::TooMany { what: "members of a tool call", limit: MAX_MEMBERS });
     }
-    members.push((name.to_owned(), raw.get().to_owned()));
+    members.set(name, raw.get().to_owned());
     Ok(())
 }

@@ -57,16 +57,12 @@ impl ListItem {
         true
     }
 
-    pub(super) fn to_json(&self) -> String {
+    pub(super) fn into_json(self) -> String {
         match self {
-            Self::Raw(raw) => raw.clone(),
-            Self::Growing { fields, name, text } => {
-                let mut all = RawObject::default();
-                for (other, raw) in fields.iter() {
-                    let value = if other == *name { quoted(text) } else { raw.to_owned() };
-                    all.set(other, value);
-                }
-                all.to_json()
+            Self::Raw(raw) => raw,
+            Self::Growing { mut fields, name, text } => {
+                fields.set(name, quoted(&text));
+                fields.to_json()
             }
         }
     }
