@@ -7,33 +7,13 @@ use serde_json::Value;
 use super::refusal::Refusal;
 use super::response_writer::{FakeResponse, ProducedFile};
 
-/// One reply and its timing.
+/// One reply.
 #[derive(Debug, Clone)]
 pub struct Reply(FakeReply<FakeResponse, Refusal>);
 
 conjure_model_http::reply_methods!(Reply, FakeResponse, Refusal);
 
 impl Reply {
-    /// A streamed response whose text never ends.
-    #[must_use]
-    pub fn endless_text() -> Self {
-        let head = concat!(
-            "event: message_start\n",
-            r#"data: {"type":"message_start","message":{"model":"fake","id":"msg_endless","type":"message","#,
-            r#""role":"assistant","content":[],"stop_reason":null,"stop_sequence":null,"#,
-            r#""usage":{"input_tokens":10,"output_tokens":1}}}"#,
-            "\n\nevent: content_block_start\n",
-            r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
-            "\n\n",
-        );
-        let repeated = concat!(
-            "event: content_block_delta\n",
-            r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"and on "}}"#,
-            "\n\n",
-        );
-        Self::endless(head, repeated)
-    }
-
     /// Sets the `container` of the answer.
     #[must_use]
     pub fn with_container(mut self, container: Value) -> Self {

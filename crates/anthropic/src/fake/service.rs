@@ -224,7 +224,7 @@ async fn next_reply(
         router.record(position.after(1), turn);
         return FakeReply::answer(compaction::paused(messages));
     }
-    let mut reply = router.reply_for_turn(&checked.model, turn, checked.request.clone()).await;
+    let mut reply = router.reply_for_turn(turn, checked.request.clone()).await;
     if let (ResponseStart::Compacted { messages }, Some(answer)) =
         (&checked.response_start, reply.answer_mut())
     {

@@ -2,12 +2,12 @@
 
 use conjure_conversation::Usage;
 use conjure_model_http::fake::{Ending, FakeReply};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::answer_writer::{FakeAnswer, Finish};
 use super::refusal::Refusal;
 
-/// One reply and its timing.
+/// One reply.
 #[derive(Debug, Clone)]
 pub struct Reply(FakeReply<FakeAnswer, Refusal>);
 
@@ -28,13 +28,6 @@ impl Reply {
     pub fn blocked(reason: impl Into<String>) -> Self {
         let usage = Usage { input_tokens: 10, ..Usage::default() };
         Self(FakeReply::answer(FakeAnswer::from_parts(Vec::new(), Finish::Blocked(reason.into()), usage)))
-    }
-
-    /// Creates a streamed answer whose text never ends.
-    #[must_use]
-    pub fn endless_text() -> Self {
-        let piece = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "and on "}]}, "index": 0}]});
-        Self::endless("", format!("data: {piece}\r\n\r\n"))
     }
 
     /// Closes the connection after this many pieces of the streamed answer.

@@ -90,7 +90,7 @@ impl FakeService for GeminiService {
             true => position(TOKEN, answers),
             false => position("", answers.saturating_add(1)),
         };
-        Ok(state.router.reply(model, request, here, answers, next).await)
+        Ok(state.router.reply(request, here, answers, next).await)
     }
 
     fn is_streamed(target: &Target) -> bool {

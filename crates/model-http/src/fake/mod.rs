@@ -24,7 +24,7 @@ mod server;
 mod service;
 mod settings;
 
-pub use paced_body::{BodyEnd, BodyTiming};
+pub use paced_body::BodyPacing;
 pub use reply::{Ending, FakeReply, ReplyBody, WireAnswer, WireError, response_of, split};
 pub use reply_router::{HistoryPosition, ReplyRouter, ReplySource};
 pub use request_log::RecordedRequest;

@@ -58,13 +58,6 @@ macro_rules! reply_methods {
                 Self($crate::fake::FakeReply::new(raw))
             }
 
-            /// Creates a stream that begins with some bytes and repeats others for ever.
-            #[must_use]
-            pub fn endless(prefix: impl Into<bytes::Bytes>, repeated: impl Into<bytes::Bytes>) -> Self {
-                let (prefix, repeated) = (prefix.into(), repeated.into());
-                Self($crate::fake::FakeReply::new($crate::fake::ReplyBody::Endless { prefix, repeated }))
-            }
-
             /// Creates a reply that never responds and keeps the connection open.
             #[must_use]
             pub fn silence() -> Self {
@@ -93,38 +86,17 @@ macro_rules! reply_methods {
                 self
             }
 
-            /// Delays the reply by this time.
-            #[must_use]
-            pub const fn delayed(mut self, delay: std::time::Duration) -> Self {
-                self.0.delay = delay;
-                self
-            }
-
             /// Sends the body in chunks of this many bytes, which may end within events and within characters.
             #[must_use]
             pub const fn with_chunk_size(mut self, bytes: usize) -> Self {
-                self.0.timing.piece = Some(bytes);
-                self
-            }
-
-            /// Waits this long between two chunks.
-            #[must_use]
-            pub const fn with_chunk_interval(mut self, every: std::time::Duration) -> Self {
-                self.0.timing.every = every;
+                self.0.pacing.piece = Some(bytes);
                 self
             }
 
             /// Closes the connection after this many bytes of the body.
             #[must_use]
             pub const fn cut_after_bytes(mut self, after: usize) -> Self {
-                self.0.timing.end = $crate::fake::BodyEnd::Cut { after };
-                self
-            }
-
-            /// Stops after this many bytes of the body and keeps the connection open.
-            #[must_use]
-            pub const fn stall_after_bytes(mut self, after: usize) -> Self {
-                self.0.timing.end = $crate::fake::BodyEnd::Hang { after };
+                self.0.pacing.cut = Some(after);
                 self
             }
         }

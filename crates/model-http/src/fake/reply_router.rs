@@ -24,17 +24,10 @@ pub enum ReplySource<A, E> {
     Turns(Arc<[FakeReply<A, E>]>),
 }
 
-/// The sources of replies by model.
-#[derive(Debug)]
-pub(super) struct ReplySources<A, E> {
-    pub(super) default: Option<ReplySource<A, E>>,
-    pub(super) by_model: HashMap<String, ReplySource<A, E>>,
-}
-
-/// Chooses replies: faults first, then the source of the request's model, then the default source.
+/// Chooses replies: faults first, then those of the source.
 #[derive(Debug)]
 pub struct ReplyRouter<A, E> {
-    sources: ReplySources<A, E>,
+    source: Option<ReplySource<A, E>>,
     faults: Mutex<VecDeque<FakeReply<A, E>>>,
     positions: Mutex<HashMap<HistoryPosition, usize>>,
     clock: Arc<dyn Clock>,
@@ -63,11 +56,11 @@ impl HistoryPosition {
 
 impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
     pub(super) fn new(
-        sources: ReplySources<A, E>,
+        source: Option<ReplySource<A, E>>,
         faults: VecDeque<FakeReply<A, E>>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { sources, faults: Mutex::new(faults), positions: Mutex::default(), clock }
+        Self { source, faults: Mutex::new(faults), positions: Mutex::default(), clock }
     }
 
     pub(super) fn add_fault(&self, fault: FakeReply<A, E>) {
@@ -98,7 +91,6 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
     /// `next` is the position after a complete answer. A failure adds nothing to a history, so it is recorded at its own position.
     pub async fn reply(
         &self,
-        model: &str,
         request: Request,
         position: HistoryPosition,
         answers: usize,
@@ -108,17 +100,16 @@ impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
             return fault;
         }
         let turn = self.turn_at(position).unwrap_or(answers);
-        let reply = self.reply_for_turn(model, turn, request).await;
+        let reply = self.reply_for_turn(turn, request).await;
         self.record(reply.complete_answer().map_or(position, next), turn.saturating_add(1));
         reply
     }
 
-    /// The reply for one turn of this model's source.
-    pub async fn reply_for_turn(&self, model: &str, turn: usize, request: Request) -> FakeReply<A, E> {
-        match self.sources.by_model.get(model).or(self.sources.default.as_ref()) {
+    /// The reply for one turn of the source.
+    pub async fn reply_for_turn(&self, turn: usize, request: Request) -> FakeReply<A, E> {
+        match &self.source {
             None => {
-                let reason = "the fake has no replies for this model; configure a script or turns";
-                FakeReply::no_reply_left(reason.to_owned())
+                FakeReply::no_reply_left("the fake has no replies; configure a script or turns".to_owned())
             }
             Some(ReplySource::Script(script)) => self.reply_from_script(script, turn, request).await,
             Some(ReplySource::Turns(turns)) => turns.get(turn).cloned().unwrap_or_else(|| {

@@ -13,7 +13,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
-use super::paced_body::{Body, BodyChunks, BodyEnd, paced};
+use super::paced_body::{Body, paced};
 use super::reply::{Ending, FakeReply, ReplyBody, WireAnswer, WireError};
 use super::reply_router::ReplyRouter;
 use super::request_log::RequestLog;
@@ -107,7 +107,7 @@ pub struct FakeState<S: FakeService> {
     pub service: S,
     /// Chooses the replies.
     pub router: ReplyRouter<S::Answer, S::Error>,
-    /// The clock for times and delays.
+    /// The clock for times.
     pub clock: Arc<dyn Clock>,
     pub(super) keys: Vec<String>,
     pub(super) models: Vec<String>,
@@ -145,12 +145,6 @@ impl<S: FakeService> FakeState<S> {
         let mut exchange = S::Exchange::default();
         let reply = self.service.reply(&received, &self, &mut exchange).await;
         let reply = reply.unwrap_or_else(|error| FakeReply::new(ReplyBody::Error(error)));
-        let delay = self.clock.deadline(reply.delay);
-        if !reply.delay.is_zero()
-            && self.stop.run_until_cancelled(self.clock.sleep_until(delay)).await.is_none()
-        {
-            return Err(aborted());
-        }
         self.respond(&reply, &exchange, number).await
     }
 
@@ -163,8 +157,8 @@ impl<S: FakeService> FakeState<S> {
         let request_id = reply.request_id.clone().unwrap_or_else(|| format!("req_fake_{number:06}"));
         let context =
             AnswerContext { number, request_id: &request_id, now: self.clock.timestamp(), exchange };
-        let once = |bytes: String| BodyChunks::once(vec![bytes.into()]);
-        let mut timing = reply.timing.clone();
+        let once = |bytes: String| vec![Bytes::from(bytes)];
+        let mut pacing = reply.pacing;
         let (status, content_type, chunks) = match &reply.body {
             ReplyBody::HangUp => return Err(aborted()),
             ReplyBody::Silence => {
@@ -174,9 +168,9 @@ impl<S: FakeService> FakeState<S> {
             ReplyBody::Answer { answer, ending } if S::is_streamed(exchange) => {
                 let events = self.service.events(answer, ending, context);
                 if matches!(ending, Ending::Cut { .. }) {
-                    timing.end = BodyEnd::Cut { after: events.iter().map(Bytes::len).sum() };
+                    pacing.cut = Some(events.iter().map(Bytes::len).sum());
                 }
-                (200, Some(S::EVENTS), BodyChunks::once(events))
+                (200, Some(S::EVENTS), events)
             }
             ReplyBody::Answer { answer, ending: Ending::Whole } => {
                 (200, Some(S::JSON), once(self.service.body(answer, context)))
@@ -186,14 +180,10 @@ impl<S: FakeService> FakeState<S> {
                 (error.http_status(), Some(S::JSON), once(error.json(&request_id)))
             }
             ReplyBody::Raw { status, content_type, body } => {
-                (*status, content_type.as_deref(), BodyChunks::once(vec![body.clone()]))
-            }
-            ReplyBody::Endless { prefix, repeated } => {
-                let chunks = BodyChunks { pieces: vec![prefix.clone()], repeated: Some(repeated.clone()) };
-                (200, Some(S::EVENTS), chunks)
+                (*status, content_type.as_deref(), vec![body.clone()])
             }
         };
-        let body = paced(chunks, &timing, Arc::clone(&self.clock), self.stop.clone());
+        let body = paced(chunks, pacing);
         self.log.set_status(number, status);
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(status).map_err(io::Error::other)?;

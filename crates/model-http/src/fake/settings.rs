@@ -1,6 +1,6 @@
 //! [`FakeSettings`]: the settings that the fakes of all services share, and the builder methods for them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use conjure_base::{Clock, SystemClock};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::reply_router::{ReplyRouter, ReplySource, ReplySources};
+use super::reply_router::{ReplyRouter, ReplySource};
 use super::request_log::RequestLog;
 use super::server::FakeServer;
 use super::service::{FakeService, FakeState, ReplyOf};
@@ -20,20 +20,16 @@ const DEFAULT_LOG_CAPACITY: usize = 10_000;
 /// The settings that the fakes of all services share. See [`builder_methods`](crate::builder_methods).
 #[derive(Debug)]
 pub struct FakeSettings<S: FakeService> {
-    /// The source of replies for models without a source of their own.
-    pub default_source: Option<ReplySource<S::Answer, S::Error>>,
-    /// The sources of replies by model.
-    pub sources_by_model: HashMap<String, ReplySource<S::Answer, S::Error>>,
+    /// The source of replies.
+    pub source: Option<ReplySource<S::Answer, S::Error>>,
     /// The replies to the first valid requests, before scripts and turns.
     pub faults: VecDeque<ReplyOf<S>>,
     /// The accepted keys. If empty, every key is accepted.
     pub keys: Vec<String>,
     /// The known models. If empty, every model is known.
     pub models: Vec<String>,
-    /// The clock for times and delays.
+    /// The clock for times.
     pub clock: Arc<dyn Clock>,
-    /// The port on loopback; 0 for a free one.
-    pub port: u16,
     /// The number of requests that the log keeps.
     pub log_capacity: usize,
 }
@@ -41,13 +37,11 @@ pub struct FakeSettings<S: FakeService> {
 impl<S: FakeService> Default for FakeSettings<S> {
     fn default() -> Self {
         Self {
-            default_source: None,
-            sources_by_model: HashMap::new(),
+            source: None,
             faults: VecDeque::new(),
             keys: Vec::new(),
             models: Vec::new(),
             clock: Arc::new(SystemClock),
-            port: 0,
             log_capacity: DEFAULT_LOG_CAPACITY,
         }
     }
@@ -57,13 +51,12 @@ impl<S: FakeService> FakeSettings<S> {
     /// Starts the fake of this service. Needs a Tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// If the port is not free.
+    /// If no port is free.
     pub async fn start(self, service: S) -> io::Result<FakeServer<S>> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
-        let sources = ReplySources { default: self.default_source, by_model: self.sources_by_model };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let state = FakeState {
             service,
-            router: ReplyRouter::new(sources, self.faults, Arc::clone(&self.clock)),
+            router: ReplyRouter::new(self.source, self.faults, Arc::clone(&self.clock)),
             clock: self.clock,
             keys: self.keys,
             models: self.models,
@@ -80,25 +73,13 @@ impl<S: FakeService> FakeSettings<S> {
 macro_rules! builder_methods {
     ($builder:ident, $reply:ty) => {
         impl $builder {
-            /// Plays this script for every model without a source of its own.
+            /// Plays this script.
             #[must_use]
             pub fn script(
                 mut self,
                 script: impl Into<std::sync::Arc<conjure_conversation::scripted::Script>>,
             ) -> Self {
-                self.settings.default_source = Some($crate::fake::ReplySource::Script(script.into()));
-                self
-            }
-
-            /// Plays this script for this model.
-            #[must_use]
-            pub fn script_for(
-                mut self,
-                model: impl Into<String>,
-                script: impl Into<std::sync::Arc<conjure_conversation::scripted::Script>>,
-            ) -> Self {
-                let source = $crate::fake::ReplySource::Script(script.into());
-                self.settings.sources_by_model.insert(model.into(), source);
+                self.settings.source = Some($crate::fake::ReplySource::Script(script.into()));
                 self
             }
 
@@ -106,20 +87,7 @@ macro_rules! builder_methods {
             #[must_use]
             pub fn turns(mut self, turns: impl IntoIterator<Item = $reply>) -> Self {
                 let turns = turns.into_iter().map(Into::into).collect();
-                self.settings.default_source = Some($crate::fake::ReplySource::Turns(turns));
-                self
-            }
-
-            /// Plays these turns for this model.
-            #[must_use]
-            pub fn turns_for(
-                mut self,
-                model: impl Into<String>,
-                turns: impl IntoIterator<Item = $reply>,
-            ) -> Self {
-                let turns = turns.into_iter().map(Into::into).collect();
-                let source = $crate::fake::ReplySource::Turns(turns);
-                self.settings.sources_by_model.insert(model.into(), source);
+                self.settings.source = Some($crate::fake::ReplySource::Turns(turns));
                 self
             }
 
@@ -144,17 +112,10 @@ macro_rules! builder_methods {
                 self
             }
 
-            /// Sets the clock for times and delays.
+            /// Sets the clock for times.
             #[must_use]
             pub fn clock(mut self, clock: std::sync::Arc<dyn conjure_base::Clock>) -> Self {
                 self.settings.clock = clock;
-                self
-            }
-
-            /// Sets the port on loopback. By default a free port is used.
-            #[must_use]
-            pub const fn port(mut self, port: u16) -> Self {
-                self.settings.port = port;
                 self
             }
 

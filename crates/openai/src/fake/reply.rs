@@ -5,7 +5,7 @@ use conjure_model_http::fake::{Ending, FakeReply};
 use super::answer::FakeAnswer;
 use super::error::FakeError;
 
-/// One reply and its timing.
+/// One reply.
 #[derive(Debug, Clone)]
 pub struct Reply(FakeReply<FakeAnswer, FakeError>);
 

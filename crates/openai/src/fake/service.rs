@@ -78,7 +78,7 @@ impl FakeService for OpenAiService {
         (exchange.is_streamed, exchange.includes_usage) = (valid.is_streamed, valid.includes_usage);
         let here = HistoryPosition::new(&valid.model, &valid.session, valid.answers);
         let next = |_: &FakeAnswer| here.after(1);
-        let reply = state.router.reply(&valid.model, valid.request, here, valid.answers, next).await;
+        let reply = state.router.reply(valid.request, here, valid.answers, next).await;
         exchange.model = valid.model;
         Ok(reply)
     }
