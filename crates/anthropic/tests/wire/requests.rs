@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use conjure_anthropic::{
-    ApiProfile, Caching, Client, Config, ConfigError, ModelOptions, ModelPrices, Prices,
-};
-use conjure_conversation::{Block, Message, Model, ModelEvent, StopReason, Usage};
+use conjure_anthropic::{ApiProfile, Client, Config, ConfigError, ModelOptions, ModelPrices, Prices};
+use conjure_conversation::{Block, Model, ModelEvent, StopReason, Usage};
 use conjure_model_http::HttpConfig;
 use secrecy::SecretString;
 use serde_json::json;
 
 use crate::clock::ManualClock;
-use crate::events::{block, end, input_delta, message, sse, start, stop, text_delta, text_stream};
+use crate::events::{block, input_delta, message, stop, text_delta, text_stream};
 use crate::server::{Recorded, Server, answer, stream};
 use crate::support::{KEY, MODEL, ask, call, client, config, drain, messages, text};
 
@@ -79,28 +77,6 @@ async fn the_bytes_on_the_wire_are_the_body() {
     assert_eq!(server.requests()[0].body, messages.body(&request));
 }
 
-/// It compares the bytes that the service received.
-#[tokio::test]
-async fn on_the_wire_each_request_is_a_prefix_of_the_next() {
-    let server = Server::always(stream(&text_stream("Hello \u{1F980}"))).await;
-    let clock = ManualClock::new();
-    let client = Client::with_clock(&config(&server), Arc::new(clock)).unwrap();
-    let messages = client.messages(ModelOptions::new(MODEL).with_caching(Caching::Off)).unwrap();
-    let mut request = ask("one");
-    for next in ["two", "three", "four"] {
-        let answer = drain(messages.stream(request.clone())).await.1.unwrap();
-        request.messages.push(Arc::new(Message::assistant(answer.content)));
-        request.messages.push(Arc::new(Message::user(vec![Block::text(next)])));
-    }
-    drain(messages.stream(request)).await.1.unwrap();
-    let bodies: Vec<Vec<u8>> = server.requests().into_iter().map(|request| request.body).collect();
-    assert_eq!(bodies.len(), 4);
-    for pair in bodies.windows(2) {
-        let before = pair[0].strip_suffix(b"]}").unwrap();
-        assert!(pair[1].starts_with(before) && pair[1].len() > before.len());
-    }
-}
-
 #[tokio::test]
 async fn a_stream_emits_deltas_and_the_final_response() {
     let events = vec![
@@ -153,16 +129,6 @@ async fn a_stream_emits_deltas_and_the_final_response() {
         cost_micros: 351,
     };
     assert_eq!(response.usage, usage);
-}
-
-#[tokio::test]
-async fn the_response_contains_the_container() {
-    let mut last = end("pause_turn");
-    last[0]["delta"]["container"] = json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z"});
-    let events: Vec<serde_json::Value> = [start()].into_iter().chain(last).collect();
-    let server = Server::always(stream(&sse(&events))).await;
-    let container = call(&client(&server).0).await.unwrap().container;
-    assert_eq!(container.unwrap().as_str(), "container_1");
 }
 
 #[tokio::test]
