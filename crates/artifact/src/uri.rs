@@ -12,9 +12,13 @@ use std::path::Path;
 use std::str::FromStr;
 
 use conjure_conversation::ArtifactName;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 
 use crate::error::ArtifactError;
 use crate::error::safe_excerpt;
+
+/// What is percent-encoded in a reference that is written.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The longest reference, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
@@ -147,10 +151,10 @@ impl fmt::Display for ArtifactUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Skill { skill, path } => {
-                write!(f, "skill://{}", Encoded(skill))?;
-                path.0.split('/').try_for_each(|segment| write!(f, "/{}", Encoded(segment)))
+                write!(f, "skill://{}", encode(skill))?;
+                path.0.split('/').try_for_each(|segment| write!(f, "/{}", encode(segment)))
             }
-            Self::File { name } => write!(f, "file://{}", Encoded(name.as_str())),
+            Self::File { name } => write!(f, "file://{}", encode(name.as_str())),
             Self::Url(url) => f.write_str(url),
         }
     }
@@ -286,22 +290,14 @@ fn has_control(text: &str) -> bool {
 
 /// Decodes percent-encoding, once.
 fn decode(text: &str, encoded: &str) -> Result<String, ArtifactError> {
-    let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digit = |at: usize| tail.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
-            let reason = "two hexadecimal digits must follow a `%`: write a `%` in a name as `%25`";
-            return Err(invalid(text, reason.to_owned()));
-        };
-        bytes.extend(u8::try_from(high * 16 + low));
-        rest = tail.get(2..).unwrap_or_default();
+    let is_escape = |after: &str| {
+        after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !encoded.split('%').skip(1).all(is_escape) {
+        let reason = "two hexadecimal digits must follow a `%`: write a `%` in a name as `%25`";
+        return Err(invalid(text, reason.to_owned()));
     }
+    let bytes: Vec<u8> = percent_decode_str(encoded).collect();
     if bytes.contains(&0) {
         return Err(invalid(text, "a name has no zero byte".to_owned()));
     }
@@ -309,17 +305,8 @@ fn decode(text: &str, encoded: &str) -> Result<String, ArtifactError> {
 }
 
 /// Percent-encodes a part of a URI.
-struct Encoded<'a>(&'a str);
-
-impl fmt::Display for Encoded<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.bytes().try_for_each(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                fmt::Write::write_char(f, char::from(byte))
-            }
-            _ => write!(f, "%{byte:02X}"),
-        })
-    }
+fn encode(part: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(part, ENCODED)
 }
 
 fn invalid(text: &str, reason: String) -> ArtifactError {

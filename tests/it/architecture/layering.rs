@@ -163,7 +163,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 42] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 43] = [
     ("agent-client-protocol", &["conjure-acp"]),
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
@@ -178,7 +178,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 42] = [
     ("tracing-subscriber", &["conjure"]),
     ("getrandom", &["conjure-base"]),
     ("humantime", &["conjure-api", "conjure-base"]),
-    ("percent-encoding", &["conjure-api", "conjure-server"]),
+    ("percent-encoding", &["conjure-api", "conjure-artifact", "conjure-server"]),
     ("sha2", &["conjure-base"]),
     ("unicode-normalization", &["conjure-skill"]),
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
@@ -199,6 +199,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 42] = [
     ),
     ("http", &["conjure-mcp"]),
     ("httparse", &["conjure-egress"]),
+    ("httpdate", &["conjure-model-http"]),
     ("idna", &["conjure-egress"]),
     ("http-body", &["conjure-anthropic", "conjure-mcp"]),
     // The fakes of model services serve HTTP; an engine is asked by it.

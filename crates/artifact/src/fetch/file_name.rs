@@ -2,7 +2,10 @@
 //!
 //! Names are untrusted: only the part after the last slash counts, and characters that artifact names must not contain become `_`.
 
+use std::borrow::Cow;
+
 use conjure_conversation::{ArtifactName, ArtifactNameError};
+use percent_encoding::percent_decode_str;
 
 use super::web_url::WebUrl;
 
@@ -84,38 +87,14 @@ fn decode_extended(value: &str) -> Option<String> {
     if charset.eq_ignore_ascii_case("utf-8") {
         percent_decoded(encoded)
     } else if charset.eq_ignore_ascii_case("iso-8859-1") {
-        Some(percent_bytes(encoded).into_iter().map(char::from).collect())
+        Some(percent_decode_str(encoded).map(char::from).collect())
     } else {
         None
     }
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
-    String::from_utf8(percent_bytes(text)).ok()
-}
-
-/// Decodes percent-encoding. A `%` without two hex digits stands for itself.
-fn percent_bytes(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let hex = |byte: &u8| char::from(*byte).to_digit(16);
-        let decoded = match after {
-            [high, low, ..] if *first == b'%' => hex(high).zip(hex(low)),
-            _ => None,
-        };
-        match decoded.and_then(|(high, low)| u8::try_from(high << 4 | low).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &rest[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    bytes
+    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// The nearest valid artifact name, if there is one.

@@ -1,6 +1,5 @@
 //! Connections: TLS, timeouts, retries and the rate limiter.
 
-pub(crate) mod http_date;
 pub(crate) mod idle_timer;
 pub(crate) mod limiter;
 pub(crate) mod retry_policy;

@@ -5,8 +5,6 @@ use std::time::Duration;
 use conjure_base::{Backoff, Timestamp};
 use reqwest::header::HeaderMap;
 
-use crate::connection::http_date;
-
 /// The longest accepted `retry-after`. A longer one is treated as a clock error of the service.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(4_294_967);
 
@@ -69,7 +67,10 @@ pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
         let after = text("retry-after")?;
         match number(after) {
             Some(seconds) => Some(duration(seconds)),
-            None => Some(http_date::parse(after)?.duration_since(now)),
+            None => {
+                let date = httpdate::parse_http_date(after).ok()?;
+                Some(Timestamp::from_system_time(date).duration_since(now))
+            }
         }
     })?;
     (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
