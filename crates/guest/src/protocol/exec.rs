@@ -91,23 +91,24 @@ pub struct ExecReply {
     pub reached: ReachedLimits,
 }
 
-/// How a program ended.
+/// How a program ended. Except for the first three cases, everything that it started was ended with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecEnd {
     /// It exited with this code.
     Exited(i32),
-    /// A signal that the guest did not send ended it.
+    /// A signal ended it, which the guest did not send.
     Signaled(i32),
-    /// The kernel killed it or its shim, because memory ran out.
+    /// The kernel killed it, or the process that supervised it, because memory ran out.
     OutOfMemory,
-    /// Its timeout has passed; it was killed with everything that it started.
+    /// Its deadline passed.
     TimedOut,
-    /// The host cancelled it; it was killed with everything that it started.
+    /// The host cancelled it.
     Cancelled,
-    /// Its shim in the sandbox was killed; so was everything that it started.
+    /// The process in the sandbox that supervised it was killed.
     Lost,
-    /// The folder exceeded its quota while the program ran; everything in the sandbox was killed.
+    /// The workspace exceeded its disk quota. Everything that ran in the sandbox was ended. Until something is removed, no file can be
+    /// written.
     QuotaExceeded(QuotaExcess),
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use conjure_guest::protocol::{DiskUsage, ProcessLimits, QuotaExcess, ReachedLimits};
+pub use conjure_guest::protocol::{
+    DiskUsage, ExecEnd as CommandEnd, ProcessLimits, QuotaExcess, ReachedLimits,
+};
 
 /// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,26 +79,6 @@ pub struct CommandOutcome {
     pub duration: Duration,
     /// The limits of the sandbox that were reached while it ran.
     pub limits_hit: ReachedLimits,
-}
-
-/// How a program ended. Except for the first three cases, everything that it started was ended with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandEnd {
-    /// It exited with this code.
-    Exited(i32),
-    /// This signal ended it.
-    Signaled(i32),
-    /// The kernel killed it, or the process that supervised it, because memory ran out.
-    OutOfMemory,
-    /// Its deadline passed.
-    TimedOut,
-    /// It was cancelled.
-    Cancelled,
-    /// The process in the sandbox that supervised it was killed.
-    Lost,
-    /// The workspace exceeded its disk quota. Everything that ran in the sandbox was ended. Until something is removed,
-    /// no file can be written.
-    QuotaExceeded(QuotaExcess),
 }
 
 /// An event of a running program.

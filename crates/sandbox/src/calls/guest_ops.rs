@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use conjure_guest::protocol::{
-    CaptureLimits, CapturedOutput, ErrorCode, ExecEnd, ExecReply, ExecRequest, GuestError, OutputMode,
+    CaptureLimits, CapturedOutput, ErrorCode, ExecReply, ExecRequest, GuestError, OutputMode,
     ProgramLifetime, Request, StdinMode, StreamId, ViewReply,
 };
 use futures_util::{StreamExt, stream};
 
-use crate::calls::command::{Command, CommandEnd, CommandOutcome, CommandOutput, Input};
+use crate::calls::command::{Command, CommandOutcome, CommandOutput, Input};
 use crate::calls::executor::ContentStream;
 use crate::calls::files::{Listing, View};
 use crate::error::{SandboxError, SandboxErrorKind};
@@ -146,15 +146,7 @@ fn exec_request(
 /// How a program ended; `None` when the counts do not match the received bytes.
 pub(crate) fn outcome(reply: ExecReply, collected: CollectedOutput) -> Option<CommandOutcome> {
     Some(CommandOutcome {
-        end: match reply.end {
-            ExecEnd::Exited(code) => CommandEnd::Exited(code),
-            ExecEnd::Signaled(signal) => CommandEnd::Signaled(signal),
-            ExecEnd::OutOfMemory => CommandEnd::OutOfMemory,
-            ExecEnd::TimedOut => CommandEnd::TimedOut,
-            ExecEnd::Cancelled => CommandEnd::Cancelled,
-            ExecEnd::Lost => CommandEnd::Lost,
-            ExecEnd::QuotaExceeded(excess) => CommandEnd::QuotaExceeded(excess),
-        },
+        end: reply.end,
         stdout: output(reply.stdout, collected.stdout)?,
         stderr: output(reply.stderr, collected.stderr)?,
         duration: Duration::from_micros(reply.duration_us),
