@@ -57,17 +57,7 @@ pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
     let mut shown: Vec<String> = SHOWN.iter().map(|name| (*name).to_owned()).chain(by_beginning).collect();
     shown.sort_unstable();
     shown.dedup();
-    for name in shown.into_iter().filter(|name| etc.join(name).exists()) {
-        let bind = Bind {
-            source: format!("{}/{name}", etc.display()),
-            access: Access::ReadOnly,
-            content: BindContent::Data,
-            links: SymlinkPolicy::Follow,
-            missing: IfMissing::Skip,
-            owner: OwnerMapping::Unchanged,
-        };
-        mounts.push(MountEntry { path: format!("/etc/{name}"), kind: MountKind::Bind(bind) });
-    }
+    mounts.extend(shown.iter().filter(|name| etc.join(name).exists()).map(|name| host_entry(etc, name)));
     // On most systems, these are links into `/usr`.
     for name in ["localtime", "os-release"] {
         let file = etc.join(name);
@@ -77,15 +67,7 @@ pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
         } else if let Ok(content) = fs::read_to_string(&file) {
             mounts.push(generated_file(name, content));
         } else if file.exists() {
-            let bind = Bind {
-                source: file.display().to_string(),
-                access: Access::ReadOnly,
-                content: BindContent::Data,
-                links: SymlinkPolicy::Follow,
-                missing: IfMissing::Skip,
-                owner: OwnerMapping::Unchanged,
-            };
-            mounts.push(MountEntry { path: format!("/etc/{name}"), kind: MountKind::Bind(bind) });
+            mounts.push(host_entry(etc, name));
         }
     }
     mounts.extend([
@@ -109,6 +91,19 @@ pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
         generated_file("resolv.conf", String::new()),
     ]);
     mounts
+}
+
+/// A file or directory of the host, read-only.
+fn host_entry(etc: &Path, name: &str) -> MountEntry {
+    let bind = Bind {
+        source: etc.join(name).display().to_string(),
+        access: Access::ReadOnly,
+        content: BindContent::Data,
+        links: SymlinkPolicy::Follow,
+        missing: IfMissing::Skip,
+        owner: OwnerMapping::Unchanged,
+    };
+    MountEntry { path: format!("/etc/{name}"), kind: MountKind::Bind(bind) }
 }
 
 fn generated_file(name: &str, content: String) -> MountEntry {
