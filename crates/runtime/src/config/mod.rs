@@ -17,6 +17,7 @@ mod file;
 mod keys;
 mod paths;
 mod process_env;
+mod values;
 
 pub use error::ConfigError;
 pub use keys::{CONFIG_KEYS, ConfigKey};

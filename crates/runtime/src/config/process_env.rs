@@ -12,7 +12,8 @@ use crate::config::error::ConfigError;
 use crate::config::sections::sandbox::{
     ExecutorKind, parse_cpus, parse_disk_limit, parse_floor, parse_network, parse_range, parse_size,
 };
-use crate::config::settings::{ApiProfile, Settings, parse_seconds};
+use crate::config::settings::{ApiProfile, Settings};
+use crate::config::values::parse_seconds;
 use crate::config::variables::{
     ALLOWED_PATHS, ARTIFACTS, BASE_URL, CONFIG, CONTAINER_USER, CPUS, DATA, DATA_HOME, DISK_LIMIT,
     DOCKER_HOST, EXECUTOR, HOME, IMAGE, LOG, MAX_ITERATIONS, MAX_TOKENS, MEMORY, MODEL, MODEL_KEYS,

@@ -17,14 +17,14 @@ use crate::config::error::ConfigError;
 use crate::config::file;
 use crate::config::paths;
 use crate::config::process_env::ProcessEnv;
-use crate::config::sections::models::{self, ModelSettings};
+use crate::config::sections::models::ModelSettings;
 use crate::config::sections::pool::PoolSettings;
 #[cfg(feature = "docker")]
 use crate::config::sections::sandbox::SharedEngine;
 use crate::config::sections::sandbox::{self, ExecutorKind};
 use crate::config::sections::serve::ServeSettings;
 use crate::config::sections::skills::SkillSettings;
-use crate::config::settings::{ApiProfile, MAX_TIMEOUT, Settings};
+use crate::config::settings::{ApiProfile, Settings};
 
 /// The effective settings (specification 13).
 ///
@@ -45,19 +45,13 @@ use crate::config::settings::{ApiProfile, MAX_TIMEOUT, Settings};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
+    /// The merged layers. A leading `~` in a path is expanded.
     settings: Settings,
     home: Option<PathBuf>,
     /// The variables of this process that commands in an unisolated sandbox need.
     passthrough_env: BTreeMap<OsString, OsString>,
     /// The folder where the user's container engines have their sockets.
     runtime_folder: Option<PathBuf>,
-    skill_paths: Option<Vec<PathBuf>>,
-    trusted_projects: Vec<PathBuf>,
-    tool_timeout: Duration,
-    max_iterations: u32,
-    network: NetworkPolicy,
-    allowed_paths: Vec<PathBuf>,
-    data: Option<PathBuf>,
     limits: Limits,
     floor: Isolation,
     #[cfg(feature = "docker")]
@@ -133,76 +127,19 @@ impl Config {
     }
 
     fn resolve(
-        settings: Settings,
+        mut settings: Settings,
         home: Option<PathBuf>,
         passthrough_env: BTreeMap<OsString, OsString>,
     ) -> Result<Self, ConfigError> {
-        let expand = |key: &'static str, list: Option<&Vec<PathBuf>>| {
-            list.map(|list| {
-                let expanded: Result<Vec<_>, _> =
-                    list.iter().map(|path| paths::expand(path, home.as_deref())).collect();
-                expanded.map_err(|reason| ConfigError::Setting { key, reason })
-            })
-            .transpose()
-        };
-        let within = |key: &'static str, fits: bool, rule: &str| {
-            if fits { Ok(()) } else { Err(ConfigError::Setting { key, reason: rule.to_owned() }) }
-        };
-        let is_time = |time: Duration| !time.is_zero() && time <= MAX_TIMEOUT;
-        let tool_timeout = settings.tool_timeout.unwrap_or(Duration::from_secs(30));
-        within("tool_timeout", is_time(tool_timeout), "it must be more than 0 seconds and at most a year")?;
-        within(
-            "model_timeout",
-            settings.model_timeout.is_none_or(is_time),
-            "it must be more than 0 seconds and at most a year",
-        )?;
-        let pool = settings.pool.unwrap_or_default();
-        pool.check().map_err(|reason| ConfigError::Setting { key: "pool", reason })?;
-        let compaction = settings.compaction.unwrap_or_default();
-        compaction.check().map_err(|reason| ConfigError::Setting { key: "compaction", reason })?;
-        if let Some(skills) = &settings.skills {
-            skills.check().map_err(|reason| ConfigError::Setting { key: "skills", reason })?;
+        let wrong = |(key, reason)| ConfigError::Setting { key, reason };
+        for (key, path) in settings.paths_mut() {
+            *path = paths::expand(path, home.as_deref()).map_err(|reason| wrong((key, reason)))?;
         }
-        if let Some(artifacts) = &settings.artifacts {
-            artifacts
-                .check(home.as_deref())
-                .map_err(|reason| ConfigError::Setting { key: "artifacts", reason })?;
-        }
-        models::check(&settings.models).map_err(|reason| ConfigError::Setting { key: "models", reason })?;
-        for path in settings.serve.skills.values() {
-            paths::expand(path, home.as_deref())
-                .map_err(|reason| ConfigError::Setting { key: "serve", reason })?;
-        }
-        within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
-        let max_iterations = settings.max_iterations.unwrap_or(25);
-        within("max_iterations", max_iterations > 0, "it must be at least 1")?;
+        settings.check().map_err(wrong)?;
         let floor = settings.floor.unwrap_or(Isolation::NONE);
-        let (limits, floor) = sandbox::limits(settings.memory, settings.cpus, floor)
-            .map_err(|(key, reason)| ConfigError::Setting { key, reason })?;
+        let (limits, floor) = sandbox::limits(settings.memory, settings.cpus, floor).map_err(wrong)?;
         let limits = limits.with_disk_limit(settings.disk_limit.unwrap_or_default());
-        Ok(Self {
-            skill_paths: expand("skill_paths", settings.skill_paths.as_ref())?,
-            trusted_projects: expand("trusted_projects", settings.trusted_projects.as_ref())?
-                .unwrap_or_default(),
-            allowed_paths: expand("allowed_paths", settings.allowed_paths.as_ref())?.unwrap_or_default(),
-            data: settings
-                .data
-                .as_deref()
-                .map(|path| paths::expand(path, home.as_deref()))
-                .transpose()
-                .map_err(|reason| ConfigError::Setting { key: "data", reason })?,
-            tool_timeout,
-            max_iterations,
-            network: settings.network.clone().unwrap_or_default(),
-            limits,
-            floor,
-            home,
-            passthrough_env,
-            runtime_folder: None,
-            settings,
-            #[cfg(feature = "docker")]
-            engine: SharedEngine::default(),
-        })
+        Ok(Self { settings, home, passthrough_env, limits, floor, ..Self::default() })
     }
 
     /// The scopes of skills, in order of precedence. They are the configured folders, else the default scopes of the
@@ -212,10 +149,14 @@ impl Config {
     /// reports it.
     #[must_use]
     pub fn skill_scopes(&self, project: Option<&Path>) -> Vec<Scope> {
-        match &self.skill_paths {
+        match &self.settings.skill_paths {
             Some(configured) => configured.iter().map(Scope::named).collect(),
-            None => paths::scopes(project, &self.trusted_projects, self.home.as_deref()),
+            None => paths::scopes(project, self.trusted_projects(), self.home.as_deref()),
         }
+    }
+
+    fn trusted_projects(&self) -> &[PathBuf] {
+        self.settings.trusted_projects.as_deref().unwrap_or_default()
     }
 
     /// The kind of sandbox that runs the tools.
@@ -271,20 +212,20 @@ impl Config {
 
     /// The timeout of a tool call. Default: 30 seconds.
     #[must_use]
-    pub const fn tool_timeout(&self) -> Duration {
-        self.tool_timeout
+    pub fn tool_timeout(&self) -> Duration {
+        self.settings.tool_timeout.unwrap_or(Duration::from_secs(30))
     }
 
     /// The most model calls for one message. Default: 25.
     #[must_use]
-    pub const fn max_iterations(&self) -> u32 {
-        self.max_iterations
+    pub fn max_iterations(&self) -> u32 {
+        self.settings.max_iterations.unwrap_or(25)
     }
 
     /// Which hosts a sandbox may reach. Default: none.
     #[must_use]
-    pub const fn network(&self) -> &NetworkPolicy {
-        &self.network
+    pub fn network(&self) -> &NetworkPolicy {
+        self.settings.network.as_ref().unwrap_or(&NetworkPolicy::None)
     }
 
     /// Which addresses sandboxes may reach, at hosts that their network policy permits. Default: public ones.
@@ -297,14 +238,14 @@ impl Config {
     /// Folders that tools may read and write, in addition to the workspace. Default: none.
     #[must_use]
     pub fn allowed_paths(&self) -> &[PathBuf] {
-        &self.allowed_paths
+        self.settings.allowed_paths.as_deref().unwrap_or_default()
     }
 
     /// The data folder, if it is configured. Otherwise each session has a temporary folder, and the command `conjure`
     /// uses a folder in the user's home.
     #[must_use]
     pub fn data(&self) -> Option<&Path> {
-        self.data.as_deref()
+        self.settings.data.as_deref()
     }
 
     /// The resource limits of a sandbox.
@@ -377,7 +318,7 @@ impl Config {
     /// The options of artifacts; `None` if sessions have no artifacts.
     #[must_use]
     pub fn artifacts(&self) -> Option<ArtifactOptions> {
-        self.settings.artifacts.clone().unwrap_or_default().options(self.home.as_deref())
+        self.settings.artifacts.clone().unwrap_or_default().options()
     }
 
     /// The user's home directory.
@@ -389,7 +330,7 @@ impl Config {
     /// Whether this project is a trusted one, or lies inside of one.
     #[must_use]
     pub fn is_trusted_project(&self, project: &Path) -> bool {
-        paths::is_trusted(project, &self.trusted_projects)
+        paths::is_trusted(project, self.trusted_projects())
     }
 
     /// The MCP servers, by name.
@@ -398,16 +339,10 @@ impl Config {
         &self.settings.mcp
     }
 
-    /// What clients of the server may name, with `~` expanded.
+    /// What clients of the server may name.
     #[must_use]
     pub fn serve(&self) -> ServeSettings {
-        let mut serve = self.settings.serve.clone();
-        let files = serve.certificate.iter_mut().chain(&mut serve.private_key);
-        for path in serve.skills.values_mut().chain(files) {
-            // The paths were checked when the layers were merged.
-            *path = paths::expand(path, self.home.as_deref()).unwrap_or_else(|_| path.clone());
-        }
-        serve
+        self.settings.serve.clone()
     }
 
     /// The timeout of a model call including its retries, if it is configured.
@@ -425,13 +360,6 @@ impl Default for Config {
             home: None,
             passthrough_env: BTreeMap::new(),
             runtime_folder: None,
-            skill_paths: None,
-            trusted_projects: Vec::new(),
-            tool_timeout: Duration::from_secs(30),
-            max_iterations: 25,
-            network: NetworkPolicy::None,
-            allowed_paths: Vec::new(),
-            data: None,
             limits: Limits::default(),
             floor: Isolation::NONE,
             #[cfg(feature = "docker")]

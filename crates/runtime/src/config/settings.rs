@@ -8,20 +8,21 @@ use std::time::Duration;
 use conjure_egress::AddressRange;
 use conjure_mcp::McpServerSpec;
 use conjure_sandbox::{DiskLimit, Isolation, NetworkPolicy};
+use serde::Deserialize;
 
 use crate::config::sections::artifacts::ArtifactSettings;
 use crate::config::sections::compaction::CompactionSettings;
+use crate::config::sections::mcp;
 use crate::config::sections::models::{self, ModelSettings};
 use crate::config::sections::pool::PoolSettings;
 use crate::config::sections::sandbox::ExecutorKind;
 use crate::config::sections::serve::ServeSettings;
 use crate::config::sections::skills::SkillSettings;
-
-/// The longest duration of a setting: a year. With this limit, arithmetic on it never overflows.
-pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+use crate::config::values;
 
 /// The version of the Messages API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ApiProfile {
     /// Version `2023-06-01`, with the key in a header of its own. The service is known to support it.
@@ -46,7 +47,8 @@ impl FromStr for ApiProfile {
 /// One layer of settings. A `None` leaves the choice to the layer below.
 ///
 /// Paths may begin with `~`.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// Folders of skills, instead of the default scopes. If two skills have the same name, the one in the earlier folder
     /// is used.
@@ -66,12 +68,15 @@ pub struct Settings {
     /// The address of the container engine: `unix:///path/to/socket`, `tcp://host:port`.
     pub engine: Option<String>,
     /// The timeout of a tool call.
+    #[serde(deserialize_with = "values::seconds")]
     pub tool_timeout: Option<Duration>,
     /// The most model calls for one message.
     pub max_iterations: Option<u32>,
     /// Which hosts a sandbox may reach.
+    #[serde(deserialize_with = "values::network")]
     pub network: Option<NetworkPolicy>,
     /// The private addresses that sandboxes may reach, at hosts that their network policy permits.
+    #[serde(deserialize_with = "values::ranges")]
     pub private_addresses: Option<Vec<AddressRange>>,
     /// Folders that tools may read and write, in addition to the workspace.
     pub allowed_paths: Option<Vec<PathBuf>>,
@@ -79,12 +84,15 @@ pub struct Settings {
     pub data: Option<PathBuf>,
     /// The memory limit in bytes for all processes of a sandbox together. It is an error if the machine cannot
     /// enforce it.
+    #[serde(deserialize_with = "values::size")]
     pub memory: Option<u64>,
     /// How many processors a sandbox may use. It is an error if the machine cannot enforce it.
     pub cpus: Option<f64>,
     /// Which party enforces the workspace's disk limit. It is an error if the kernel is to enforce it and cannot.
+    #[serde(deserialize_with = "values::disk_limit")]
     pub disk_limit: Option<DiskLimit>,
     /// What a sandbox must enforce. A layer can add requirements, but not remove those of the lower layers.
+    #[serde(rename = "require", deserialize_with = "values::floor")]
     pub floor: Option<Isolation>,
     /// The model of sessions that name none.
     pub model: Option<String>,
@@ -95,6 +103,7 @@ pub struct Settings {
     /// The token limit of a response.
     pub max_tokens: Option<u32>,
     /// The timeout of a model call, including its retries.
+    #[serde(deserialize_with = "values::seconds")]
     pub model_timeout: Option<Duration>,
     /// The warm pools; each setting is merged over that of the lower layer.
     pub pool: Option<PoolSettings>,
@@ -107,6 +116,7 @@ pub struct Settings {
     /// The configured models by name. If several layers have the same name, the uppermost layer's model is used.
     pub models: BTreeMap<String, ModelSettings>,
     /// The MCP servers by name. If several layers have the same name, the uppermost layer's server is used.
+    #[serde(deserialize_with = "mcp::servers")]
     pub mcp: BTreeMap<String, McpServerSpec>,
     /// What clients of the server may name; merged over that of the lower layer.
     pub serve: ServeSettings,
@@ -134,42 +144,61 @@ impl Settings {
             memory: self.memory.or(lower.memory),
             cpus: self.cpus.or(lower.cpus),
             disk_limit: self.disk_limit.or(lower.disk_limit),
-            floor: match (self.floor, lower.floor) {
-                (Some(upper), Some(lower)) => Some(upper.or(&lower)),
-                (one, other) => one.or(other),
-            },
+            floor: merged(self.floor, lower.floor, |upper, lower| upper.or(&lower)),
             model: self.model.or(lower.model),
             base_url: self.base_url.or(lower.base_url),
             profile: self.profile.or(lower.profile),
             max_tokens: self.max_tokens.or(lower.max_tokens),
             model_timeout: self.model_timeout.or(lower.model_timeout),
-            pool: match (self.pool, lower.pool) {
-                (Some(upper), Some(lower)) => Some(upper.merged_over(lower)),
-                (one, other) => one.or(other),
-            },
-            compaction: match (self.compaction, lower.compaction) {
-                (Some(upper), Some(lower)) => Some(upper.merged_over(lower)),
-                (one, other) => one.or(other),
-            },
-            skills: match (self.skills, lower.skills) {
-                (Some(upper), Some(lower)) => Some(upper.merged_over(lower)),
-                (one, other) => one.or(other),
-            },
-            artifacts: match (self.artifacts, lower.artifacts) {
-                (Some(upper), Some(lower)) => Some(upper.merged_over(lower)),
-                (one, other) => one.or(other),
-            },
-            models: models::merged(self.models, lower.models),
+            pool: merged(self.pool, lower.pool, PoolSettings::merged_over),
+            compaction: merged(self.compaction, lower.compaction, CompactionSettings::merged_over),
+            skills: merged(self.skills, lower.skills, SkillSettings::merged_over),
+            artifacts: merged(self.artifacts, lower.artifacts, ArtifactSettings::merged_over),
+            models: lower.models.into_iter().chain(self.models).collect(),
             mcp: lower.mcp.into_iter().chain(self.mcp).collect(),
             serve: self.serve.merged_over(lower.serve),
         }
     }
+
+    /// Checks the values. An error is the key with the reason.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        let in_key = |key| move |reason| (key, reason);
+        let require = |key, fits: bool, rule: &str| if fits { Ok(()) } else { Err((key, rule.to_owned())) };
+        for (key, timeout) in [("tool_timeout", self.tool_timeout), ("model_timeout", self.model_timeout)] {
+            let fits = timeout.is_none_or(|time| !time.is_zero() && time <= values::MAX_TIMEOUT);
+            require(key, fits, "it must be more than 0 seconds and at most a year")?;
+        }
+        require("max_tokens", self.max_tokens != Some(0), "it must be at least 1")?;
+        require("max_iterations", self.max_iterations != Some(0), "it must be at least 1")?;
+        self.pool.unwrap_or_default().check().map_err(in_key("pool"))?;
+        self.compaction.unwrap_or_default().check().map_err(in_key("compaction"))?;
+        self.skills.as_ref().map_or(Ok(()), SkillSettings::check).map_err(in_key("skills"))?;
+        self.artifacts.as_ref().map_or(Ok(()), ArtifactSettings::check).map_err(in_key("artifacts"))?;
+        models::check(&self.models).map_err(in_key("models"))?;
+        self.serve.check().map_err(in_key("serve"))
+    }
+
+    /// All paths, each with its key.
+    pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PathBuf)> {
+        let ServeSettings { skills, certificate, private_key, .. } = &mut self.serve;
+        let lists = [
+            ("skill_paths", self.skill_paths.as_mut()),
+            ("trusted_projects", self.trusted_projects.as_mut()),
+            ("allowed_paths", self.allowed_paths.as_mut()),
+            ("artifacts.allowed_dirs", self.artifacts.as_mut().and_then(|own| own.allowed_dirs.as_mut())),
+        ];
+        let listed =
+            lists.into_iter().flat_map(|(key, list)| list.into_iter().flatten().map(move |path| (key, path)));
+        let data = self.data.iter_mut().map(|path| ("data", path));
+        let serve = skills.values_mut().chain(certificate).chain(private_key).map(|path| ("serve", path));
+        listed.chain(data).chain(serve)
+    }
 }
 
-/// Parses a number of seconds from a file or a variable.
-pub(crate) fn parse_seconds(seconds: f64) -> Result<Duration, String> {
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| !duration.is_zero() && *duration <= MAX_TIMEOUT)
-        .ok_or_else(|| format!("{seconds} is not a number of seconds between 0 and a year"))
+/// Merges two layers of one setting, if both have it.
+fn merged<T>(upper: Option<T>, lower: Option<T>, merge: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (upper, lower) {
+        (Some(upper), Some(lower)) => Some(merge(upper, lower)),
+        (one, other) => one.or(other),
+    }
 }

@@ -1,18 +1,18 @@
 //! Settings of artifacts (ADR-0018, section 9).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::keys;
 use conjure_artifact::{ArtifactOptions, UrlCache, UrlFetch};
-use toml::{Table, Value};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
-use super::sandbox::parse_size;
-use crate::config::paths;
+use crate::config::values;
 
 /// Whether sessions may have artifacts, and the limits of a fetch. A `None` leaves the choice to the layer below. The
 /// defaults are those of [`ArtifactOptions`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, expecting = "a table")]
 pub struct ArtifactSettings {
     /// Whether sessions have artifacts. Default: they do.
     pub enabled: Option<bool>,
@@ -20,12 +20,15 @@ pub struct ArtifactSettings {
     /// none.
     pub allowed_dirs: Option<Vec<PathBuf>>,
     /// The largest size of a registered file or content in bytes.
+    #[serde(deserialize_with = "values::size")]
     pub max_file_size: Option<u64>,
     /// Whether URLs are fetched.
     pub url_fetch_enabled: Option<bool>,
     /// The longest time of a fetch.
+    #[serde(deserialize_with = "values::seconds")]
     pub url_timeout: Option<Duration>,
     /// The largest size of a fetched content in bytes.
+    #[serde(deserialize_with = "values::size")]
     pub url_max_size: Option<u64>,
     /// Hosts from which nothing is fetched.
     pub blocked_hosts: Option<Vec<String>>,
@@ -34,8 +37,10 @@ pub struct ArtifactSettings {
     /// Whether fetched contents are cached.
     pub cache_fetched_urls: Option<bool>,
     /// How long cached content is used before the server is asked again.
+    #[serde(deserialize_with = "values::seconds")]
     pub cache_ttl: Option<Duration>,
     /// How long the artifacts of an unused session are kept.
+    #[serde(deserialize_with = "session_ttl")]
     pub session_ttl: Option<SessionTtl>,
 }
 
@@ -77,7 +82,7 @@ impl ArtifactSettings {
     }
 
     /// Checks the values.
-    pub(crate) fn check(&self, home: Option<&Path>) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         for (key, time) in [
             ("url_timeout", self.url_timeout),
             ("cache_ttl", self.cache_ttl),
@@ -92,28 +97,22 @@ impl ArtifactSettings {
         if let Some(scheme) = schemes.clone().find(|scheme| !is_web(scheme)) {
             return Err(format!("`allowed_schemes`: `{scheme}` cannot be fetched: write `https` or `http`"));
         }
-        for folder in self.allowed_dirs.iter().flatten() {
-            paths::expand(folder, home).map_err(|reason| format!("`allowed_dirs`: {reason}"))?;
-        }
         Ok(())
     }
 
     /// The resulting options; `None` if sessions have no artifacts.
-    pub(crate) fn options(&self, home: Option<&Path>) -> Option<ArtifactOptions> {
+    pub(crate) fn options(&self) -> Option<ArtifactOptions> {
         if self.enabled == Some(false) {
             return None;
         }
         let defaults = ArtifactOptions::default();
-        let expand = |folders: &Vec<PathBuf>| {
-            folders.iter().map(|path| paths::expand(path, home).unwrap_or_else(|_| path.clone())).collect()
-        };
         let cache = match (self.cache_fetched_urls, self.cache_ttl) {
             (Some(false), _) => UrlCache::Off,
             (_, Some(ttl)) => UrlCache::For(ttl),
             (_, None) => defaults.cache,
         };
         Some(ArtifactOptions {
-            allowed_dirs: self.allowed_dirs.as_ref().map(expand),
+            allowed_dirs: self.allowed_dirs.clone(),
             max_file_size: self.max_file_size.unwrap_or(defaults.max_file_size),
             url_fetch: if self.url_fetch_enabled == Some(false) { UrlFetch::Off } else { defaults.url_fetch },
             url_timeout: self.url_timeout.unwrap_or(defaults.url_timeout),
@@ -141,60 +140,23 @@ pub(crate) fn parse_word(text: &str) -> Result<ArtifactSettings, String> {
     }
 }
 
-/// Parses the table `[artifacts]` of the file. Relative paths in it are relative to `folder`.
-pub(crate) fn parse(table: &Table, folder: &Path) -> Result<ArtifactSettings, String> {
-    keys::check(table, "artifacts")?;
-    let needs = |key: &str, what: &str, value: &Value| {
-        format!("`{key}`: {what} is needed, not a {}", value.type_str())
-    };
-    let switch = |key: &str| match table.get(key) {
-        None => Ok(None),
-        Some(Value::Boolean(value)) => Ok(Some(*value)),
-        Some(other) => Err(needs(key, "`true` or `false`", other)),
-    };
-    let size = |key: &str| match table.get(key) {
-        None => Ok(None),
-        Some(Value::Integer(bytes)) => {
-            u64::try_from(*bytes).map(Some).map_err(|_| format!("`{key}`: {bytes} is less than 0"))
+/// A number of seconds, or `never`.
+fn session_ttl<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SessionTtl>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a number of seconds or \"never\" is needed")]
+    enum Ttl {
+        Seconds(f64),
+        Never(Never),
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Never {
+        Never,
+    }
+    match Ttl::deserialize(deserializer)? {
+        Ttl::Seconds(seconds) => {
+            values::parse_seconds(seconds).map(|time| Some(SessionTtl::For(time))).map_err(D::Error::custom)
         }
-        Some(Value::String(text)) => {
-            parse_size(text).map(Some).map_err(|reason| format!("`{key}`: {reason}"))
-        }
-        Some(other) => Err(needs(key, "a size such as \"50m\" or a number of bytes", other)),
-    };
-    let time = |key: &str| {
-        let time = table.get(key).map(crate::config::file::seconds).transpose();
-        time.map_err(|reason| format!("`{key}`: {reason}"))
-    };
-    let words = |key: &str| match table.get(key) {
-        None => Ok(None),
-        Some(Value::Array(values)) => {
-            let word = |value: &Value| match value {
-                Value::String(text) => Ok(text.clone()),
-                other => Err(needs(key, "a list of texts", other)),
-            };
-            values.iter().map(word).collect::<Result<Vec<_>, _>>().map(Some)
-        }
-        Some(other) => Err(needs(key, "a list of texts", other)),
-    };
-    let place = |text: String| if text.starts_with('~') { text.into() } else { folder.join(text) };
-    Ok(ArtifactSettings {
-        enabled: switch("enabled")?,
-        allowed_dirs: words("allowed_dirs")?.map(|dirs| dirs.into_iter().map(place).collect()),
-        max_file_size: size("max_file_size")?,
-        url_fetch_enabled: switch("url_fetch_enabled")?,
-        url_timeout: time("url_timeout")?,
-        url_max_size: size("url_max_size")?,
-        blocked_hosts: words("blocked_hosts")?,
-        allowed_schemes: words("allowed_schemes")?,
-        cache_fetched_urls: switch("cache_fetched_urls")?,
-        cache_ttl: time("cache_ttl")?,
-        session_ttl: match table.get("session_ttl") {
-            Some(Value::String(word)) if word == "never" => Some(SessionTtl::Unlimited),
-            Some(Value::String(word)) => {
-                return Err(format!("`session_ttl`: `{word}` is neither a number of seconds nor \"never\""));
-            }
-            _ => time("session_ttl")?.map(SessionTtl::For),
-        },
-    })
+        Ttl::Never(Never::Never) => Ok(Some(SessionTtl::Unlimited)),
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::num::NonZeroU64;
 
-use crate::config::keys;
 use conjure_conversation::CompactionPolicy;
-use toml::{Table, Value};
+use serde::Deserialize;
 
 /// When the beginning of a conversation is replaced by a summary. The conversation's model writes the summary. A `None`
 /// leaves the choice to the layer below.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, expecting = "a table")]
 pub struct CompactionSettings {
     /// The input size in tokens from which it is replaced. The size is what the service counts for a request, including
     /// cached input. Default: four fifths of the model's context, if its size is known.
@@ -58,20 +58,4 @@ impl CompactionSettings {
         let policy = CompactionPolicy::with_threshold(self.threshold?);
         Some(self.keep.map_or(policy, |keep| policy.with_kept_messages(keep)))
     }
-}
-
-/// Parses the table `[compaction]` of the file.
-pub(crate) fn parse(table: &Table) -> Result<CompactionSettings, String> {
-    keys::check(table, "compaction")?;
-    let count = |key: &str| match table.get(key) {
-        None => Ok(None),
-        Some(Value::Integer(count)) => {
-            u64::try_from(*count).map(Some).map_err(|_| format!("`{key}`: {count} is less than 0"))
-        }
-        Some(other) => Err(format!("`{key}`: a whole number is needed, not a {}", other.type_str())),
-    };
-    let keep = count("keep")?.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
-    let (threshold, service_threshold) = (count("threshold")?, count("service_threshold")?);
-    let settings = CompactionSettings { threshold, keep, service_threshold };
-    settings.check().map(|()| settings)
 }

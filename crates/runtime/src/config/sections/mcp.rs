@@ -8,157 +8,148 @@ use conjure_mcp::{
     AddressScope, HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer,
 };
 use conjure_sandbox::NetworkPolicy;
-use toml::{Table, Value};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
-use crate::config::file::seconds;
-use crate::config::keys;
-use crate::config::sections::sandbox::parse_network;
+use crate::config::values;
 
 /// The name of these tables in the list of keys.
 pub(crate) const TABLE: &str = "mcp.NAME";
 
+/// One of these tables.
+#[derive(Default, Deserialize)]
+#[serde(default, expecting = "a table")]
+struct ServerTable {
+    #[serde(deserialize_with = "values::text")]
+    command: Option<String>,
+    args: Option<Vec<String>>,
+    env: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "values::text")]
+    url: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    required: bool,
+    enabled_tools: Option<BTreeSet<String>>,
+    disabled_tools: BTreeSet<String>,
+    approval: Approval,
+    tool_approval: BTreeMap<String, Approval>,
+    #[serde(deserialize_with = "values::seconds")]
+    startup_timeout: Option<Duration>,
+    #[serde(deserialize_with = "values::seconds")]
+    tool_timeout: Option<Duration>,
+    parallel_calls: bool,
+    shared: Option<bool>,
+    sampling: bool,
+    #[serde(deserialize_with = "values::network")]
+    network: Option<NetworkPolicy>,
+    sandbox: Option<SandboxChoice>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Approval {
+    #[default]
+    Allow,
+    Ask,
+}
+
+impl From<Approval> for PermissionPolicy {
+    fn from(approval: Approval) -> Self {
+        match approval {
+            Approval::Allow => Self::AlwaysAllow,
+            Approval::Ask => Self::AlwaysAsk,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SandboxChoice {
+    Own,
+    Local,
+}
+
+/// The table of a server, checked, without the server's name.
+#[derive(Deserialize)]
+#[serde(try_from = "ServerTable")]
+struct UnnamedServer {
+    transport: McpTransport,
+    /// The settings that do not depend on the transport.
+    table: ServerTable,
+}
+
+impl TryFrom<ServerTable> for UnnamedServer {
+    type Error = String;
+
+    fn try_from(mut table: ServerTable) -> Result<Self, String> {
+        let of_http = [("headers", table.headers.is_some())];
+        let of_program = [
+            ("args", table.args.is_some()),
+            ("env", table.env.is_some()),
+            ("network", table.network.is_some()),
+            ("sandbox", table.sandbox.is_some()),
+            ("shared", table.shared.is_some()),
+        ];
+        let (transport, has, needs, of_other) = match (table.command.take(), table.url.take()) {
+            (Some(command), None) => {
+                let program = StdioServer {
+                    command,
+                    args: table.args.take().unwrap_or_default(),
+                    env: table.env.take().unwrap_or_default(),
+                    place: match table.sandbox {
+                        None | Some(SandboxChoice::Own) => ServerPlace::Sandbox,
+                        Some(SandboxChoice::Local) => ServerPlace::Local,
+                    },
+                    network: table.network.take(),
+                };
+                (McpTransport::Stdio(program), "command", "url", of_http.as_slice())
+            }
+            (None, Some(url)) => {
+                let headers = table.headers.take().unwrap_or_default();
+                let server = HttpServer { url, headers, addresses: AddressScope::AsWritten };
+                (McpTransport::Http(server), "url", "command", of_program.as_slice())
+            }
+            (Some(_), Some(_)) => return Err("it has both `command` and `url`; remove one".to_owned()),
+            (None, None) => return Err("it has neither `command` nor `url`".to_owned()),
+        };
+        if let Some((key, _)) = of_other.iter().find(|(_, is_set)| *is_set) {
+            return Err(format!("`{key}` goes with `{needs}`, and it has a `{has}`"));
+        }
+        if table.shared == Some(true) && table.sampling {
+            return Err("`sampling` and `shared` exclude each other: a shared server has no session whose model it could ask".to_owned());
+        }
+        Ok(Self { transport, table })
+    }
+}
+
 /// Parses the table `mcp`, which has one table for each server.
-pub(crate) fn parse(tables: &Table) -> Result<BTreeMap<String, McpServerSpec>, String> {
-    let mut servers = BTreeMap::new();
-    for (name, table) in tables {
-        let in_server = |reason: String| format!("server `{name}`: {reason}");
-        let Value::Table(table) = table else {
-            return Err(in_server(format!("it must be a table, not a {}", table.type_str())));
-        };
-        servers.insert(name.clone(), server(name, table).map_err(in_server)?);
-    }
-    Ok(servers)
-}
-
-fn server(name: &str, table: &Table) -> Result<McpServerSpec, String> {
-    keys::check(table, TABLE)?;
-    let reader = Reader(table);
-    let transport = match (reader.text("command")?, reader.text("url")?) {
-        (Some(command), None) => McpTransport::Stdio(StdioServer {
-            command,
-            args: reader.texts("args")?.unwrap_or_default(),
-            env: reader.map("env")?,
-            place: reader.place()?,
-            network: reader.network()?,
-        }),
-        (None, Some(url)) => {
-            let headers = reader.map("headers")?;
-            McpTransport::Http(HttpServer { url, headers, addresses: AddressScope::AsWritten })
-        }
-        (Some(_), Some(_)) => return Err("it has both `command` and `url`; remove one".to_owned()),
-        (None, None) => return Err("it has neither `command` nor `url`".to_owned()),
+pub(crate) fn servers<'de, D>(deserializer: D) -> Result<BTreeMap<String, McpServerSpec>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let servers = BTreeMap::<String, UnnamedServer>::deserialize(deserializer)?;
+    let named = |(name, server): (String, UnnamedServer)| {
+        let server_name = McpServerName::new(&name).map_err(D::Error::custom)?;
+        Ok((name, server.spec(server_name)))
     };
-    let of_other = match &transport {
-        McpTransport::Stdio(_) => ["headers"].as_slice(),
-        McpTransport::Http(_) => ["args", "env", "network", "sandbox", "shared"].as_slice(),
-    };
-    if let Some(key) = of_other.iter().find(|key| table.contains_key(**key)) {
-        let (has, needs) = match &transport {
-            McpTransport::Stdio(_) => ("command", "url"),
-            McpTransport::Http(_) => ("url", "command"),
-        };
-        return Err(format!("`{key}` goes with `{needs}`, and it has a `{has}`"));
-    }
-    let (shared, sampling) = (reader.flag("shared")?, reader.flag("sampling")?);
-    if shared == Some(true) && sampling == Some(true) {
-        return Err("`sampling` and `shared` exclude each other: a shared server has no session whose model it could ask".to_owned());
-    }
-    let defaults = McpServerSpec::new(McpServerName::new(name)?, transport);
-    let set = |list: Option<Vec<String>>| list.map(|list| list.into_iter().collect::<BTreeSet<_>>());
-    let tool_permissions = reader.map("tool_approval")?;
-    Ok(McpServerSpec {
-        required: reader.flag("required")?.unwrap_or(defaults.required),
-        enabled_tools: set(reader.texts("enabled_tools")?),
-        disabled_tools: set(reader.texts("disabled_tools")?).unwrap_or_default(),
-        permission: reader
-            .text("approval")?
-            .map_or(Ok(defaults.permission), |text| permission("approval", &text))?,
-        tool_permissions: tool_permissions
-            .into_iter()
-            .map(|(tool, text)| Ok((tool, permission("tool_approval", &text)?)))
-            .collect::<Result<_, String>>()?,
-        startup_timeout: reader.time("startup_timeout")?.unwrap_or(defaults.startup_timeout),
-        tool_timeout: reader.time("tool_timeout")?.unwrap_or(defaults.tool_timeout),
-        parallel_calls: reader.flag("parallel_calls")?.unwrap_or(defaults.parallel_calls),
-        shared: shared.unwrap_or(defaults.shared),
-        sampling: sampling.unwrap_or(defaults.sampling),
-        ..defaults
-    })
+    servers.into_iter().map(named).collect()
 }
 
-fn permission(key: &str, text: &str) -> Result<PermissionPolicy, String> {
-    match text {
-        "allow" => Ok(PermissionPolicy::AlwaysAllow),
-        "ask" => Ok(PermissionPolicy::AlwaysAsk),
-        _ => Err(format!("`{key}`: there is no `{text}`; there are `allow` and `ask`")),
-    }
-}
-
-/// Reads the members of one table.
-struct Reader<'t>(&'t Table);
-
-impl Reader<'_> {
-    fn text(&self, key: &str) -> Result<Option<String>, String> {
-        match self.0.get(key) {
-            None => Ok(None),
-            Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text.clone())),
-            Some(_) => Err(format!("`{key}` must be a text that is not empty")),
-        }
-    }
-
-    fn flag(&self, key: &str) -> Result<Option<bool>, String> {
-        match self.0.get(key) {
-            None => Ok(None),
-            Some(Value::Boolean(flag)) => Ok(Some(*flag)),
-            Some(_) => Err(format!("`{key}` must be `true` or `false`")),
-        }
-    }
-
-    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, String> {
-        let wrong = || format!("`{key}` must be a list of texts");
-        match self.0.get(key) {
-            None => Ok(None),
-            Some(Value::Array(items)) => {
-                let texts = items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(wrong));
-                texts.collect::<Result<_, _>>().map(Some)
-            }
-            Some(_) => Err(wrong()),
-        }
-    }
-
-    fn map(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
-        let wrong = || format!("`{key}` must be a table of texts");
-        match self.0.get(key) {
-            None => Ok(BTreeMap::new()),
-            Some(Value::Table(members)) => members
-                .iter()
-                .map(|(name, value)| Ok((name.clone(), value.as_str().ok_or_else(wrong)?.to_owned())))
-                .collect(),
-            Some(_) => Err(wrong()),
-        }
-    }
-
-    fn time(&self, key: &str) -> Result<Option<Duration>, String> {
-        self.0.get(key).map(seconds).transpose().map_err(|reason| format!("`{key}`: {reason}"))
-    }
-
-    fn network(&self) -> Result<Option<NetworkPolicy>, String> {
-        let policy = match self.0.get("network") {
-            None => return Ok(None),
-            Some(Value::String(word)) => parse_network([word.as_str()].into_iter()),
-            Some(_) => {
-                let hosts = self.texts("network")?.unwrap_or_default();
-                parse_network(hosts.iter().map(String::as_str))
-            }
-        };
-        policy.map(Some).map_err(|reason| format!("`network`: {reason}"))
-    }
-
-    fn place(&self) -> Result<ServerPlace, String> {
-        match self.text("sandbox")?.as_deref() {
-            None | Some("own") => Ok(ServerPlace::Sandbox),
-            Some("local") => Ok(ServerPlace::Local),
-            Some(other) => Err(format!("`sandbox`: there is no `{other}`; there are `own` and `local`")),
+impl UnnamedServer {
+    fn spec(self, name: McpServerName) -> McpServerSpec {
+        let Self { transport, table } = self;
+        let defaults = McpServerSpec::new(name, transport);
+        McpServerSpec {
+            required: table.required,
+            enabled_tools: table.enabled_tools,
+            disabled_tools: table.disabled_tools,
+            permission: table.approval.into(),
+            tool_permissions: table.tool_approval.into_iter().map(|(tool, own)| (tool, own.into())).collect(),
+            startup_timeout: table.startup_timeout.unwrap_or(defaults.startup_timeout),
+            tool_timeout: table.tool_timeout.unwrap_or(defaults.tool_timeout),
+            parallel_calls: table.parallel_calls,
+            shared: table.shared.unwrap_or(defaults.shared),
+            sampling: table.sampling,
+            ..defaults
         }
     }
 }
@@ -168,7 +159,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<BTreeMap<String, McpServerSpec>, String> {
-        parse(&toml::from_str(text).unwrap())
+        servers(toml::from_str::<toml::Table>(text).unwrap()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -198,18 +189,20 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_the_server() {
         for (text, part) in [
-            ("git = 1", "server `git`: it must be a table"),
+            ("git = 1", "expected a table\nin `git`"),
             ("[git]", "neither `command` nor `url`"),
             ("[git]\ncommand = 'a'\nurl = 'b'", "both `command` and `url`"),
-            ("[git]\ncommand = ' '", "`command` must be a text that is not empty"),
-            ("[git]\ncomand = 'a'", "there is no `comand`, did you mean `command`?"),
+            ("[git]\ncommand = ' '", "it is empty\nin `git.command`"),
             ("[git]\nurl = 'a'\nargs = []", "`args` goes with `command`, and it has a `url`"),
             ("[git]\ncommand = 'a'\nheaders = {}", "`headers` goes with `url`"),
-            ("[git]\ncommand = 'a'\napproval = 'never'", "`approval`: there is no `never`"),
-            ("[git]\ncommand = 'a'\nargs = 'b'", "`args` must be a list of texts"),
-            ("[git]\ncommand = 'a'\nrequired = 1", "`required` must be `true` or `false`"),
-            ("[git]\ncommand = 'a'\ntool_timeout = 0", "`tool_timeout`: "),
-            ("[git]\ncommand = 'a'\nsandbox = 'jail'", "`sandbox`: there is no `jail`"),
+            (
+                "[git]\ncommand = 'a'\napproval = 'never'",
+                "unknown variant `never`, expected `allow` or `ask`",
+            ),
+            ("[git]\ncommand = 'a'\nargs = 'b'", "expected a sequence"),
+            ("[git]\ncommand = 'a'\nrequired = 1", "expected a boolean"),
+            ("[git]\ncommand = 'a'\ntool_timeout = 0", "0 is not a number of seconds"),
+            ("[git]\ncommand = 'a'\nsandbox = 'jail'", "unknown variant `jail`, expected `own` or `local`"),
             ("['a b']\ncommand = 'a'", "cannot be the name of an MCP server"),
         ] {
             let error = read(text).unwrap_err();

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use conjure_conversation::ModelApi;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Map;
 use toml::{Table, Value};
 
-use crate::config::keys;
+use crate::config::values;
 
 /// The name of these tables in the documentation.
 pub(crate) const TABLE: &str = "models.NAME";
@@ -16,35 +18,44 @@ pub(crate) const TABLE: &str = "models.NAME";
 const MAX_PRICE: f64 = 1_000_000.0;
 
 /// One configured model. `Debug` shows the names of headers, but not their values.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(expecting = "a table")]
 pub struct ModelSettings {
     /// The API of its service.
     pub api: ModelApi,
     /// The service's name of the model; by default the name of the table.
+    #[serde(default, deserialize_with = "values::text")]
     pub model: Option<String>,
     /// The address of the service; by default the vendor's own.
+    #[serde(default, deserialize_with = "values::text")]
     pub base_url: Option<String>,
     /// The environment variable with the key. The vendor's own address uses the vendor's own variable by default. Any
     /// other address gets no key by default.
+    #[serde(default, deserialize_with = "variable")]
     pub key_env: Option<String>,
     /// Additional headers of each request. Values that look like secrets are redacted.
+    #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// Additional members of each request's body.
+    #[serde(default, deserialize_with = "body")]
     pub body: Map<String, serde_json::Value>,
     /// The most tokens of one response.
     pub max_tokens: Option<u32>,
     /// The size of its context in tokens. The default is from the table of known models.
+    #[serde(default, deserialize_with = "context_length")]
     pub context_length: Option<u64>,
     /// The price of its tokens.
     pub price: Option<TokenPrice>,
     /// Whether the model may call several tools in one response. By default the service decides.
     pub parallel_tool_calls: Option<bool>,
     /// The models that are tried, in order, if the service is overloaded or cannot be reached.
+    #[serde(default)]
     pub fallback: Vec<String>,
 }
 
 /// The price of a million tokens, in millionths of a dollar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(try_from = "DollarPrice")]
 pub struct TokenPrice {
     /// Input that was neither read from a cache nor written to one.
     pub input: u64,
@@ -101,15 +112,6 @@ impl fmt::Debug for ModelSettings {
     }
 }
 
-/// Merges the models of the upper layer over those of the lower one. For a name in both, the upper one's model is used.
-pub(crate) fn merged(
-    upper: BTreeMap<String, ModelSettings>,
-    mut lower: BTreeMap<String, ModelSettings>,
-) -> BTreeMap<String, ModelSettings> {
-    lower.extend(upper);
-    lower
-}
-
 /// Checks the models together. A fallback must be another configured model or `VENDOR:NAME`. A fallback must not have
 /// fallbacks of its own.
 pub(crate) fn check(models: &BTreeMap<String, ModelSettings>) -> Result<(), String> {
@@ -139,169 +141,68 @@ pub(crate) fn check(models: &BTreeMap<String, ModelSettings>) -> Result<(), Stri
     Ok(())
 }
 
-/// Parses the tables `[models.NAME]` of the file.
-pub(crate) fn parse(tables: &Table) -> Result<BTreeMap<String, ModelSettings>, String> {
-    let models: BTreeMap<_, _> = tables
-        .iter()
-        .map(|(name, value)| {
-            let Value::Table(table) = value else {
-                return Err(format!("`{name}` must be a table: write `[models.{name}]`"));
-            };
-            let settings = parse_model(table).map_err(|reason| format!("`{name}`: {reason}"))?;
-            Ok((name.clone(), settings))
-        })
-        .collect::<Result<_, String>>()?;
-    check(&models).map(|()| models)
-}
-
-fn parse_model(table: &Table) -> Result<ModelSettings, String> {
-    if let Some(key) = ["key", "api_key"].into_iter().find(|key| table.contains_key(*key)) {
-        return Err(format!(
-            "there is no `{key}`: put the key into an environment variable, and the variable's name into `key_env`"
-        ));
-    }
-    keys::check(table, TABLE)?;
-    let api = text(table, "api")?.ok_or("`api` is missing: `messages`, `chat`, `responses` or `gemini`")?;
-    let headers = members(table, "headers")?
-        .map(|(name, value)| match value {
-            Value::String(value) => Ok((name.clone(), value.clone())),
-            other => Err(format!("`headers`: `{name}` must be a text, not a {}", other.type_str())),
-        })
-        .collect::<Result<_, _>>()?;
-    let body = members(table, "body")?
-        .map(|(name, value)| Ok((name.clone(), json(value).map_err(|reason| format!("`body`: {reason}"))?)))
-        .collect::<Result<_, String>>()?;
-    Ok(ModelSettings {
-        api: parse_api(&api)?,
-        model: text(table, "model")?,
-        base_url: text(table, "base_url")?,
-        key_env: variable(table, "key_env")?,
-        headers,
-        body,
-        max_tokens: max_tokens(table)?,
-        context_length: context_length(table)?,
-        price: price(table)?,
-        parallel_tool_calls: match table.get("parallel_tool_calls") {
-            None => None,
-            Some(Value::Boolean(allowed)) => Some(*allowed),
-            Some(other) => {
-                return Err(format!(
-                    "`parallel_tool_calls` is `true` or `false`, not a {}",
-                    other.type_str()
-                ));
-            }
-        },
-        fallback: names(table, "fallback")?,
-    })
-}
-
-/// The API of this name.
-fn parse_api(text: &str) -> Result<ModelApi, String> {
-    match text {
-        "messages" => Ok(ModelApi::Messages),
-        "chat" => Ok(ModelApi::Chat),
-        "responses" => Ok(ModelApi::Responses),
-        "gemini" => Ok(ModelApi::Gemini),
-        _ => Err(format!("there is no API `{text}`; there are `messages`, `chat`, `responses` and `gemini`")),
-    }
-}
-
-fn text(table: &Table, key: &str) -> Result<Option<String>, String> {
-    match table.get(key) {
-        None => Ok(None),
-        Some(Value::String(text)) if text.trim().is_empty() => Err(format!("`{key}` is empty")),
-        Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
-        Some(other) => Err(format!("`{key}` must be a text, not a {}", other.type_str())),
-    }
-}
-
 /// The name of an environment variable. Text that is no valid name may be a secret, so the error does not show it.
-fn variable(table: &Table, key: &str) -> Result<Option<String>, String> {
-    let name = text(table, key)?;
+fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = values::text(deserializer)?;
     let is_name = |name: &String| {
         !name.starts_with(|first: char| first.is_ascii_digit())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
-    match name {
-        Some(name) if !is_name(&name) => {
-            Err(format!("`{key}` must be the name of an environment variable, and not the key itself"))
+    match name.as_ref().is_none_or(is_name) {
+        true => Ok(name),
+        false => {
+            Err(D::Error::custom("it must be the name of an environment variable, and not the key itself"))
         }
-        name => Ok(name),
-    }
-}
-
-fn names(table: &Table, key: &str) -> Result<Vec<String>, String> {
-    let wrong = || format!("`{key}` must be a list of names of models");
-    match table.get(key) {
-        None => Ok(Vec::new()),
-        Some(Value::Array(names)) => {
-            names.iter().map(|name| name.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-        }
-        Some(_) => Err(wrong()),
-    }
-}
-
-fn members<'t>(table: &'t Table, key: &str) -> Result<impl Iterator<Item = (&'t String, &'t Value)>, String> {
-    match table.get(key) {
-        None => Ok(None.into_iter().flatten()),
-        Some(Value::Table(members)) => Ok(Some(members.iter()).into_iter().flatten()),
-        Some(other) => Err(format!("`{key}` must be a table, not a {}", other.type_str())),
-    }
-}
-
-fn max_tokens(table: &Table) -> Result<Option<u32>, String> {
-    let wrong = "`max_tokens` must be a whole number of at least 1";
-    match table.get("max_tokens") {
-        None => Ok(None),
-        Some(Value::Integer(count)) => {
-            u32::try_from(*count).ok().filter(|count| *count > 0).map(Some).ok_or_else(|| wrong.to_owned())
-        }
-        Some(_) => Err(wrong.to_owned()),
     }
 }
 
 /// The size of the context in tokens. It must have room for a prompt and a response.
-fn context_length(table: &Table) -> Result<Option<u64>, String> {
-    let wrong = "`context_length` must be a whole number of at least 1024 tokens";
-    match table.get("context_length") {
-        None => Ok(None),
-        Some(Value::Integer(tokens)) => u64::try_from(*tokens)
-            .ok()
-            .filter(|tokens| *tokens >= 1024)
-            .map(Some)
-            .ok_or_else(|| wrong.to_owned()),
-        Some(_) => Err(wrong.to_owned()),
+fn context_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    match u64::deserialize(deserializer)? {
+        tokens @ 1024.. => Ok(Some(tokens)),
+        _ => Err(D::Error::custom("it must be at least 1024 tokens")),
     }
 }
 
-/// The price in dollars for a million tokens. Cached tokens cost the same as input, unless the file says otherwise.
-fn price(table: &Table) -> Result<Option<TokenPrice>, String> {
-    const KEYS: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
-    let prices: BTreeMap<_, _> = members(table, "price")?.collect();
-    if prices.is_empty() {
-        return Ok(None);
-    }
-    if let Some(other) = prices.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(format!("`price` has no `{other}`; it has {}", KEYS.join(", ")));
-    }
-    let micros = |key: &str| -> Result<Option<u64>, String> {
-        let Some(value) = prices.get(&key.to_owned()) else { return Ok(None) };
-        #[expect(clippy::cast_precision_loss, reason = "a number that is so large is refused")]
-        let dollars = match value {
-            Value::Integer(dollars) => *dollars as f64,
-            Value::Float(dollars) => *dollars,
-            other => return Err(format!("`price`: `{key}` must be a number, not a {}", other.type_str())),
+/// Dollars for a million tokens, as written in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+struct DollarPrice {
+    input: f64,
+    output: f64,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+impl TryFrom<DollarPrice> for TokenPrice {
+    type Error = &'static str;
+
+    /// Cached tokens cost the same as input, unless the file says otherwise.
+    fn try_from(price: DollarPrice) -> Result<Self, Self::Error> {
+        let micros = |dollars: f64| {
+            if !(0.0..=MAX_PRICE).contains(&dollars) {
+                return Err("a price must be dollars for a million tokens, from 0");
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
+            Ok((dollars * 1_000_000.0).round() as u64)
         };
-        if !(0.0..=MAX_PRICE).contains(&dollars) {
-            return Err(format!("`price`: `{key}` must be dollars for a million tokens, from 0"));
-        }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
-        Ok(Some((dollars * 1_000_000.0).round() as u64))
-    };
-    let needed = |key: &str| micros(key)?.ok_or_else(|| format!("`price` needs `{key}`"));
-    let (input, output) = (needed("input")?, needed("output")?);
-    let cache_read = micros("cache_read")?.unwrap_or(input);
-    Ok(Some(TokenPrice { input, output, cache_read, cache_write: micros("cache_write")?.unwrap_or(input) }))
+        Ok(Self {
+            input: micros(price.input)?,
+            output: micros(price.output)?,
+            cache_read: micros(price.cache_read.unwrap_or(price.input))?,
+            cache_write: micros(price.cache_write.unwrap_or(price.input))?,
+        })
+    }
+}
+
+/// Members of a request's body.
+fn body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, serde_json::Value>, D::Error> {
+    let members = Table::deserialize(deserializer)?;
+    members
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), json(value)?)))
+        .collect::<Result<_, String>>()
+        .map_err(D::Error::custom)
 }
 
 /// The JSON value of a TOML value.
@@ -327,7 +228,8 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<BTreeMap<String, ModelSettings>, String> {
-        parse(&toml::from_str(text).unwrap())
+        let models = toml::from_str(text).map_err(|error| error.to_string())?;
+        check(&models).map(|()| models)
     }
 
     #[test]
@@ -370,32 +272,27 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_their_place() {
         for (text, part) in [
-            ("a = 1", "`a` must be a table: write `[models.a]`"),
-            ("[a]", "`a`: `api` is missing"),
-            ("[a]\napi = 'grpc'", "`a`: there is no API `grpc`; there are `messages`"),
-            ("[a]\napi = 'chat'\nbase_uri = 'x'", "`a`: there is no `base_uri`, did you mean `base_url`?"),
-            ("[a]\napi = 'chat'\nmodel = ' '", "`model` is empty"),
-            ("[a]\napi = 'chat'\nmodel = 3", "`model` must be a text, not a integer"),
+            ("a = 1", "expected a table"),
+            ("[a]", "missing field `api`"),
+            ("[a]\napi = 'grpc'", "unknown variant `grpc`, expected one of `messages`"),
+            ("[a]\napi = 'chat'\nmodel = ' '", "it is empty"),
+            ("[a]\napi = 'chat'\nmodel = 3", "expected a string"),
             ("[a]\napi = 'chat'\nmax_tokens = 0", "at least 1"),
             ("[a]\napi = 'chat'\ncontext_length = 10", "at least 1024 tokens"),
             (
-                "[a]\napi = 'chat'\nkey = 'sk-1'",
-                "there is no `key`: put the key into an environment variable",
-            ),
-            (
                 "[a]\napi = 'chat'\nkey_env = 'sk-1'",
-                "`key_env` must be the name of an environment variable, and not",
+                "it must be the name of an environment variable, and not",
             ),
             ("[a]\napi = 'chat'\nfallback = ['nosuch']", "`nosuch` is neither configured nor `VENDOR:NAME`"),
-            ("[a]\napi = 'chat'\nheaders = { a = 1 }", "`headers`: `a` must be a text"),
-            ("[a]\napi = 'chat'\nbody = { a = nan }", "`body`: JSON has no number NaN"),
+            ("[a]\napi = 'chat'\nheaders = { a = 1 }", "expected a string"),
+            ("[a]\napi = 'chat'\nbody = { a = nan }", "JSON has no number NaN"),
             ("[a]\napi = 'chat'\nbody = { a = 2026-01-01 }", "JSON has no dates"),
-            ("[a]\napi = 'chat'\nprice = { input = 1 }", "`price` needs `output`"),
+            ("[a]\napi = 'chat'\nprice = { input = 1 }", "missing field `output`"),
             ("[a]\napi = 'chat'\nprice = { input = -1, output = 1 }", "from 0"),
-            ("[a]\napi = 'chat'\nprice = { in = 1 }", "`price` has no `in`; it has input"),
-            ("[a]\napi = 'chat'\nparallel_tool_calls = 1", "`true` or `false`"),
+            ("[a]\napi = 'chat'\nprice = { in = 1 }", "unknown field `in`, expected one of `input`"),
+            ("[a]\napi = 'chat'\nparallel_tool_calls = 1", "expected a boolean"),
             ("[a]\napi = 'chat'\nfallback = ['a']", "names the model itself"),
-            ("[a]\napi = 'chat'\nfallback = [1]", "a list of names"),
+            ("[a]\napi = 'chat'\nfallback = [1]", "expected a string"),
             (
                 "[a]\napi = 'chat'\nfallback = ['b']\n[b]\napi = 'chat'\nfallback = ['c']",
                 "has a fallback of its own",

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::config::keys;
-use toml::{Table, Value};
+use serde::Deserialize;
+
+use crate::config::values;
 
 /// The largest pool size.
 const MAX_SANDBOXES: usize = 10_000;
@@ -16,13 +17,15 @@ const MAX_SANDBOXES: usize = 10_000;
 ///
 /// A session gets a new sandbox instead if the pool is empty, if it works in a folder of the embedder, or if it has
 /// allowed paths. An engine that shares no folders with this machine has no warm sandboxes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, expecting = "a table")]
 pub struct PoolSettings {
     /// The number of warm jails. Default: none.
     pub jail: Option<usize>,
     /// The number of warm containers. Default: none.
     pub docker: Option<usize>,
     /// The age at which a warm sandbox is replaced. Default: 30 minutes.
+    #[serde(deserialize_with = "values::seconds")]
     pub max_age: Option<Duration>,
     /// How many sandboxes of a kind may start concurrently, including warm ones. Default: the number of processors.
     ///
@@ -60,26 +63,4 @@ impl PoolSettings {
         }
         Ok(())
     }
-}
-
-/// Parses the table `[pool]` of the file.
-pub(crate) fn parse(table: &Table) -> Result<PoolSettings, String> {
-    keys::check(table, "pool")?;
-    let count = |key: &str| {
-        let count = table.get(key).map(|value| match value {
-            Value::Integer(count) => {
-                usize::try_from(*count).map_err(|_| format!("`{key}`: {count} is less than 0"))
-            }
-            other => Err(format!("`{key}`: a whole number is needed, not a {}", other.type_str())),
-        });
-        count.transpose()
-    };
-    let max_age = table.get("max_age").map(crate::config::file::seconds);
-    let settings = PoolSettings {
-        jail: count("jail")?,
-        docker: count("docker")?,
-        max_age: max_age.transpose().map_err(|reason| format!("`max_age`: {reason}"))?,
-        starts_at_once: count("starts_at_once")?,
-    };
-    settings.check().map(|()| settings)
 }

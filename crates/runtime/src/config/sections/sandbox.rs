@@ -8,9 +8,11 @@ use conjure_egress::{AddressRange, AddressRangeError};
 use conjure_sandbox::{Boundary, DiskLimit, Isolation, Limits, NetworkPolicy};
 #[cfg(feature = "docker")]
 use conjure_sandbox::{ContainerEngine, EngineAddress};
+use serde::Deserialize;
 
 /// The kind of sandbox that runs the tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ExecutorKind {
     /// Namespaces created by the library itself, without a daemon and without root. Linux only.

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::keys;
 use conjure_conversation::{SkillActivation, SkillDelivery};
 use conjure_toolbox::{AllowedToolsPolicy, Interpreters, MAX_ACTIVE_SKILLS};
-use toml::{Table, Value};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::config::values;
 
 /// The largest limit of active skills. No model context has room for more.
 const MAX_LIMIT: usize = 256;
 
 /// How sessions use their skills, unless their specs say otherwise. A `None` leaves the choice to the layer below.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, expecting = "a table")]
 pub struct SkillSettings {
     /// How the model gets a skill's instructions. Default: it loads the skill with a tool.
     pub activation: Option<SkillActivation>,
@@ -20,9 +23,11 @@ pub struct SkillSettings {
     /// How many skills of a session may be active at the same time. Default: 8.
     pub max_active: Option<usize>,
     /// Whether the `allowed-tools` of loaded skills replace the user's approval. Default: they do not.
+    #[serde(deserialize_with = "allowed_tools")]
     pub allowed_tools: Option<AllowedToolsPolicy>,
     /// The programs that run scripts of these extensions. They are merged over the default table ([`Interpreters`]). With
     /// an empty list, the extension counts as unknown.
+    #[serde(deserialize_with = "interpreters")]
     pub interpreters: BTreeMap<String, Vec<String>>,
 }
 
@@ -65,61 +70,43 @@ impl SkillSettings {
     }
 }
 
-/// Parses the table `[skills]` of the file.
-pub(crate) fn parse(table: &Table) -> Result<SkillSettings, String> {
-    keys::check(table, "skills")?;
-    let word = |key: &str| match table.get(key) {
-        None => Ok(None),
-        Some(Value::String(word)) => Ok(Some(word.as_str())),
-        Some(other) => Err(format!("`{key}`: a word is needed, not a {}", other.type_str())),
-    };
-    let in_key = |key: &'static str| move |reason: String| format!("`{key}`: {reason}");
-    let max_active = match table.get("max_active") {
-        None => None,
-        Some(Value::Integer(count)) => {
-            Some(usize::try_from(*count).map_err(|_| format!("`max_active`: {count} is less than 1"))?)
+/// The interpreters, such as `R = ["Rscript"]` or `R = "Rscript"`.
+fn interpreters<'de, D>(deserializer: D) -> Result<BTreeMap<String, Vec<String>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a program is needed, or a list of it and its arguments")]
+    enum Program {
+        Alone(String),
+        WithArguments(Vec<String>),
+    }
+    let program = |(extension, program): (String, Program)| {
+        let argv = match program {
+            Program::Alone(program) => vec![program],
+            Program::WithArguments(argv) => argv,
+        };
+        let extension = extension.trim_start_matches('.').to_owned();
+        match extension.is_empty() || argv.iter().any(String::is_empty) {
+            true => {
+                Err(D::Error::custom(format!("`{extension}`: an extension and its program are not empty")))
+            }
+            false => Ok((extension, argv)),
         }
-        Some(other) => {
-            return Err(format!("`max_active`: a whole number is needed, not a {}", other.type_str()));
-        }
     };
-    let settings = SkillSettings {
-        activation: word("activation")?.map(parse_activation).transpose().map_err(in_key("activation"))?,
-        delivery: word("delivery")?.map(parse_delivery).transpose().map_err(in_key("delivery"))?,
-        max_active,
-        allowed_tools: word("allowed_tools")?
-            .map(parse_allowed_tools)
-            .transpose()
-            .map_err(in_key("allowed_tools"))?,
-        interpreters: interpreters(table.get("interpreters")).map_err(in_key("interpreters"))?,
-    };
-    settings.check().map(|()| settings)
+    BTreeMap::deserialize(deserializer)?.into_iter().map(program).collect()
 }
 
-/// Parses the interpreters, such as `R = ["Rscript"]` or `R = "Rscript"`.
-fn interpreters(value: Option<&Value>) -> Result<BTreeMap<String, Vec<String>>, String> {
-    let table = match value {
-        None => return Ok(BTreeMap::new()),
-        Some(Value::Table(table)) => table,
-        Some(other) => return Err(format!("a table is needed, not a {}", other.type_str())),
-    };
-    let program = |(extension, value): (&String, &Value)| {
-        let wrong = || format!("`{extension}`: a program is needed, or a list of it and its arguments");
-        let argv = match value {
-            Value::String(program) => vec![program.clone()],
-            Value::Array(argv) => argv
-                .iter()
-                .map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong))
-                .collect::<Result<_, _>>()?,
-            _ => return Err(wrong()),
-        };
-        let extension = extension.trim_start_matches('.');
-        match extension.is_empty() || argv.iter().any(String::is_empty) {
-            true => Err(wrong()),
-            false => Ok((extension.to_owned(), argv)),
-        }
-    };
-    table.iter().map(program).collect()
+/// Whether `allowed-tools` pre-approve: `honour` or `ignore`.
+fn allowed_tools<'de, D>(deserializer: D) -> Result<Option<AllowedToolsPolicy>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    values::parsed_text(deserializer, |word| match word {
+        "honour" => Ok(AllowedToolsPolicy::Honour),
+        "ignore" => Ok(AllowedToolsPolicy::Ignore),
+        _ => Err(format!("`{word}` is neither `honour` nor `ignore`")),
+    })
 }
 
 /// Parses how the model gets skills: `load` or `view`.
@@ -132,21 +119,5 @@ pub fn parse_activation(word: &str) -> Result<SkillActivation, String> {
         "load" => Ok(SkillActivation::Load),
         "view" => Ok(SkillActivation::View),
         _ => Err(format!("`{word}` is neither `load` nor `view`")),
-    }
-}
-
-fn parse_delivery(word: &str) -> Result<SkillDelivery, String> {
-    match word {
-        "instructions" => Ok(SkillDelivery::Instructions),
-        "result" => Ok(SkillDelivery::Result),
-        _ => Err(format!("`{word}` is neither `instructions` nor `result`")),
-    }
-}
-
-fn parse_allowed_tools(word: &str) -> Result<AllowedToolsPolicy, String> {
-    match word {
-        "honour" => Ok(AllowedToolsPolicy::Honour),
-        "ignore" => Ok(AllowedToolsPolicy::Ignore),
-        _ => Err(format!("`{word}` is neither `honour` nor `ignore`")),
     }
 }
