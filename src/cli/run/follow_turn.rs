@@ -109,21 +109,18 @@ impl TurnFollower<'_> {
                     continue;
                 }
                 update = next(&mut subscription) => {
-                    match update {
-                        Ok(Update::Recorded(event)) => {
-                            self.events.send_event(&event);
-                            if let Some(stop) = self.summary.apply(&event)
-                                && self.is_over(&stop, goes_on).await
-                            {
-                                return FollowOutcome::Ended(TurnEnd::Stopped(stop));
-                            }
-                            awaits_news = is_followed(&event);
-                        }
-                        Ok(Update::Preview(preview)) => self.events.send_preview(preview),
-                        Ok(Update::ToolProgress(progress)) => self.events.send_progress(progress),
-                        Ok(Update::Lagged) => self.events.send_lagged(),
-                        Ok(_) => {}
+                    let update = match update {
+                        Ok(update) => update,
                         Err(error) => return FollowOutcome::Failed(error.into()),
+                    };
+                    self.events.send_update(update.clone());
+                    if let Update::Recorded(event) = update {
+                        if let Some(stop) = self.summary.apply(&event)
+                            && self.is_over(&stop, goes_on).await
+                        {
+                            return FollowOutcome::Ended(TurnEnd::Stopped(stop));
+                        }
+                        awaits_news = is_followed(&event);
                     }
                     continue;
                 }
@@ -137,8 +134,8 @@ impl TurnFollower<'_> {
                         Ok(QuestionEnd::Interrupted) => AbortCause::Signal(ExitStatus::Interrupted),
                         Ok(QuestionEnd::Undecided) => {
                             while let Some(Ok(Update::Recorded(event))) = next(&mut subscription).now_or_never() {
-                                self.events.send_event(&event);
                                 self.summary.apply(&event);
+                                self.events.send_update(Update::Recorded(event));
                             }
                             if let Some(call) = self.summary.pending_calls().first() {
                                 return FollowOutcome::Ended(TurnEnd::AwaitingApproval(call.clone()));

@@ -5,9 +5,9 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conjure::SessionEvent;
 use conjure::model::ModelEvent;
 use conjure::tool::ToolProgress;
+use conjure::{SessionEvent, Update};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -40,14 +40,8 @@ pub(crate) struct EventSender {
 /// An item for the printer.
 #[derive(Debug)]
 enum PrintItem {
-    /// An event.
-    Event(Box<SessionEvent>),
-    /// A part of the response.
-    Preview(ModelEvent),
-    /// The progress of a running call.
-    Progress(ToolProgress),
-    /// Previews were lost.
-    Lagged,
+    /// An update of the session.
+    Update(Box<Update>),
     /// A line for people.
     Note(String),
     /// Replies when everything before it is written.
@@ -83,24 +77,9 @@ impl EventSender {
         let _ = told.await;
     }
 
-    /// Prints an event.
-    pub(crate) fn send_event(&self, event: &SessionEvent) {
-        self.send(PrintItem::Event(Box::new(event.clone())));
-    }
-
-    /// Prints a part of the response.
-    pub(crate) fn send_preview(&self, preview: ModelEvent) {
-        self.send(PrintItem::Preview(preview));
-    }
-
-    /// Shows the progress of a running call.
-    pub(crate) fn send_progress(&self, progress: ToolProgress) {
-        self.send(PrintItem::Progress(progress));
-    }
-
-    /// Reports that previews were lost.
-    pub(crate) fn send_lagged(&self) {
-        self.send(PrintItem::Lagged);
+    /// Shows an update of the session.
+    pub(crate) fn send_update(&self, update: Update) {
+        self.send(PrintItem::Update(Box::new(update)));
     }
 
     fn send(&self, item: PrintItem) {
@@ -124,10 +103,14 @@ impl PrinterThread {
 fn write_all(receiver: &Receiver<PrintItem>, terminal: &Terminal, mut display: impl TurnDisplay) {
     for item in receiver {
         match item {
-            PrintItem::Event(event) => display.event(&event, terminal),
-            PrintItem::Preview(preview) => display.preview(&preview, terminal),
-            PrintItem::Progress(progress) => display.progress(&progress, terminal),
-            PrintItem::Lagged => display.lagged(),
+            PrintItem::Update(update) => match *update {
+                Update::Recorded(event) => display.event(&event, terminal),
+                Update::Preview(preview) => display.preview(&preview, terminal),
+                Update::ToolProgress(progress) => display.progress(&progress, terminal),
+                Update::Lagged => display.lagged(),
+                // An update of a later version.
+                _ => {}
+            },
             PrintItem::Note(line) => {
                 display.begin_line(terminal);
                 terminal.note(&line);
