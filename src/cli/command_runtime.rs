@@ -165,6 +165,15 @@ impl CommandRuntime {
     pub(crate) async fn shut_down(&self) -> Result<(), RuntimeError> {
         self.runtime.shutdown(SystemClock.deadline(CLEANUP_TIMEOUT)).await
     }
+
+    /// Shuts the runtime down, and returns the result of the command. If both failed, the command's error counts.
+    #[cfg(any(feature = "mcp", feature = "serve"))]
+    pub(crate) async fn shut_down_after<T>(&self, done: Result<T, CliError>) -> Result<T, CliError> {
+        let ended = self.shut_down().await;
+        let value = done?;
+        ended?;
+        Ok(value)
+    }
 }
 
 /// Quotes a word for a shell. This is safe for any input.
@@ -180,6 +189,15 @@ pub(crate) fn shell_word(text: &str) -> String {
 /// The configuration with the data folder of the command line.
 pub(crate) fn with_data_dir(data_args: &DataArgs, config: &Config) -> Result<Config, CliError> {
     Ok(config.with(Settings { data: data_args.data.clone(), ..Settings::default() })?)
+}
+
+/// Creates the configured data directory, for a command that may come before the first session.
+#[cfg(any(feature = "mcp", feature = "serve"))]
+pub(crate) fn create_data_dir(config: &Config) -> Result<(), CliError> {
+    let Some(folder) = config.data() else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        CliError::usage(format!("the data folder `{}` cannot be made: {error}", folder.display()))
+    })
 }
 
 /// Whether the data directory cannot be written, so that another one may be used.

@@ -21,20 +21,13 @@ const MAX_LINE_CHARS: usize = 160;
 /// A megabyte, as container engines count it.
 const MEGABYTE: u64 = 1_000_000;
 
-/// Builds the image, and prints an error if that fails.
+/// Builds the image.
 pub(crate) async fn build(
     args: ImageBuildArgs,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(run_build(args, &environment, &terminal).await)
-}
-
-async fn run_build(
-    args: ImageBuildArgs,
-    environment: &ProcessEnv,
-    terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
+    let (environment, terminal) = (&environment, &terminal);
     let mut signals = Signals::catch()?;
     let deadline = SystemClock.deadline(args.timeout);
     let options = options(args, environment)?;

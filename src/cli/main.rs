@@ -8,20 +8,26 @@ use std::time::Duration;
 use conjure::{Config, ProcessEnv, Settings};
 use tracing_subscriber::EnvFilter;
 
+#[cfg(feature = "acp")]
 use crate::cli::acp;
 #[cfg(feature = "docker")]
 use crate::cli::args::ImageCommand;
-use crate::cli::args::{Args, McpCommand, Subcommand};
+#[cfg(feature = "mcp")]
+use crate::cli::args::McpCommand;
+use crate::cli::args::{Args, Subcommand};
 use crate::cli::chat;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::doctor;
 #[cfg(feature = "docker")]
 use crate::cli::image;
+#[cfg(feature = "serve")]
 use crate::cli::keys;
+#[cfg(feature = "mcp")]
 use crate::cli::mcp;
 #[cfg(feature = "model-http")]
 use crate::cli::models;
 use crate::cli::run;
+#[cfg(feature = "serve")]
 use crate::cli::serve;
 use crate::cli::sessions;
 use crate::cli::signals;
@@ -42,7 +48,7 @@ pub(crate) fn main() -> ExitCode {
             return check_output(exit, &terminal).into();
         }
     };
-    let exit = terminal.exit_status(run_command(args, &environment, &terminal));
+    let exit = terminal.exit_status(run_command(args, environment, Arc::clone(&terminal)));
     check_output(exit, &terminal).into()
 }
 
@@ -57,75 +63,81 @@ fn check_output(exit: ExitStatus, terminal: &Terminal) -> ExitStatus {
     }
 }
 
-fn run_command(
-    args: Args,
-    environment: &ProcessEnv,
-    terminal: &Arc<Terminal>,
-) -> Result<ExitStatus, CliError> {
-    start_log(environment)?;
+fn run_command(args: Args, environment: ProcessEnv, terminal: Arc<Terminal>) -> Result<ExitStatus, CliError> {
+    start_log(&environment)?;
     let of_option = args.config;
-    let file = of_option.clone().or_else(|| Config::default_file(environment));
-    let config = Config::from_layers(Settings::default(), environment, file.as_deref());
+    let file = of_option.clone().or_else(|| Config::default_file(&environment));
+    let config = Config::from_layers(Settings::default(), &environment, file.as_deref());
     match args.command {
         Subcommand::Run(args) => {
-            let run = run::run(*args, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(EndingSignals::All, run))
+            in_task(EndingSignals::All, &terminal, run::run(*args, config?, environment, terminal.clone()))
         }
         Subcommand::Chat(args) => {
-            let chat = chat::chat(*args, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(EndingSignals::Termination, chat))
+            let chat = chat::chat(*args, config?, environment, terminal.clone());
+            in_task(EndingSignals::Termination, &terminal, chat)
         }
+        #[cfg(feature = "serve")]
         Subcommand::Serve(args) => {
-            let serve = serve::serve(*args, of_option, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(EndingSignals::All, serve))
+            let serve = serve::serve(*args, of_option, config?, environment, terminal.clone());
+            in_task(EndingSignals::All, &terminal, serve)
         }
+        #[cfg(feature = "serve")]
         Subcommand::Keys(args) => {
-            let keys = keys::keys(args.command, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(EndingSignals::All, keys))
+            let keys = keys::keys(args.command, config?, environment, terminal.clone());
+            in_task(EndingSignals::All, &terminal, keys)
         }
-        Subcommand::Acp(args) => {
-            let acp = acp::acp(args, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(async { Ok(acp.await) })
-        }
-        Subcommand::Mcp(args) => {
-            let (config, environment, terminal) = (config?, environment.clone(), Arc::clone(terminal));
-            match args.command {
-                McpCommand::Serve(args) => {
-                    let serve = mcp::serve(args, config, environment, terminal);
-                    in_runtime(async { Ok(serve.await) })
-                }
-                McpCommand::Login(args) => {
-                    let login = mcp::login(args, config, environment, terminal);
-                    in_runtime(signals::with_forced_exit(EndingSignals::All, login))
-                }
-                McpCommand::Logout(args) => {
-                    let logout = mcp::logout(args, config, environment, terminal);
-                    in_runtime(signals::with_forced_exit(EndingSignals::All, logout))
-                }
+        #[cfg(not(feature = "serve"))]
+        Subcommand::Serve(_) | Subcommand::Keys(_) => Err(not_built("serve")),
+        #[cfg(feature = "acp")]
+        Subcommand::Acp(args) => in_runtime(acp::acp(args, config?, environment, terminal)),
+        #[cfg(not(feature = "acp"))]
+        Subcommand::Acp(_) => Err(not_built("acp")),
+        #[cfg(feature = "mcp")]
+        Subcommand::Mcp(args) => match args.command {
+            McpCommand::Serve(args) => in_runtime(mcp::serve(args, config?, environment, terminal)),
+            McpCommand::Login(args) => in_task(
+                EndingSignals::All,
+                &terminal,
+                mcp::login(args, config?, environment, terminal.clone()),
+            ),
+            McpCommand::Logout(args) => {
+                let logout = mcp::logout(args, config?, environment, terminal.clone());
+                in_task(EndingSignals::All, &terminal, logout)
             }
-        }
+        },
+        #[cfg(not(feature = "mcp"))]
+        Subcommand::Mcp(_) => Err(not_built("mcp")),
         #[cfg(feature = "docker")]
         Subcommand::Image(args) => {
             let ImageCommand::Build(args) = args.command;
-            let build = image::build(args, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(EndingSignals::All, build))
+            in_task(EndingSignals::All, &terminal, image::build(args, environment, terminal.clone()))
         }
         Subcommand::Sessions(args) => {
-            let sessions =
-                sessions::sessions(args.command, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(EndingSignals::All, sessions))
+            let sessions = sessions::sessions(args.command, config?, environment, terminal.clone());
+            in_task(EndingSignals::All, &terminal, sessions)
         }
-        Subcommand::Skills(args) => {
-            in_runtime(skills::skills(args.command, config?, environment.clone(), Arc::clone(terminal)))
-        }
+        Subcommand::Skills(args) => in_runtime(skills::skills(args.command, config?, environment, terminal)),
         #[cfg(feature = "model-http")]
-        Subcommand::Models(args) => {
-            let config = config?;
-            in_runtime(models::models(args, &config, environment, terminal))
-        }
+        Subcommand::Models(args) => in_runtime(models::models(args, &config?, &environment, &terminal)),
         // The doctor reports a broken configuration as a finding.
-        Subcommand::Doctor(args) => in_runtime(doctor::doctor(&args, config, environment, terminal)),
+        Subcommand::Doctor(args) => in_runtime(doctor::doctor(&args, config, &environment, &terminal)),
     }
+}
+
+/// The error of a command that this program does not have.
+#[cfg(not(all(feature = "acp", feature = "mcp", feature = "serve")))]
+fn not_built(feature: &str) -> CliError {
+    CliError::usage(format!("this program was built without the feature `{feature}`, which has this command"))
+        .with_hint("install the command with `cargo install --path . --features full`")
+}
+
+/// Runs `work` as a task, until it or the program is ended by a signal.
+fn in_task(
+    ending: EndingSignals,
+    terminal: &Arc<Terminal>,
+    work: impl Future<Output = Result<ExitStatus, CliError>> + Send + 'static,
+) -> Result<ExitStatus, CliError> {
+    in_runtime(signals::with_forced_exit(ending, Arc::clone(terminal), work))
 }
 
 /// Runs `work` in a Tokio runtime that ends with it.

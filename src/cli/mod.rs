@@ -13,17 +13,21 @@ mod hosted_client;
 mod signals;
 mod terminal;
 
+#[cfg(feature = "acp")]
 mod acp;
 mod approvals;
 mod chat;
 mod doctor;
 #[cfg(feature = "docker")]
 mod image;
+#[cfg(feature = "serve")]
 mod keys;
+#[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "model-http")]
 mod models;
 mod run;
+#[cfg(feature = "serve")]
 mod serve;
 mod sessions;
 mod skills;

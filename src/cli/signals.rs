@@ -3,12 +3,14 @@
 //! The work handles signals itself. [`with_forced_exit`] handles them too, because the work may be blocked by a write to a standard error
 //! that is not read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::terminal::Terminal;
 
 /// Longer than an orderly shutdown takes with all its timeouts. After that, the program ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -25,14 +27,16 @@ pub(crate) enum EndingSignals {
     Termination,
 }
 
-/// Runs `work` as a task. If a signal must end the work, and the work does not end in time, returns without waiting for it.
+/// Runs `work` as a task, which also prints the error if the work fails. If a signal must end the work, and the work does not end in time,
+/// returns without waiting for it.
 pub(crate) async fn with_forced_exit(
     ending: EndingSignals,
-    work: impl Future<Output = ExitStatus> + Send + 'static,
+    terminal: Arc<Terminal>,
+    work: impl Future<Output = Result<ExitStatus, CliError>> + Send + 'static,
 ) -> Result<ExitStatus, CliError> {
     let mut signals = Signals::catch()?;
     let mut task = JoinSet::new();
-    task.spawn(work);
+    task.spawn(async move { terminal.exit_status(work.await) });
     let stuck = async {
         let mut exit = signals.next().await;
         while ending == EndingSignals::Termination && exit != ExitStatus::Terminated {

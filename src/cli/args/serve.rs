@@ -5,8 +5,6 @@ use std::net::{AddrParseError, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use conjure::TenantId;
-
 use crate::cli::args::sessions::DataArgs;
 
 const SERVE_EXAMPLES: &str = "\
@@ -65,11 +63,4 @@ pub(crate) struct ServeArgs {
     pub(crate) private_key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) data_args: DataArgs,
-}
-
-impl ServeArgs {
-    /// The tenant who owns everything while there are no keys.
-    pub(crate) fn tenant(&self) -> &TenantId {
-        &self.data_args.tenant
-    }
 }

@@ -28,16 +28,6 @@ use crate::cli::terminal::{Style, Terminal};
 /// The width reserved for the text before a message and for the end of a line.
 const LABEL_WIDTH: usize = 16;
 
-/// Runs the command, and prints an error if that fails.
-pub(crate) async fn chat(
-    args: ChatArgs,
-    config: Config,
-    environment: ProcessEnv,
-    terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(converse(args, &config, &environment, &terminal).await)
-}
-
 /// How a conversation starts.
 struct ChatStart {
     /// A resumed session.
@@ -62,12 +52,14 @@ enum SessionOrigin {
     Resumed,
 }
 
-async fn converse(
+/// Runs the command.
+pub(crate) async fn chat(
     args: ChatArgs,
-    config: &Config,
-    environment: &ProcessEnv,
-    terminal: &Arc<Terminal>,
+    config: Config,
+    environment: ProcessEnv,
+    terminal: Arc<Terminal>,
 ) -> Result<ExitStatus, CliError> {
+    let (config, environment, terminal) = (&config, &environment, &terminal);
     let kind = InputKind::of_process();
     let mut signals = Signals::catch()?;
     let data_config = with_data_dir(&args.new_session.data_args, config)?;

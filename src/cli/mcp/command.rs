@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure::model::ScriptedModel;
 use conjure::session::ContextOptions;
 use conjure::{
     Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, Skill, SystemClock, Workbench,
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::McpServeArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CLEANUP_TIMEOUT, with_data_dir};
-use crate::cli::run::{SCRIPT, executor_of};
+use crate::cli::run::{SCRIPT, executor_of, read_script};
 use crate::cli::signals::Signals;
 use crate::cli::skills::load_configured;
 use crate::cli::terminal::Terminal;
@@ -27,21 +26,10 @@ pub(crate) async fn serve(
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(run(&args, &config, &environment, &terminal).await)
-}
-
-async fn run(
-    args: &McpServeArgs,
-    config: &Config,
-    environment: &ProcessEnv,
-    terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
+    let (args, config, environment, terminal) = (&args, &config, &environment, &terminal);
     let mut signals = Signals::catch()?;
-    let executor = match &args.sandbox {
-        Some(kind) => Some(executor_of(kind, environment, terminal).await?),
-        None => None,
-    };
+    let executor = executor_of(args.sandbox.as_ref(), environment, terminal).await?;
     let config = with_data_dir(&args.data_args, config)?.with(Settings {
         executor,
         network: args.network.clone(),
@@ -101,9 +89,7 @@ async fn agents(
     let mut options = RuntimeOptions::from(config.clone()).for_user(environment);
     let mut model = args.model.clone();
     if let Some(script) = &args.script {
-        let scripted =
-            ScriptedModel::from_file(script).map_err(|error| CliError::usage(error.to_string()))?;
-        options = options.model(SCRIPT, scripted.by_history());
+        options = options.model(SCRIPT, read_script(script)?.by_history());
         model = Some(SCRIPT.to_owned());
     }
     let runtime = Runtime::spawn(options).await?;

@@ -8,36 +8,18 @@ use conjure_mcp::{Login, LoginOptions};
 
 use crate::cli::args::{DataArgs, McpLoginArgs, McpLogoutArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
-use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
+use crate::cli::command_runtime::{CommandRuntime, create_data_dir, with_data_dir};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Terminal, printable};
 
-/// Signs in, and prints an error if that fails.
+/// Signs in.
 pub(crate) async fn login(
     args: McpLoginArgs,
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(sign_in(&args, &config, &environment, &terminal).await)
-}
-
-/// Deletes a sign-in, and prints an error if that fails.
-pub(crate) async fn logout(
-    args: McpLogoutArgs,
-    config: Config,
-    environment: ProcessEnv,
-    terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(sign_out(&args, &config, &environment, &terminal).await)
-}
-
-async fn sign_in(
-    args: &McpLoginArgs,
-    config: &Config,
-    environment: &ProcessEnv,
-    terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
+    let (args, config, environment, terminal) = (&args, &config, &environment, &terminal);
     let url = address(&args.server, config)?;
     let client_secret = match &args.client_secret_env {
         None => None,
@@ -80,28 +62,26 @@ async fn sign_in(
         done = signing_in => done.map(|()| ExitStatus::Success),
         exit = signals.next() => Ok(exit),
     };
-    let ended = runtime.shut_down().await;
-    let exit = done?;
-    ended?;
+    let exit = runtime.shut_down_after(done).await?;
     if exit == ExitStatus::Success {
         terminal.note(&format!("signed in at `{}`", printable(&args.server)));
     }
     Ok(exit)
 }
 
-async fn sign_out(
-    args: &McpLogoutArgs,
-    config: &Config,
-    environment: &ProcessEnv,
-    terminal: &Terminal,
+/// Deletes a sign-in.
+pub(crate) async fn logout(
+    args: McpLogoutArgs,
+    config: Config,
+    environment: ProcessEnv,
+    terminal: Arc<Terminal>,
 ) -> Result<ExitStatus, CliError> {
+    let (args, config, environment, terminal) = (&args, &config, &environment, &terminal);
     let url = address(&args.server, config)?;
     let runtime = runtime(&args.data_args, config, environment).await?;
     let removed = runtime.runtime.remove_login(&args.data_args.tenant, &url).await;
-    let ended = runtime.shut_down().await;
-    let removed = removed.map_err(|error| CliError::internal(error.to_string()))?;
-    ended?;
-    if removed {
+    let removed = removed.map_err(|error| CliError::internal(error.to_string()));
+    if runtime.shut_down_after(removed).await? {
         terminal.note(&format!("signed out of `{}`", printable(&args.server)));
         return Ok(ExitStatus::Success);
     }
@@ -139,11 +119,7 @@ async fn runtime(
 ) -> Result<CommandRuntime, CliError> {
     let config = with_data_dir(data_args, config)?;
     // The user may sign in before the first session exists.
-    if let Some(folder) = config.data() {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            CliError::usage(format!("the data folder `{}` cannot be made: {error}", folder.display()))
-        })?;
-    }
+    create_data_dir(&config)?;
     let options = |config| RuntimeOptions::from(config).for_user(environment);
     CommandRuntime::for_sessions(data_args, options, &config, environment).await
 }

@@ -19,25 +19,17 @@ use crate::cli::run::setup::run_plan::{RunPlan, prepare};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
 
-/// Runs the command, and prints an error if that fails.
+/// Runs the command.
 pub(crate) async fn run(
     args: RunArgs,
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(answer(&args, &config, environment, &terminal).await)
-}
-
-async fn answer(
-    args: &RunArgs,
-    config: &Config,
-    environment: ProcessEnv,
-    terminal: &Arc<Terminal>,
 ) -> Result<ExitStatus, CliError> {
+    let (args, terminal) = (&args, &terminal);
     let mut signals = Signals::catch()?;
     let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
-    let config = merge_args(&args.new_session, config, &environment, terminal).await?;
+    let config = merge_args(&args.new_session, &config, &environment, terminal).await?;
     let mut opened = None;
     let prepared = tokio::select! {
         prepared = prepare(args, &config, environment, terminal, &mut opened) => prepared.map_err(Err),

@@ -34,11 +34,11 @@ pub(crate) use setup::mcp_servers::servers as mcp_servers;
 #[cfg(feature = "model-http")]
 pub(crate) use setup::model_source::connect_error;
 pub(crate) use setup::model_source::{ModelArgs, SCRIPT, SelectedModel, script_from_notes, select_model};
-#[cfg(feature = "serve")]
-pub(crate) use setup::open_session::executor_of;
 pub(crate) use setup::open_session::{SessionFiles, merge_args, open_session, registration_source};
 pub(crate) use setup::prompt_input::{MAX_INPUT_BYTES, check_prompt, message, standard_input};
 pub(crate) use setup::sandbox_flags::settings_from_notes;
 pub(crate) use setup::session_setup::{
     add_files, no_workspace_error, redactor, run_blocking, tool_dirs, variables, with_recorder,
 };
+#[cfg(any(feature = "acp", feature = "mcp", feature = "serve"))]
+pub(crate) use setup::{model_source::read_script, open_session::executor_of};

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure::config::ExecutorKind;
-use conjure::model::ScriptedModel;
 use conjure::server::{Metrics, ServeError, Server, ServerOptions};
 use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
 use tokio::net::TcpListener;
@@ -17,7 +16,7 @@ use crate::cli::args::{ListenAt, ServeArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CLEANUP_TIMEOUT, with_data_dir};
 use crate::cli::doctor;
-use crate::cli::run::{SCRIPT, executor_of};
+use crate::cli::run::{SCRIPT, executor_of, read_script};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
 
@@ -28,35 +27,19 @@ pub(crate) async fn serve(
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(run(Arc::new(args), config_file, &config, &environment, &terminal).await)
-}
-
-async fn run(
-    args: Arc<ServeArgs>,
-    config_file: Option<PathBuf>,
-    config: &Config,
-    environment: &ProcessEnv,
-    terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
+    let (args, config, environment, terminal) = (Arc::new(args), &config, &environment, &terminal);
     let mut signals = Signals::catch()?;
     let hangups = signal(SignalKind::hangup())
         .map_err(|error| CliError::internal(format!("signals cannot be caught: {error}")))?;
-    let executor: Option<ExecutorKind> = match &args.sandbox {
-        Some(kind) => Some(executor_of(kind, environment, terminal).await?),
-        None => None,
-    };
+    let executor = executor_of(args.sandbox.as_ref(), environment, terminal).await?;
     let config =
         with_data_dir(&args.data_args, config)?.with(Settings { executor, ..Settings::default() })?;
     check_jail(&config, environment).await?;
     let LoadedSettings { serve, certificate } = LoadedSettings::new(&args, &config)?;
     let mut options = RuntimeOptions::from(config).for_user(environment).resume_unfinished();
     if let Some(script) = &args.script {
-        let model = ScriptedModel::from_file(script).map_err(|error| {
-            CliError::usage(error.to_string())
-                .with_hint("`--script` names a file with the model's words, in YAML or JSON")
-        })?;
-        options = options.model(SCRIPT, model.by_history());
+        options = options.model(SCRIPT, read_script(script)?.by_history());
     }
     let (address, socket) = match args.listen {
         ListenAt::Address(address) => (address, None),
@@ -65,7 +48,7 @@ async fn run(
     // The recorder must exist before any metric is counted.
     let metrics = Metrics::install().map_err(CliError::internal)?;
     let runtime = Runtime::spawn(options).await?;
-    let mut server = ServerOptions::new(address, args.tenant().clone()).serve(serve).metrics(metrics);
+    let mut server = ServerOptions::new(address, args.data_args.tenant.clone()).serve(serve).metrics(metrics);
     if let Some(certificate) = certificate {
         server = server.tls(certificate);
     }

@@ -20,14 +20,14 @@ use crate::cli::sessions::resume_request::ResumeRequest;
 use crate::cli::sessions::show;
 use crate::cli::terminal::{Terminal, printable};
 
-/// Runs the subcommand, and prints an error if that fails.
+/// Runs the subcommand.
 pub(crate) async fn sessions(
     command: SessionsCommand,
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    let done = match command {
+) -> Result<ExitStatus, CliError> {
+    match command {
         SessionsCommand::Resume(args) => {
             resume::resume(ResumeRequest::from(*args), &config, &environment, &terminal).await
         }
@@ -36,8 +36,7 @@ pub(crate) async fn sessions(
         }
         SessionsCommand::Fork(args) => fork::fork(args, &config, &environment, &terminal).await,
         command => read_sessions(command, &config, &environment, &terminal).await,
-    };
-    terminal.exit_status(done)
+    }
 }
 
 /// Runs a subcommand that starts no session.

@@ -91,15 +91,20 @@ pub(crate) fn select_model(
     }
 }
 
+/// Reads the file of `--script`.
+pub(crate) fn read_script(path: &Path) -> Result<ScriptedModel, CliError> {
+    ScriptedModel::from_file(path).map_err(|error| {
+        CliError::usage(error.to_string())
+            .with_hint("`--script` names a file with the model's words, in YAML or JSON")
+    })
+}
+
 fn scripted_model(
     script: &Path,
     record: Option<&Path>,
     calls_before: usize,
 ) -> Result<SelectedModel, CliError> {
-    let model = ScriptedModel::from_file(script).map_err(|error| {
-        CliError::usage(error.to_string())
-            .with_hint("`--script` names a file with the model's words, in YAML or JSON")
-    })?;
+    let model = read_script(script)?;
     if let Some(record) = record
         && record
             .canonicalize()

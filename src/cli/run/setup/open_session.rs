@@ -76,16 +76,17 @@ async fn jail_or_local(environment: &ProcessEnv, terminal: &Terminal) -> Executo
     }
 }
 
-/// The kind of sandbox that `--sandbox` names.
+/// The kind of sandbox that `--sandbox` names, if it is given.
 pub(crate) async fn executor_of(
-    kind: &str,
+    option: Option<&String>,
     environment: &ProcessEnv,
     terminal: &Terminal,
-) -> Result<ExecutorKind, CliError> {
+) -> Result<Option<ExecutorKind>, CliError> {
+    let Some(kind) = option else { return Ok(None) };
     if kind == JAIL_OR_LOCAL {
-        return Ok(jail_or_local(environment, terminal).await);
+        return Ok(Some(jail_or_local(environment, terminal).await));
     }
-    kind.parse().map_err(|reason| {
+    kind.parse().map(Some).map_err(|reason| {
         CliError::usage(format!("`--sandbox`: {reason}")).with_hint("`local` isolates nothing")
     })
 }
@@ -97,10 +98,7 @@ pub(crate) async fn merge_args(
     environment: &ProcessEnv,
     terminal: &Terminal,
 ) -> Result<Config, CliError> {
-    let executor = match &args.sandbox {
-        Some(kind) => Some(executor_of(kind, environment, terminal).await?),
-        None => None,
-    };
+    let executor = executor_of(args.sandbox.as_ref(), environment, terminal).await?;
     let config = command_runtime::with_data_dir(&args.data_args, config)?.with(Settings {
         executor,
         image: args.image.clone(),

@@ -10,45 +10,32 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{DataArgs, Format, KeysCommand, LOCAL_TENANT};
 use crate::cli::cli_error::{CliError, ExitStatus};
-use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
+use crate::cli::command_runtime::{CommandRuntime, create_data_dir, with_data_dir};
 use crate::cli::terminal::{Terminal, printable};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs the subcommand, and prints an error if that fails.
+/// Runs the subcommand.
 pub(crate) async fn keys(
     command: KeysCommand,
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(run(command, &config, &environment, &terminal).await)
-}
-
-async fn run(
-    command: KeysCommand,
-    config: &Config,
-    environment: &ProcessEnv,
-    terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
+    let (config, environment, terminal) = (&config, &environment, &terminal);
     let data_args = match &command {
         KeysCommand::Create { data_args, .. } => data_args.clone(),
         KeysCommand::List { data, .. } | KeysCommand::Revoke { data, .. } => of_folder(data)?,
     };
     let config = with_data_dir(&data_args, config)?;
     // The first key may be created before the server's first start.
-    if let (KeysCommand::Create { .. }, Some(folder)) = (&command, config.data()) {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            CliError::usage(format!("the data folder `{}` cannot be made: {error}", folder.display()))
-        })?;
+    if let KeysCommand::Create { .. } = &command {
+        create_data_dir(&config)?;
     }
     let options = |config| RuntimeOptions::from(config).for_user(environment);
     let host = CommandRuntime::for_sessions(&data_args, options, &config, environment).await?;
     let done = change(command, &host, terminal).await;
-    let ended = host.shut_down().await;
-    let exit = done?;
-    ended?;
-    Ok(exit)
+    host.shut_down_after(done).await
 }
 
 async fn change(

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use conjure::model::ScriptedModel;
 use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
 use conjure_acp::{EditorModes, EditorOptions};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::AcpArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CLEANUP_TIMEOUT, with_data_dir};
-use crate::cli::run::{SCRIPT, executor_of};
+use crate::cli::run::{SCRIPT, executor_of, read_script};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
 
@@ -20,21 +19,10 @@ pub(crate) async fn acp(
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
-) -> ExitStatus {
-    terminal.exit_status(run(&args, &config, &environment, &terminal).await)
-}
-
-async fn run(
-    args: &AcpArgs,
-    config: &Config,
-    environment: &ProcessEnv,
-    terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
+    let (args, config, environment, terminal) = (&args, &config, &environment, &terminal);
     let mut signals = Signals::catch()?;
-    let executor = match &args.sandbox {
-        Some(kind) => Some(executor_of(kind, environment, terminal).await?),
-        None => None,
-    };
+    let executor = executor_of(args.sandbox.as_ref(), environment, terminal).await?;
     let config = with_data_dir(&args.data_args, config)?.with(Settings {
         executor,
         network: args.network.clone(),
@@ -47,9 +35,7 @@ async fn run(
     let mut options = RuntimeOptions::from(config).for_user(environment).approver(modes.clone());
     let mut model = args.model.clone();
     if let Some(script) = &args.script {
-        let scripted =
-            ScriptedModel::from_file(script).map_err(|error| CliError::usage(error.to_string()))?;
-        options = options.model(SCRIPT, scripted.by_history());
+        options = options.model(SCRIPT, read_script(script)?.by_history());
         model = Some(SCRIPT.to_owned());
     }
     let runtime = Runtime::spawn(options).await?;
