@@ -9,7 +9,7 @@
 //! State: the copy. It is incomplete after an error, and the caller must remove it.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -62,11 +62,10 @@ pub(crate) fn copy_tree(
     bounds: CopyBounds,
     cancel: &CancellationToken,
 ) -> Result<(), CopyError> {
-    let top = |errno: Errno| failure(Path::new(""), errno);
-    let root =
-        to.try_clone().map_err(|error| CopyError { path: PathBuf::new(), reason: error.to_string() })?;
+    let top = Path::new("");
+    let root = to.try_clone().map_err(|error| failure(top, error))?;
     let mut copy = TreeCopy { root, bounds, entries: 0, linked: HashMap::new(), cancel };
-    let mut open = vec![OpenFolder::new(from, to, PathBuf::new()).map_err(top)?];
+    let mut open = vec![OpenFolder::new(from, to, PathBuf::new()).map_err(|errno| failure(top, errno))?];
     while let Some(folder) = open.last_mut() {
         let entry = match folder.names.next() {
             Some(Ok(entry)) => entry,
@@ -83,7 +82,7 @@ pub(crate) fn copy_tree(
         }
         let path = folder.path.join(OsStr::from_bytes(name.to_bytes()));
         copy.count(&path)?;
-        if let Some(below) = copy.entry(folder, name, &path).map_err(|error| error.at(&path))? {
+        if let Some(below) = copy.entry(folder, name, &path).map_err(|error| failure(&path, error))? {
             if open.len() > bounds.depth {
                 let reason = format!("its folders are more than {} deep", bounds.depth);
                 return Err(CopyError { path, reason });
@@ -114,39 +113,12 @@ impl OpenFolder {
     }
 }
 
-/// Why an entry was not copied.
-enum EntryError {
-    System(Errno),
-    Io(io::Error),
-    Cancelled,
+fn failure(path: &Path, error: impl Into<io::Error>) -> CopyError {
+    CopyError { path: path.to_owned(), reason: error.into().to_string() }
 }
 
-impl From<Errno> for EntryError {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno)
-    }
-}
-
-impl From<io::Error> for EntryError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl EntryError {
-    fn at(self, path: &Path) -> CopyError {
-        match self {
-            Self::System(errno) => failure(path, errno),
-            Self::Io(error) => CopyError { path: path.to_owned(), reason: error.to_string() },
-            Self::Cancelled => {
-                CopyError { path: path.to_owned(), reason: "the copy was interrupted".to_owned() }
-            }
-        }
-    }
-}
-
-fn failure(path: &Path, errno: Errno) -> CopyError {
-    CopyError { path: path.to_owned(), reason: io::Error::from(errno).to_string() }
+fn cancelled() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the copy was interrupted")
 }
 
 struct TreeCopy<'c> {
@@ -165,17 +137,12 @@ impl TreeCopy<'_> {
             let reason = format!("it has more than {} files, folders and links", self.bounds.entries);
             return Err(CopyError { path: PathBuf::new(), reason });
         }
-        if self.cancel.is_cancelled() { Err(EntryError::Cancelled.at(path)) } else { Ok(()) }
+        if self.cancel.is_cancelled() { Err(failure(path, cancelled())) } else { Ok(()) }
     }
 
     /// Copies one entry. If it is a folder, returns it, so that its entries can be copied. An entry that is removed or
     /// replaced meanwhile is left out.
-    fn entry(
-        &mut self,
-        folder: &OpenFolder,
-        name: &CStr,
-        path: &Path,
-    ) -> Result<Option<OpenFolder>, EntryError> {
+    fn entry(&mut self, folder: &OpenFolder, name: &CStr, path: &Path) -> io::Result<Option<OpenFolder>> {
         let OpenFolder { from, to, .. } = folder;
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let stat = match rustix::fs::statat(from, name, flags) {
@@ -194,7 +161,7 @@ impl TreeCopy<'_> {
             }
             FileType::Symlink => match rustix::fs::readlinkat(from, name, Vec::new()) {
                 Err(Errno::NOENT | Errno::INVAL) => {}
-                target => copy_link(&target?, to, name)?,
+                target => rustix::fs::symlinkat(&target?, to, name)?,
             },
             FileType::RegularFile => {
                 let opened = match openat(from, name, READ, Mode::empty()) {
@@ -210,7 +177,7 @@ impl TreeCopy<'_> {
         Ok(None)
     }
 
-    fn file(&mut self, from: &File, to: &OwnedFd, name: &CStr, path: &Path) -> Result<(), EntryError> {
+    fn file(&mut self, from: &File, to: &OwnedFd, name: &CStr, path: &Path) -> io::Result<()> {
         let stat = fstat(from)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(());
@@ -234,7 +201,7 @@ impl TreeCopy<'_> {
     }
 
     /// Copies the data of a file of this size. Holes stay holes.
-    fn copy_content(&self, from: &File, to: &File, size: u64) -> Result<(), EntryError> {
+    fn copy_content(&self, from: &File, to: &File, size: u64) -> io::Result<()> {
         to.set_len(size)?;
         let mut buffer = vec![0; CHUNK];
         let mut at = 0;
@@ -250,7 +217,7 @@ impl TreeCopy<'_> {
             let hole = rustix::fs::seek(from, SeekFrom::Hole(at)).unwrap_or(size).min(size);
             while at < hole {
                 if self.cancel.is_cancelled() {
-                    return Err(EntryError::Cancelled);
+                    return Err(cancelled());
                 }
                 let wanted = usize::try_from(hole - at).unwrap_or(CHUNK).min(CHUNK);
                 let count = from.read_at(&mut buffer[..wanted], at)?;
@@ -264,10 +231,6 @@ impl TreeCopy<'_> {
         }
         Ok(())
     }
-}
-
-fn copy_link(target: &CString, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    rustix::fs::symlinkat(target, to, name)
 }
 
 /// Copies owner, mode and dates of a file. Only a process with the permission to change owners keeps foreign owners. The
