@@ -13,8 +13,10 @@ const AGES: Duration = Duration::from_secs(1_000 * 365 * 24 * 3_600);
 
 /// Returns the time once the wall clock and the monotonic clock advanced equally since the last reading. After the wall
 /// clock was set, the age of anything is unknown.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClockCheck {
+    /// [`AGES`] after the start of the process. The monotonic clock is read as the time that remains until then.
+    since: Deadline,
     last: Mutex<Option<ClockReading>>,
 }
 
@@ -26,15 +28,18 @@ struct ClockReading {
 }
 
 impl ClockCheck {
-    /// The time. `None` at the first reading, and if the clock was set since the last one.
-    pub(super) fn now(&self, since: Deadline) -> Option<Timestamp> {
-        let counted = AGES.saturating_sub(SystemClock.remaining(since));
-        self.at(ClockReading { wall: SystemClock.timestamp(), counted })
+    pub(super) fn new() -> Self {
+        Self { since: SystemClock.deadline(AGES), last: Mutex::default() }
     }
 
-    /// The start from which [`ClockCheck::now`] counts.
-    pub(super) fn beginning() -> Deadline {
-        SystemClock.deadline(AGES)
+    /// The time. `None` at the first reading, and if the clock was set since the last one.
+    pub(super) fn now(&self) -> Option<Timestamp> {
+        let counted = AGES.saturating_sub(SystemClock.remaining(self.since));
+        let now = self.at(ClockReading { wall: SystemClock.timestamp(), counted });
+        if now.is_none() {
+            tracing::debug!("the time is not known yet: the clock was just started or set");
+        }
+        now
     }
 
     fn at(&self, reading: ClockReading) -> Option<Timestamp> {
@@ -53,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_is_believed_only_when_it_has_gone_on_since() {
-        let clock_check = ClockCheck::default();
+        let clock_check = ClockCheck::new();
         let look = |wall: u64, counted: u64| {
             let wall = Timestamp::from_millis(wall * 1_000);
             clock_check.at(ClockReading { wall, counted: Duration::from_secs(counted) })
@@ -72,11 +77,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_time_is_reported_from_the_second_time_on() {
-        let (clock_check, since) = (ClockCheck::default(), ClockCheck::beginning());
-        assert_eq!(clock_check.now(since), None);
-        assert!(clock_check.now(since).is_some());
+        let clock_check = ClockCheck::new();
+        assert_eq!(clock_check.now(), None);
+        assert!(clock_check.now().is_some());
         // Only the monotonic clock advances in this test.
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(3_600))).await;
-        assert_eq!(clock_check.now(since), None);
+        assert_eq!(clock_check.now(), None);
     }
 }

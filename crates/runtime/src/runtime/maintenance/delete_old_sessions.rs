@@ -24,12 +24,11 @@ pub(super) struct DeleteOldSessions {
     context: Arc<MaintenanceContext>,
     max_age: Duration,
     clock_check: ClockCheck,
-    since: Deadline,
 }
 
 impl DeleteOldSessions {
     pub(super) fn new(context: Arc<MaintenanceContext>, time: Duration) -> Self {
-        Self { context, max_age: time, clock_check: ClockCheck::default(), since: ClockCheck::beginning() }
+        Self { context, max_age: time, clock_check: ClockCheck::new() }
     }
 
     async fn delete_old(&self, runtime: &Runtime, now: Timestamp) -> Result<u64, Failure> {
@@ -97,10 +96,7 @@ impl MaintenanceTask for DeleteOldSessions {
     fn run(&self, deadline: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
         Box::pin(async move {
             let runtime = self.context.runtime()?;
-            let Some(now) = self.clock_check.now(self.since) else {
-                tracing::debug!("the age of sessions is not known yet: the clock was just started or set");
-                return Ok(0);
-            };
+            let Some(now) = self.clock_check.now() else { return Ok(0) };
             tokio::select! {
                 biased;
                 deleted = self.delete_old(&runtime, now) => deleted,

@@ -53,7 +53,6 @@ pub(super) struct ExpireArtifacts {
     options: Arc<ArtifactOptions>,
     ttl: Duration,
     clock_check: ClockCheck,
-    since: Deadline,
     /// The next run continues after this session. `None` if it starts at the first one.
     last: Mutex<Option<SessionKey>>,
     remembered: Mutex<BTreeMap<TenantId, BTreeSet<Digest>>>,
@@ -73,9 +72,8 @@ impl ExpireArtifacts {
         options: Arc<ArtifactOptions>,
         time: Duration,
     ) -> Self {
-        let (clock_check, since) = (ClockCheck::default(), ClockCheck::beginning());
-        let (last, remembered) = Default::default();
-        Self { context, options, ttl: time, clock_check, since, last, remembered }
+        let (clock_check, (last, remembered)) = (ClockCheck::new(), Default::default());
+        Self { context, options, ttl: time, clock_check, last, remembered }
     }
 
     /// Inspects all sessions, starting after the one where the last run stopped.
@@ -289,10 +287,7 @@ impl MaintenanceTask for ExpireArtifacts {
     fn run(&self, deadline: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
         Box::pin(async move {
             let runtime = self.context.runtime()?;
-            let Some(now) = self.clock_check.now(self.since) else {
-                tracing::debug!("the age of artifacts is not known yet: the clock was just started or set");
-                return Ok(0);
-            };
+            let Some(now) = self.clock_check.now() else { return Ok(0) };
             tokio::select! {
                 biased;
                 cleared = self.expire_all(&runtime, now) => cleared,

@@ -15,8 +15,8 @@ use futures_util::future::BoxFuture;
 use crate::runtime::maintenance::clock_check::ClockCheck;
 use crate::runtime::maintenance::context::MaintenanceContext;
 #[cfg(feature = "docker")]
-use crate::runtime::maintenance::dead_processes::SweepContainers;
-use crate::runtime::maintenance::dead_processes::SweepDeadProcesses;
+use crate::runtime::maintenance::dead_processes::sweep_containers;
+use crate::runtime::maintenance::dead_processes::sweep_dead_processes;
 use crate::runtime::maintenance::delete_old_sessions::DeleteOldSessions;
 use crate::runtime::maintenance::delete_service_files::DeleteServiceFiles;
 use crate::runtime::maintenance::expire_artifacts::ExpireArtifacts;
@@ -31,17 +31,20 @@ pub(crate) fn maintenance_tasks(
     artifacts: Option<ArtifactOptions>,
 ) -> Vec<Arc<dyn MaintenanceTask>> {
     let here = || Arc::clone(context);
+    let clock_check = Arc::new(ClockCheck::new());
     let mut tasks: Vec<Arc<dyn MaintenanceTask>> = vec![
-        Arc::new(SweepTenantDirs(here())),
-        Arc::new(FreeJournalBlobs(here())),
-        Arc::new(PruneCounters::new(here())),
+        task("folders", 3_600, context, sweep_tenant_dirs),
+        task("journal", 3_600, context, free_journal_blobs),
+        task("counters", 6 * 3_600, context, move |context| {
+            prune_counters(context, Arc::clone(&clock_check))
+        }),
+        Arc::new(DeleteServiceFiles::new(here())),
     ];
-    tasks.push(Arc::new(DeleteServiceFiles::new(here())));
     if context.is_shared() {
-        tasks.push(Arc::new(SweepDeadProcesses::new(here())));
+        tasks.push(task("dead-hosts", 60, context, sweep_dead_processes));
     }
     #[cfg(feature = "docker")]
-    tasks.push(Arc::new(SweepContainers::new(here())));
+    tasks.push(task("containers", 600, context, sweep_containers));
     // A journal in memory has no pins, and ends with the process.
     if let Some(options) = artifacts
         && let Some(ttl) = options.session_ttl
@@ -55,100 +58,85 @@ pub(crate) fn maintenance_tasks(
     tasks
 }
 
-/// Sweeps the tenants' folders: leftovers of dead processes, interrupted operations, and contents that were not used
-/// for a month.
-struct SweepTenantDirs(Arc<MaintenanceContext>);
+/// A task without a state of its own.
+struct FunctionTask<F> {
+    name: &'static str,
+    interval: Duration,
+    context: Arc<MaintenanceContext>,
+    run: F,
+}
 
-impl MaintenanceTask for SweepTenantDirs {
+/// A task that runs a function, which returns how much it did.
+fn task<R>(
+    name: &'static str,
+    interval_secs: u64,
+    context: &Arc<MaintenanceContext>,
+    run: impl Fn(Arc<MaintenanceContext>) -> R + Send + Sync + 'static,
+) -> Arc<dyn MaintenanceTask>
+where
+    R: Future<Output = Result<u64, Failure>> + Send + 'static,
+{
+    let interval = Duration::from_secs(interval_secs);
+    Arc::new(FunctionTask { name, interval, context: Arc::clone(context), run })
+}
+
+impl<F, R> MaintenanceTask for FunctionTask<F>
+where
+    F: Fn(Arc<MaintenanceContext>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<u64, Failure>> + Send + 'static,
+{
     fn name(&self) -> &'static str {
-        "folders"
+        self.name
     }
 
     fn interval(&self) -> Duration {
-        Duration::from_secs(3_600)
+        self.interval
     }
 
-    /// Returns how many tenants' folders were swept.
     fn run(&self, _: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
-        Box::pin(async {
-            let runtime = self.0.runtime()?;
-            let swept = sweep_dirs(&self.0.home).await?;
-            // A runtime with a journal in memory does not know what other processes have recorded.
-            if self.0.home.record() == JournalLocation::OnDisk {
-                recover(&self.0.home, &runtime.session_reader().await?).await?;
-            }
-            Ok(swept)
-        })
+        Box::pin((self.run)(Arc::clone(&self.context)))
     }
 }
 
-/// Frees the large bodies that nothing in the journal refers to.
-struct FreeJournalBlobs(Arc<MaintenanceContext>);
-
-impl MaintenanceTask for FreeJournalBlobs {
-    fn name(&self) -> &'static str {
-        "journal"
+/// Sweeps the tenants' folders: leftovers of dead processes, interrupted operations, and contents that were not used
+/// for a month. Returns how many tenants' folders were swept.
+async fn sweep_tenant_dirs(context: Arc<MaintenanceContext>) -> Result<u64, Failure> {
+    let runtime = context.runtime()?;
+    let swept = sweep_dirs(&context.home).await?;
+    // A runtime with a journal in memory does not know what other processes have recorded.
+    if context.home.record() == JournalLocation::OnDisk {
+        recover(&context.home, &runtime.session_reader().await?).await?;
     }
+    Ok(swept)
+}
 
-    fn interval(&self) -> Duration {
-        Duration::from_secs(3_600)
-    }
-
-    /// Returns how many bodies were freed.
-    fn run(&self, _: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
-        Box::pin(async {
-            let reader = self.0.runtime()?.session_reader().await?;
-            Ok(reader.journal().sweep().await?.blobs)
-        })
-    }
+/// Frees the large bodies that nothing in the journal refers to. Returns how many bodies were freed.
+async fn free_journal_blobs(context: Arc<MaintenanceContext>) -> Result<u64, Failure> {
+    let reader = context.runtime()?.session_reader().await?;
+    Ok(reader.journal().sweep().await?.blobs)
 }
 
 /// How many tenants are listed at a time.
 const PAGE: u32 = 500;
 
 /// Removes tenants' spending counters of days and months that ended long ago. Nothing is charged to them any more,
-/// since a call is charged to the day on which it ends.
-struct PruneCounters {
+/// since a call is charged to the day on which it ends. Returns how many counters were removed.
+async fn prune_counters(
     context: Arc<MaintenanceContext>,
-    clock_check: ClockCheck,
-    since: Deadline,
-}
-
-impl PruneCounters {
-    fn new(context: Arc<MaintenanceContext>) -> Self {
-        Self { context, clock_check: ClockCheck::default(), since: ClockCheck::beginning() }
-    }
-}
-
-impl MaintenanceTask for PruneCounters {
-    fn name(&self) -> &'static str {
-        "counters"
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(6 * 3_600)
-    }
-
-    /// Returns how many counters were removed.
-    fn run(&self, _: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
-        Box::pin(async move {
-            let reader = self.context.runtime()?.session_reader().await?;
-            let Some(now) = self.clock_check.now(self.since) else {
-                tracing::debug!("the day is not known yet: the clock was just started or set");
-                return Ok(0);
-            };
-            let (journal, mut removed, mut last) = (reader.journal(), 0, None);
-            loop {
-                let tenants = journal.tenants(last.as_ref(), PAGE).await?;
-                let Some(next) = tenants.last().cloned() else { return Ok(removed) };
-                for tenant in tenants {
-                    let past = past_counters(&journal.list_counters(&tenant).await?, now);
-                    if !past.is_empty() {
-                        removed += journal.delete_counters(&tenant, past).await?;
-                    }
-                }
-                last = Some(next);
+    clock_check: Arc<ClockCheck>,
+) -> Result<u64, Failure> {
+    let reader = context.runtime()?.session_reader().await?;
+    let Some(now) = clock_check.now() else { return Ok(0) };
+    let (journal, mut removed, mut last) = (reader.journal(), 0, None);
+    loop {
+        let tenants = journal.tenants(last.as_ref(), PAGE).await?;
+        let Some(next) = tenants.last().cloned() else { return Ok(removed) };
+        for tenant in tenants {
+            let past = past_counters(&journal.list_counters(&tenant).await?, now);
+            if !past.is_empty() {
+                removed += journal.delete_counters(&tenant, past).await?;
             }
-        })
+        }
+        last = Some(next);
     }
 }
