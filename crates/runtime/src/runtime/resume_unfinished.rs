@@ -6,7 +6,7 @@
 //!
 //! State: none. The next start finds again the sessions that were not resumed.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::session::SessionError;
@@ -64,29 +64,21 @@ impl Runtime {
     ///
     /// If the journal cannot be read. The sessions that were started before continue.
     pub async fn resume_unfinished(&self, deadline: Deadline) -> Result<ResumeReport, RuntimeError> {
-        let (mut report, mut later) = (ResumeReport::default(), Vec::new());
-        let mut next = self.resume_page(None, &mut report, &mut later).await?;
-        while next.is_some() {
-            next = self.resume_page(next, &mut report, &mut later).await?;
-        }
-        while !later.is_empty() {
-            if SystemClock.remaining(deadline) <= PAUSE {
-                report.failed.append(&mut later);
-                break;
-            }
-            SystemClock.sleep_until(SystemClock.deadline(PAUSE)).await;
-            let keys = later.into_iter().map(|(key, _)| key).collect();
-            later = self.resume_keys(keys, &mut report).await?;
-        }
-        Ok(report)
+        resume_all(|| Some(self.clone()), deadline).await
     }
 
     /// Resumes the unfinished sessions in the background, until the runtime is dropped or shut down.
     pub(super) fn spawn_resume(&self) {
         let runtime = Arc::downgrade(&self.inner);
         self.inner.tasks.spawn(async move {
-            if let Err(error) = resume_in_background(runtime).await {
-                tracing::error!(%error, "interrupted sessions were not resumed");
+            let upgrade = || runtime.upgrade().map(|inner| Runtime { inner });
+            let ResumeReport { resumed, held, failed } = match resume_all(upgrade, Deadline::NEVER).await {
+                Ok(report) => report,
+                Err(error) => return tracing::error!(%error, "interrupted sessions were not resumed"),
+            };
+            let (resumed, held, failed) = (resumed.len(), held.len(), failed.len());
+            if resumed + held + failed > 0 {
+                tracing::info!(resumed, held, failed, "the resumption of interrupted sessions has ended");
             }
         });
     }
@@ -172,29 +164,29 @@ impl Runtime {
     }
 }
 
-/// Resumes all unfinished sessions, and tries those with a retryable error again. Stops if the runtime is dropped
-/// between two steps.
-async fn resume_in_background(runtime: Weak<RuntimeInner>) -> Result<(), RuntimeError> {
-    let upgrade = || runtime.upgrade().map(|inner| Runtime { inner });
-    let (mut report, mut later) = (ResumeReport::default(), Vec::new());
-    let mut after = None;
+/// Resumes all unfinished sessions, and tries those with a retryable error again until the deadline. Stops if `runtime`
+/// returns none before a step.
+async fn resume_all(
+    runtime: impl Fn() -> Option<Runtime> + Send + Sync,
+    deadline: Deadline,
+) -> Result<ResumeReport, RuntimeError> {
+    let (mut report, mut later, mut after) = (ResumeReport::default(), Vec::new(), None);
     loop {
-        let Some(runtime) = upgrade() else { return Ok(()) };
+        let Some(runtime) = runtime() else { return Ok(report) };
         after = runtime.resume_page(after, &mut report, &mut later).await?;
         if after.is_none() {
             break;
         }
     }
     while !later.is_empty() {
+        if SystemClock.remaining(deadline) <= PAUSE {
+            report.failed.append(&mut later);
+            break;
+        }
         SystemClock.sleep_until(SystemClock.deadline(PAUSE)).await;
-        let Some(runtime) = upgrade() else { return Ok(()) };
+        let Some(runtime) = runtime() else { return Ok(report) };
         let keys = later.into_iter().map(|(key, _)| key).collect();
         later = runtime.resume_keys(keys, &mut report).await?;
     }
-    let ResumeReport { resumed, held, failed } = report;
-    let (resumed, held, failed) = (resumed.len(), held.len(), failed.len());
-    if resumed + held + failed > 0 {
-        tracing::info!(resumed, held, failed, "the resumption of interrupted sessions has ended");
-    }
-    Ok(())
+    Ok(report)
 }
