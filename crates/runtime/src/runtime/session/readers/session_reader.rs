@@ -185,30 +185,21 @@ impl SessionReader {
         tenant: &TenantId,
         unused: &mut BTreeSet<Digest>,
     ) -> Result<(), RuntimeError> {
-        let mut after = None;
-        loop {
-            let page = self.journal.sessions(tenant, after, 1_000).await?;
-            for info in page.sessions {
-                if unused.is_empty() {
-                    return Ok(());
-                }
-                match self.opened_profile(&SessionKey::new(tenant.clone(), info.session)).await {
-                    Ok(profile) => {
-                        for skill in &profile.skills {
-                            unused.remove(&skill.digest);
-                        }
-                    }
-                    // The session was deleted meanwhile.
-                    Err(RuntimeError::NotFound { .. }) => {}
-                    // The skills of this session are unknown, so nothing can be called unused.
-                    Err(error) => return Err(error),
-                }
+        for session in self.ids(tenant).await? {
+            if unused.is_empty() {
+                break;
             }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(()),
+            match self.opened_profile(&SessionKey::new(tenant.clone(), session)).await {
+                Ok(profile) => {
+                    unused.retain(|digest| profile.skills.iter().all(|skill| skill.digest != *digest));
+                }
+                // The session was deleted meanwhile.
+                Err(RuntimeError::NotFound { .. }) => {}
+                // The skills of this session are unknown, so nothing can be called unused.
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
     /// The artifacts of a session, and the files that its turns produced.
@@ -216,13 +207,23 @@ impl SessionReader {
         &self,
         key: &SessionKey,
     ) -> Result<(Vec<Artifact>, Vec<SessionFile>), RuntimeError> {
-        let recorded = read_all(&*self.journal, key, 0).await.map_err(|error| not_found(key, error))?;
-        let mut state = SessionState::default();
-        for recorded in &recorded {
-            apply(&mut state, &read(key, recorded)?);
-        }
+        let (state, _) = self.state(key).await?;
         let artifacts = state.view().artifacts().iter().map(|artifact| Artifact::clone(artifact));
         Ok((artifacts.collect(), state.files().cloned().collect()))
+    }
+
+    /// The state after all events of a session, and the number of the events.
+    async fn state(&self, key: &SessionKey) -> Result<(SessionState, u64), RuntimeError> {
+        let (mut state, mut total, mut next) = (SessionState::default(), 0, Some(0));
+        while let Some(from) = next {
+            let page = self.page(key, from, PageLimit::default()).await?;
+            for recorded in &page.events {
+                apply(&mut state, &read(key, recorded)?);
+                total = recorded.seq + 1;
+            }
+            next = page.next();
+        }
+        Ok((state, total))
     }
 
     /// All recorded events of a session from this sequence number on.
@@ -378,18 +379,7 @@ impl SessionReader {
         info: &SessionInfo,
         saving: &mut SavePolicy,
     ) -> Result<SessionOverview, RuntimeError> {
-        let (mut state, mut from, mut total) = (SessionState::default(), 0, 0);
-        loop {
-            let page = self.page(key, from, PageLimit::default()).await?;
-            for recorded in &page.events {
-                apply(&mut state, &read(key, recorded)?);
-                total = recorded.seq + 1;
-            }
-            match page.next() {
-                Some(next) => from = next,
-                None => break,
-            }
-        }
+        let (state, total) = self.state(key).await?;
         let overview = SessionOverview::of(&state);
         let alone = AppendBatch::default().with_row(to_row(&overview));
         if let SavePolicy::Wanted = *saving
