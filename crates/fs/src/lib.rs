@@ -4,6 +4,7 @@
 //! A tool may create a link wherever it may write, at any moment. So all functions here work with open handles. Where
 //! a path is resolved, the kernel decides which links are followed. Nothing here knows who owns the files.
 
+mod absent;
 mod blocking;
 mod dir_handle;
 mod file_lock;
@@ -13,6 +14,7 @@ mod rename;
 mod staged_file;
 mod stat;
 
+pub use absent::{ignore_absent, names_in};
 pub use blocking::{BlockingError, run_blocking};
 pub use dir_handle::{DirEntry, DirHandle, EntryKind, ensure_dir, ensure_file, entries, sync_dir};
 pub use file_lock::{FileLock, LockWait, TEMPORARY_DIR_LOCK};

@@ -33,7 +33,7 @@ use conjure_actors::supervision::Failure;
 use conjure_artifact::ArtifactError;
 use conjure_base::{Digest, SessionId};
 use conjure_conversation::ArtifactContent;
-use conjure_fs::{ensure_dir, run_blocking};
+use conjure_fs::{ensure_dir, ignore_absent, run_blocking};
 use conjure_journal::Epoch;
 use conjure_store::{FileMode, Store, StoreError, StoreErrorKind};
 use futures_util::future::BoxFuture;
@@ -278,24 +278,11 @@ fn is_loss(error: &StoreError) -> bool {
 
 /// The names in a folder; empty if there is no folder.
 fn names_in(folder: &Path) -> Result<Vec<String>, StoreError> {
-    let entries = match ignore_absent(fs::read_dir(folder)) {
-        Ok(entries) => entries.into_iter().flatten(),
-        Err(error) => return Err(failed("read", folder, error)),
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    names.collect::<io::Result<_>>().map_err(|error| failed("read", folder, error))
+    conjure_fs::names_in(folder).map_err(|error| failed("read", folder, error))
 }
 
 fn removed(path: &Path, remove: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), StoreError> {
     ignore_absent(remove(path)).map(drop).map_err(|error| failed("remove", path, error))
-}
-
-/// Turns "not found" into `None`.
-fn ignore_absent<T>(done: io::Result<T>) -> io::Result<Option<T>> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        done => done.map(Some),
-    }
 }
 
 fn failed(doing: &'static str, path: &Path, error: io::Error) -> StoreError {

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use conjure_base::SessionId;
-use conjure_fs::{ensure_dir, ensure_file};
+use conjure_fs::{ensure_dir, ensure_file, ignore_absent, names_in};
 
 /// The intent records of a tenant.
 #[derive(Debug, Clone)]
@@ -41,11 +41,8 @@ impl SessionIntents {
     /// Removes the intent record of this session. Blocks.
     pub(crate) fn clear(&self, session: SessionId) {
         let path = self.folder.join(session.stored_name());
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(path = %path.display(), %error, "an intent record was not removed; the next start recovers it");
-            }
-            _ => {}
+        if let Err(error) = ignore_absent(fs::remove_file(&path)) {
+            tracing::debug!(path = %path.display(), %error, "an intent record was not removed; the next start recovers it");
         }
     }
 
@@ -56,14 +53,6 @@ impl SessionIntents {
 
     /// The sessions that have an intent record. Blocks.
     pub(crate) fn all(&self) -> io::Result<Vec<SessionId>> {
-        let entries = match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            found.extend(entry?.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok()));
-        }
-        Ok(found)
+        Ok(names_in(&self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use conjure_base::Digest;
-use conjure_fs::{DirHandle, ensure_dir, sync_dir};
+use conjure_fs::{DirHandle, ensure_dir, ignore_absent, sync_dir};
 use conjure_store::{FileMode, StoreErrorKind};
 
 use crate::runtime::data::data_layout::TenantDir;
@@ -74,20 +74,16 @@ fn digest_of(mut file: File) -> io::Result<Digest> {
 /// The path of a file, if it exists. Blocks.
 pub(crate) fn find(home: &TenantDir, name: &str) -> Result<Option<PathBuf>, RuntimeError> {
     let path = path_of(home, name)?;
-    match path.symlink_metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(Some(path)),
-        Ok(_) => Err(RuntimeError::data(&path, &"it is not a regular file")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(RuntimeError::data(&path, &error)),
+    match ignore_absent(path.symlink_metadata()).map_err(|error| RuntimeError::data(&path, &error))? {
+        Some(metadata) if metadata.is_file() => Ok(Some(path)),
+        Some(_) => Err(RuntimeError::data(&path, &"it is not a regular file")),
+        None => Ok(None),
     }
 }
 
 /// Removes a name. Returns whether it existed. Blocks.
 pub(crate) fn remove(home: &TenantDir, name: &str) -> Result<bool, RuntimeError> {
     let path = path_of(home, name)?;
-    match fs::remove_file(&path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(RuntimeError::data(&path, &error)),
-    }
+    let removed = ignore_absent(fs::remove_file(&path)).map_err(|error| RuntimeError::data(&path, &error))?;
+    Ok(removed.is_some())
 }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use conjure_base::{Digest, lock};
 use conjure_conversation::PinnedSkill;
-use conjure_fs::{ensure_dir, sync_dir};
+use conjure_fs::{ensure_dir, ignore_absent, names_in, sync_dir};
 use conjure_prompt::SessionSkill;
 use conjure_sandbox::{DataDir, OwnedWorkspace, SandboxError, SandboxErrorKind};
 use conjure_skill::{Mode, Skill};
@@ -52,26 +52,18 @@ impl PinnedSkills {
     pub(crate) fn open(data: &DataDir) -> io::Result<Self> {
         let folder = data.path().join("skills");
         ensure_dir(&folder)?;
-        Ok(Self {
-            data: data.clone(),
-            folder,
-            known: Mutex::default(),
-            rename_lock: Mutex::default(),
-            _process_dir: None,
-        })
+        Ok(Self::at(folder, data, None))
     }
 
     /// Pinned skills that end with this process. Blocks.
     pub(crate) fn temporary(data: &DataDir) -> Result<Self, SandboxError> {
         let process_dir = data.workspace()?;
-        let folder = process_dir.path().to_owned();
-        Ok(Self {
-            data: data.clone(),
-            folder,
-            known: Mutex::default(),
-            rename_lock: Mutex::default(),
-            _process_dir: Some(process_dir),
-        })
+        Ok(Self::at(process_dir.path().to_owned(), data, Some(process_dir)))
+    }
+
+    fn at(folder: PathBuf, data: &DataDir, process_dir: Option<OwnedWorkspace>) -> Self {
+        let (known, rename_lock) = Default::default();
+        Self { data: data.clone(), folder, known, rename_lock, _process_dir: process_dir }
     }
 
     /// Removes incomplete folders. No task may pin skills meanwhile. Blocks.
@@ -90,13 +82,8 @@ impl PinnedSkills {
 
     /// All pinned skills. Blocks.
     pub(crate) fn all(&self) -> Result<Vec<Digest>, RuntimeError> {
-        let unusable = |error: io::Error| RuntimeError::data(&self.folder, &error);
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(unusable)? {
-            let name = entry.map_err(unusable)?.file_name();
-            found.extend(name.to_str().and_then(|name| format!("sha256:{name}").parse::<Digest>().ok()));
-        }
-        Ok(found)
+        let names = names_in(&self.folder).map_err(|error| RuntimeError::data(&self.folder, &error))?;
+        Ok(names.iter().filter_map(|name| format!("sha256:{name}").parse().ok()).collect())
     }
 
     /// Removes a skill that no session has. Blocks.
@@ -104,11 +91,8 @@ impl PinnedSkills {
         let name = digest.to_hex();
         // It is renamed first, so that under its final name a skill is never incomplete.
         let dead = self.folder.join(format!("draft-{name}"));
-        let removed = match fs::rename(self.folder.join(name), &dead) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => fs::remove_dir_all(&dead),
-        };
+        let removed = ignore_absent(fs::rename(self.folder.join(name), &dead))
+            .and_then(|renamed| renamed.map_or(Ok(()), |()| fs::remove_dir_all(&dead)));
         removed.map_err(|error| RuntimeError::data(&dead, &error))
     }
 
@@ -232,10 +216,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 /// Replaces a damaged skill. The damaged one is removed with the draft's folder. Sandboxes that use it have copies of
 /// their own.
 fn replace(draft: &Path, target: &Path, name: &str) -> io::Result<()> {
-    match fs::rename(target.join(name), draft.join("damaged")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        moved => moved?,
-    }
+    ignore_absent(fs::rename(target.join(name), draft.join("damaged")))?;
     rename_new(&draft.join(name), &target.join(name))?;
     sync_dir(target)
 }

@@ -1,5 +1,6 @@
 //! [`BatchResult`]: what one batch of a cleanup deleted and what remains, and the limits of a batch.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
@@ -45,6 +46,42 @@ impl BatchResult {
             skills: skills.into_iter().collect(),
             ..Self::default()
         }
+    }
+}
+
+/// The result for some files of one session, or for some skills, by their ids.
+#[derive(Default)]
+pub(super) struct DeleteResult {
+    /// What was deleted. Also skills that were uploaded again.
+    pub(super) deleted: BTreeSet<String>,
+    /// What the service refused to delete, or for which there is no key.
+    pub(super) refused: BTreeSet<String>,
+    /// The reason of the last refusal.
+    pub(super) refusal_reason: Option<String>,
+    /// What may be deleted later.
+    pub(super) retryable: BTreeSet<String>,
+    /// The reason of the last such failure.
+    pub(super) retry_reason: Option<String>,
+    /// Whether the account was skipped because of the circuit breaker.
+    pub(super) is_skipped: bool,
+}
+
+impl DeleteResult {
+    pub(super) fn refused(&mut self, id: &str, reason: String) {
+        self.refused.insert(id.to_owned());
+        self.refusal_reason = Some(reason);
+    }
+
+    pub(super) fn retryable(&mut self, id: &str, reason: String) {
+        self.retryable.insert(id.to_owned());
+        self.retry_reason = Some(reason);
+    }
+
+    /// Counts all of these that are not deleted as refused.
+    pub(super) fn all_refused(mut self, ids: &[String], reason: String) -> Self {
+        self.refused = ids.iter().filter(|id| !self.deleted.contains(*id)).cloned().collect();
+        self.refusal_reason = Some(reason);
+        self
     }
 }
 

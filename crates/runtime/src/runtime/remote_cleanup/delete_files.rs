@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 use crate::runtime::remote_cleanup::batch_result::{
-    BatchResult, DELETE_TIMEOUT, MAX_FAILURES, NO_TIME, note_lock_timeout,
+    BatchResult, DELETE_TIMEOUT, DeleteResult, MAX_FAILURES, NO_TIME, note_lock_timeout,
 };
 use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FilesToDelete};
 
@@ -67,36 +67,6 @@ impl CircuitBreaker {
 
     fn record_no_answer(&mut self, account: &str) {
         self.0.insert(account.to_owned(), ServiceHealth::Unresponsive);
-    }
-}
-
-/// The result for some files of one session.
-#[derive(Default)]
-struct DeleteResult {
-    deleted: BTreeSet<String>,
-    /// The files that the service refused to delete, or for which there is no key.
-    refused: BTreeSet<String>,
-    /// The reason of the last refusal.
-    refusal_reason: Option<String>,
-    /// The files whose deletion may succeed later.
-    retryable: BTreeSet<String>,
-    /// The reason of the last such failure.
-    retry_reason: Option<String>,
-    /// Whether the account was skipped because of the circuit breaker.
-    is_skipped: bool,
-}
-
-impl DeleteResult {
-    fn refused(&mut self, id: &str, reason: String) {
-        self.refused.insert(id.to_owned());
-        self.refusal_reason = Some(reason);
-    }
-
-    /// Counts all remaining files as refused.
-    fn all_refused(mut self, entry: &FilesToDelete, reason: String) -> Self {
-        self.refused = entry.files.iter().filter(|file| !self.deleted.contains(*file)).cloned().collect();
-        self.refusal_reason = Some(reason);
-        self
     }
 }
 
@@ -223,7 +193,7 @@ async fn delete_batch(
     let mut tried = DeleteResult::default();
     let removal = match runtime.inner.factory.file_removal(&note.tenant, entry.model.as_deref()) {
         Ok(removal) => removal,
-        Err(reason) => return tried.all_refused(entry, reason),
+        Err(reason) => return tried.all_refused(&entry.files, reason),
     };
     let account = removal.account();
     if let Some(noted) = entry.account.as_ref().filter(|noted| noted.service != account.service) {
@@ -231,7 +201,7 @@ async fn delete_batch(
             "the model now belongs to `{}`, but the files are at `{}`",
             account.service, noted.service
         );
-        return tried.all_refused(entry, reason);
+        return tried.all_refused(&entry.files, reason);
     }
     let name = format!("{} {}", account.service, account.key);
     if breaker.is_open(&name) {
@@ -271,8 +241,7 @@ async fn delete_batch(
                     continue;
                 }
                 Err(error) => {
-                    tried.retry_reason = Some(error.to_string());
-                    tried.retryable.insert((*id).clone());
+                    tried.retryable(id, error.to_string());
                     continue;
                 }
             };
@@ -280,7 +249,7 @@ async fn delete_batch(
             tried.deleted.insert((*id).clone());
         }
         if let Some(reason) = key_refused {
-            return tried.all_refused(entry, reason);
+            return tried.all_refused(&entry.files, reason);
         }
     }
     tried

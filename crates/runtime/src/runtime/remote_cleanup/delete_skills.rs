@@ -19,7 +19,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 use crate::runtime::options::JournalLocation;
 use crate::runtime::remote_cleanup::batch_result::{
-    BatchResult, DELETE_TIMEOUT, MAX_FAILURES, NO_TIME, note_lock_timeout,
+    BatchResult, DELETE_TIMEOUT, DeleteResult, MAX_FAILURES, NO_TIME, note_lock_timeout,
 };
 use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, ServiceAccountRef, SkillsToDelete};
 use crate::runtime::remote_cleanup::deletion_report::{RemainingSkills, RemoteSkillOutcome};
@@ -117,32 +117,14 @@ pub(super) async fn process_skills(
     };
     let client = client.filter(|client| account_of(client) == skills.account);
     let tried = match client {
-        None => SkillDeleteResult {
-            refused: skills.ids.iter().cloned().collect(),
-            refusal_reason: Some(
-                "the key that they were uploaded under is not known any more, or not the tenant's alone"
-                    .to_owned(),
-            ),
-            ..SkillDeleteResult::default()
-        },
+        None => {
+            let reason =
+                "the key that they were uploaded under is not known any more, or not the tenant's alone";
+            DeleteResult::default().all_refused(&skills.ids, reason.to_owned())
+        }
         Some(client) => delete_batch(&runtime.skill_sync(&client), skills, deadline).await,
     };
     Ok(record_result(runtime, name, note, skills, tried, deadline).await)
-}
-
-/// The result for some skills.
-#[derive(Default)]
-struct SkillDeleteResult {
-    /// The skills that were deleted or uploaded again.
-    deleted: BTreeSet<String>,
-    /// The skills that the service refused to delete, or for which there is no key.
-    refused: BTreeSet<String>,
-    /// The reason of the last refusal.
-    refusal_reason: Option<String>,
-    /// The skills whose deletion may succeed later.
-    retryable: BTreeSet<String>,
-    /// The reason of the last such failure.
-    retry_reason: Option<String>,
 }
 
 /// Why a skill was not deleted.
@@ -155,8 +137,8 @@ enum SkillDeleteError {
     Record(String),
 }
 
-async fn delete_batch(sync: &SkillSync, skills: &SkillsToDelete, deadline: Deadline) -> SkillDeleteResult {
-    let mut tried = SkillDeleteResult::default();
+async fn delete_batch(sync: &SkillSync, skills: &SkillsToDelete, deadline: Deadline) -> DeleteResult {
+    let mut tried = DeleteResult::default();
     let mut failures = 0;
     for id in &skills.ids {
         if failures == MAX_FAILURES || SystemClock.remaining(deadline).is_zero() {
@@ -168,13 +150,11 @@ async fn delete_batch(sync: &SkillSync, skills: &SkillsToDelete, deadline: Deadl
                 0
             }
             Err(SkillDeleteError::Refused(reason)) => {
-                tried.refused.insert(id.clone());
-                tried.refusal_reason = Some(reason);
+                tried.refused(id, reason);
                 0
             }
             Err(SkillDeleteError::Temporary(reason)) => {
-                tried.retryable.insert(id.clone());
-                tried.retry_reason = Some(reason);
+                tried.retryable(id, reason);
                 failures + 1
             }
             Err(SkillDeleteError::Record(reason)) => {
@@ -218,10 +198,10 @@ async fn record_result(
     name: &str,
     note: &CleanupNote,
     skills: &SkillsToDelete,
-    tried: SkillDeleteResult,
+    tried: DeleteResult,
     deadline: Deadline,
 ) -> BatchResult {
-    let SkillDeleteResult { deleted, refused, refusal_reason, retryable, retry_reason } = tried;
+    let DeleteResult { deleted, refused, refusal_reason, retryable, retry_reason, .. } = tried;
     let is_refused = !refused.is_empty();
     let given_up = if is_refused && note.is_given_up(SystemClock.timestamp()) {
         refused.clone()

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SessionId, SystemClock, TenantId, lock, with_deadline};
-use conjure_fs::{FileLock, LockWait, ensure_dir, replace_file, sync_dir};
+use conjure_fs::{FileLock, LockWait, ensure_dir, ignore_absent, names_in, replace_file, sync_dir};
 use rustix::io::Errno;
 use serde::Deserialize;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -123,7 +123,9 @@ impl NoteStore {
         self.work(|store| match store {
             Self::Memory(notes) => Ok(lock(notes).keys().cloned().collect()),
             Self::Disk(DiskNotes { folder, .. }) => {
-                let mut names = names_in(folder).map_err(|error| RuntimeError::data(folder, &error))?;
+                let files = names_in(folder).map_err(|error| RuntimeError::data(folder, &error))?;
+                let names = files.iter().filter_map(|name| name.strip_suffix(".json"));
+                let mut names: Vec<_> = names.map(str::to_owned).collect();
                 names.sort();
                 Ok(names)
             }
@@ -234,7 +236,7 @@ fn change_file(
     };
     match change(note) {
         (NoteUpdate::Keep, _) => Ok(()),
-        (NoteUpdate::Replace, None) => remove(path),
+        (NoteUpdate::Replace, None) => ignore_absent(fs::remove_file(path)).map(drop),
         (NoteUpdate::Replace, Some(note)) => replace_file(path, &serde_json::to_vec(&note)?),
     }
 }
@@ -267,33 +269,13 @@ fn read(path: &Path) -> io::Result<Option<CleanupNote>> {
     struct Form {
         format: serde_json::Value,
     }
-    let text = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text?,
-    };
+    let Some(text) = ignore_absent(fs::read(path))? else { return Ok(None) };
     let Form { format } = serde_json::from_slice(&text)?;
     if format != FORMAT {
         let reason = format!("it has format {format}, but this version supports {FORMAT}");
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
     Ok(serde_json::from_slice(&text)?)
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn names_in(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
-    let names = names.collect::<io::Result<Vec<_>>>()?;
-    Ok(names.iter().flatten().filter_map(|name| name.strip_suffix(".json")).map(str::to_owned).collect())
 }
 
 #[cfg(test)]

@@ -8,12 +8,11 @@
 //! nothing of the tenant is left. After a crash, the next start finds it and completes the deletion.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure_base::TenantId;
-use conjure_fs::{ensure_dir, ensure_file, sync_dir};
+use conjure_fs::{ensure_dir, ensure_file, ignore_absent, names_in, sync_dir};
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
@@ -59,25 +58,13 @@ impl TenantDeletions {
     /// Removes the intent record after everything of the tenant is deleted. Blocks.
     pub(crate) fn end(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         let path = self.folder.join(tenant.as_str());
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RuntimeError::data(&path, &error)),
-            _ => Ok(()),
-        }
+        ignore_absent(fs::remove_file(&path)).map(drop).map_err(|error| RuntimeError::data(&path, &error))
     }
 
     /// All tenants with a record. Blocks.
     fn all(&self) -> Result<Vec<TenantId>, RuntimeError> {
-        let unusable = |error: io::Error| RuntimeError::data(&self.folder, &error);
-        let entries = match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(unusable)?,
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(unusable)?.file_name();
-            found.extend(name.to_str().and_then(|name| TenantId::new(name).ok()));
-        }
-        Ok(found)
+        let names = names_in(&self.folder).map_err(|error| RuntimeError::data(&self.folder, &error))?;
+        Ok(names.into_iter().filter_map(|name| TenantId::new(name).ok()).collect())
     }
 }
 
