@@ -114,7 +114,7 @@ impl Runtime {
     /// got one, and why a pool is empty.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolStats> {
-        self.inner.factory.pools()
+        self.inner.factory.sandboxes.pools().stats()
     }
 
     /// Starts no new turns, and returns when all running turns have ended or wait for an approval. Queued messages
@@ -145,7 +145,7 @@ impl Runtime {
     /// If the deadline passed first. The rest was killed, and the next start recovers it.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), RuntimeError> {
         let half = SystemClock.deadline(SystemClock.remaining(deadline) / 2);
-        self.inner.factory.end_installations(half.min(deadline)).await;
+        self.inner.factory.python.end(half.min(deadline)).await;
         let closed = self.inner.tasks.close(half.min(deadline)).await;
         let stopped = self.inner.tree.shutdown(deadline).await;
         #[cfg(feature = "mcp")]

@@ -116,7 +116,7 @@ impl Runtime {
             let created = TenantServers::new();
             let (actor, servers) =
                 created.map_err(|error| RuntimeError::interrupted("naming actors", &error))?;
-            factory.set_tenant_servers(servers);
+            let _ = factory.tenant_servers.set(servers);
             actors.into_iter().chain([actor]).collect()
         };
         let opener = storage.opener(policies.weights());
@@ -133,11 +133,11 @@ impl Runtime {
         let vaults = Vaults::new(home.path(), options.vault_key.take(), tree.journal().records());
         #[cfg(feature = "mcp")]
         {
-            factory.set_vaults(vaults.clone());
-            factory.set_accounts(tree.accounts().clone());
+            let _ = factory.vaults.set(vaults.clone());
+            let _ = factory.accounts.set(tree.accounts().clone());
         }
         if let Some(bodies) = storage.blobs_dir() {
-            factory.set_journal(tree.accounts().clone(), bodies);
+            factory.sandboxes.disk_usage().set_journal(tree.accounts().clone(), bodies);
         }
         tree.accounts().set_default(policies.default_policy().terms().clone());
         for tenant in policies.overridden() {

@@ -38,7 +38,7 @@ impl Runtime {
         if !self.inner.tree.accounts().limits(tenant).budget.allowances().is_empty() {
             return Ok(None);
         }
-        let gate = self.inner.factory.policies().model_calls().clone();
+        let gate = self.inner.factory.sandboxes.policies().model_calls().clone();
         let client = self.inner.factory.messages_client(tenant, name)?;
         Ok(client.map(|(client, model)| MessagesService { client, model, gate, tenant: tenant.clone() }))
     }

@@ -13,7 +13,7 @@ impl Runtime {
     /// The name of the sandbox that sessions get if they name none.
     #[must_use]
     pub fn default_sandbox(&self) -> &'static str {
-        self.inner.factory.default_sandbox()
+        self.inner.factory.config.executor().as_str()
     }
 
     /// The names of the models that the embedder, the tenant and the configuration define, in order. A session may also

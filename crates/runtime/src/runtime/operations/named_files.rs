@@ -50,7 +50,7 @@ impl Runtime {
         name: impl Into<String>,
         limit: u64,
     ) -> Result<FileUpload, RuntimeError> {
-        self.inner.factory.check_disk(tenant).await?;
+        self.inner.factory.sandboxes.disk_usage().check(tenant).await?;
         let home = self.inner.factory.tenant_dir(tenant).await?;
         let name = name.into();
         run_blocking("the beginning of an upload", move || {

@@ -37,7 +37,7 @@ impl Runtime {
         &self,
         skills: &[Arc<Skill>],
     ) -> Result<Vec<ToolDefinition>, RuntimeError> {
-        let (skills, config) = (skills.to_vec(), self.inner.factory.config().clone());
+        let (skills, config) = (skills.to_vec(), self.inner.factory.config.clone());
         run_blocking("the listing of skills", move || Ok(Workbench::definitions_for(&skills, &config))).await
     }
 
@@ -79,7 +79,7 @@ impl Runtime {
         let deadline = SystemClock.deadline(START_TIMEOUT);
         let permit = source.acquire_permit(deadline).await.map_err(refused)?;
         let executor = source.create(deadline).await.map_err(refused)?;
-        let opened = Workbench::in_sandbox(skills, factory.config(), executor.into(), redactor).await;
+        let opened = Workbench::in_sandbox(skills, &factory.config, executor.into(), redactor).await;
         // The permit is released after the sandbox is completely removed, and before the workspace is released.
         Ok(opened.map_err(RuntimeError::Sandbox)?.with_resource((permit, source)))
     }

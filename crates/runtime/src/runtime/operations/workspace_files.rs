@@ -48,7 +48,7 @@ impl Runtime {
         file: &str,
         place: &Path,
     ) -> Result<(), RuntimeError> {
-        self.inner.factory.check_disk(tenant).await?;
+        self.inner.factory.sandboxes.disk_usage().check(tenant).await?;
         let workspace = self.workspace_of(tenant, id).await?;
         let failed = |reason: String| RuntimeError::WorkspaceFile { path: place.to_owned(), reason };
         let source = self.open_file(tenant, file).await?;

@@ -34,11 +34,11 @@ impl Runtime {
         tenant: &TenantId,
         leftovers: &mut RemoteLeftovers,
     ) -> Result<(), RuntimeError> {
-        if self.inner.factory.data_dir().record() == JournalLocation::InMemory {
+        if self.inner.factory.home.record() == JournalLocation::InMemory {
             // A runtime in memory does not change the upload index when a tenant is deleted.
             return Ok(());
         }
-        let (client, is_exclusive) = match self.inner.factory.policies().tenant_key(tenant) {
+        let (client, is_exclusive) = match self.inner.factory.sandboxes.policies().tenant_key(tenant) {
             TenantKey::None => return Ok(()),
             TenantKey::Shared(client) => (client, false),
             TenantKey::Exclusive(client) => (client, true),
@@ -80,7 +80,7 @@ impl Runtime {
     }
 
     fn skill_sync(&self, client: &Client) -> SkillSync {
-        SkillSync::new(client.skills(), self.inner.factory.data_dir().path().join("hosted"))
+        SkillSync::new(client.skills(), self.inner.factory.home.path().join("hosted"))
     }
 
     async fn forget_skills(&self, name: &str, ids: BTreeSet<String>) -> Result<(), RuntimeError> {
@@ -110,7 +110,7 @@ pub(super) async fn process_skills(
         // The tenant's deletion is still running here, and may need to find the skills again.
         return Ok(BatchResult::default());
     }
-    let client = match factory.policies().tenant_key(&note.tenant) {
+    let client = match factory.sandboxes.policies().tenant_key(&note.tenant) {
         TenantKey::Exclusive(client) => Some(client),
         // Another user of the same key may need the skills.
         TenantKey::Shared(_) | TenantKey::None => None,

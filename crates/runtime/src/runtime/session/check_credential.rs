@@ -20,7 +20,7 @@ impl RuntimeSessionFactory {
     ) -> CredentialCheck {
         let addresses = self.inner.remote_addresses();
         let authorization = Arc::new(VaultAuthorization {
-            vaults: self.vaults(),
+            vaults: self.vaults.get().cloned(),
             tenant: tenant.clone(),
             names: vec![vault.to_owned()],
             url: url.to_owned(),

@@ -56,7 +56,7 @@ impl Runtime {
 
     pub(crate) async fn remove_tenant(&self, tenant: &TenantId) -> Result<RemoteLeftovers, RuntimeError> {
         let factory = &self.inner.factory;
-        let deletions = factory.deletions().clone();
+        let deletions = factory.deletions.clone();
         let exclusive = Arc::clone(deletions.exclusive());
         let _exclusive = exclusive.lock().await;
         let deadline = SystemClock.deadline(STOP_TIMEOUT);
@@ -86,7 +86,7 @@ impl Runtime {
             self.registry().unregister(key, deadline).await?;
         }
         factory.forget_tenant(tenant).await?;
-        let (data_dir, owner) = (Arc::clone(factory.data_dir()), tenant.clone());
+        let (data_dir, owner) = (Arc::clone(&factory.home), tenant.clone());
         run_blocking("the removal of a tenant's folder", move || {
             data_dir.remove(&owner)?;
             deletions.end(&owner)

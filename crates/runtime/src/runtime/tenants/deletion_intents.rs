@@ -70,7 +70,7 @@ impl TenantDeletions {
 
 /// Completes interrupted deletions at the start. Failures are logged, and the next start tries again.
 pub(crate) async fn recover_tenant_deletions(runtime: &Runtime) -> Result<(), RuntimeError> {
-    let deletions = runtime.inner.factory.deletions().clone();
+    let deletions = runtime.inner.factory.deletions.clone();
     let tenants =
         run_blocking("looking for tenants that were being deleted", move || deletions.all()).await?;
     for tenant in tenants {

@@ -16,7 +16,7 @@ mod delete_tenant;
 mod deletion_intents;
 
 pub(crate) use deletion_intents::{TenantDeletions, recover_tenant_deletions};
-pub(crate) use disk_usage_cache::{DiskUsageCache, MaxAge};
+pub(crate) use disk_usage_cache::DiskUsageCache;
 pub(crate) use space_reservations::TenantStoreQuota;
 #[cfg(feature = "anthropic")]
 pub(crate) use tenant_policies::TenantKey;

@@ -50,7 +50,7 @@ impl Runtime {
     ///
     /// If the journal or the tenant's folder cannot be read.
     pub async fn tenant(&self, tenant: &TenantId) -> Result<Tenant, RuntimeError> {
-        let policies = self.inner.factory.policies();
+        let policies = self.inner.factory.sandboxes.policies();
         let TenantStatus {
             live_sessions,
             recorded_sessions,
@@ -59,7 +59,7 @@ impl Runtime {
             reserved_cost_micros,
             ..
         } = self.inner.tree.accounts().status(tenant).await?;
-        let disk = self.inner.factory.disk_usage(tenant, MaxAge::Now).await?;
+        let disk = self.inner.factory.sandboxes.disk_usage().measure(tenant, MaxAge::Now).await?;
         let [sandboxes, model_calls] = policies.loads(tenant);
         let usage = TenantUsage {
             live_sessions,
@@ -103,7 +103,7 @@ impl Runtime {
     fn set_policy(&self, tenant: &TenantId, policy: Option<TenantPolicy>) -> Result<(), RuntimeError> {
         let has_policy = policy.is_some();
         let factory = &self.inner.factory;
-        let policy = factory.policies().set(tenant, policy, factory.config())?;
+        let policy = factory.sandboxes.policies().set(tenant, policy, &factory.config)?;
         self.inner.tree.add_secrets_all(tenant, &policy.redactor());
         self.inner.tree.set_limits(tenant, has_policy.then(|| policy.terms().clone()));
         Ok(())

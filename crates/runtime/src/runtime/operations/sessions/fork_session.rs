@@ -114,8 +114,8 @@ impl Runtime {
         let events = fork_events(original.session, &recorded, at, SystemClock.timestamp());
         let events = events.map_err(|reason| RuntimeError::Fork { session: original.session, reason })?;
         let fork = Fork { original, key, read: recorded.len() as u64, events };
-        factory.check_disk(&key.tenant).await?;
-        let home = factory.session_tenant_dir(key).await?;
+        factory.sandboxes.disk_usage().check(&key.tenant).await?;
+        let home = factory.tenant_dir(&key.tenant).await?;
         let shared_guard = home.tenant_lock.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
         // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(&key.tenant).await?;

@@ -73,9 +73,9 @@ impl Runtime {
         given.mark_sensitive(&inputs.sensitive_variables);
         let (environment, withheld) = given.split_recorded();
         let withheld = SecretNames { inputs: inputs.sensitive, ..withheld };
-        let chosen = factory.config().skills();
+        let chosen = factory.config.skills();
         let delivery = spec.delivery.or(chosen.delivery).unwrap_or(SkillDelivery::Instructions);
-        if delivery == SkillDelivery::Result && factory.config().service_compaction().is_some() {
+        if delivery == SkillDelivery::Result && factory.config.service_compaction().is_some() {
             return Err(RuntimeError::Delivery);
         }
         let profile = SessionProfile {
@@ -93,7 +93,7 @@ impl Runtime {
             model: Some(factory.model_name(&spec.tenant, spec.model.as_deref())?),
             effort: spec.effort,
             fast: spec.fast,
-            executor: Some(spec.executor.unwrap_or_else(|| factory.default_sandbox().to_owned())),
+            executor: Some(spec.executor.unwrap_or_else(|| factory.config.executor().as_str().to_owned())),
             catalog: spec.catalog,
             workspace: real_workspace(spec.workspace).await?,
             allowed_hosts: recorded_hosts(&spec.network)?,
@@ -107,7 +107,7 @@ impl Runtime {
                 spec.mcp_servers,
                 given.own_servers(),
                 &spec.remote_servers,
-                factory.config(),
+                &factory.config,
             )?,
             remote_servers: spec.remote_servers,
             vaults: spec.vaults,
@@ -116,8 +116,8 @@ impl Runtime {
             metadata: spec.metadata,
         };
         factory.check_tenant(&key.tenant).await?;
-        factory.check_disk(&key.tenant).await?;
-        let home = factory.session_tenant_dir(key).await?;
+        factory.sandboxes.disk_usage().check(&key.tenant).await?;
+        let home = factory.tenant_dir(&key.tenant).await?;
         let shared_guard = home.tenant_lock.shared(SystemClock.deadline(LOCK_TIMEOUT)).await;
         // Checked again under the lock, since the deletion of a tenant waits for the lock, too.
         factory.check_tenant(&key.tenant).await?;
@@ -172,10 +172,10 @@ impl Runtime {
     }
 
     fn default_limits(&self, tenant: &TenantId) -> Limits {
-        if let Some(limits) = &self.inner.factory.policies().policy(tenant).limits {
+        if let Some(limits) = &self.inner.factory.sandboxes.policies().policy(tenant).limits {
             return limits.clone();
         }
-        Limits { model_calls: self.inner.factory.config().max_iterations(), ..Limits::default() }
+        Limits { model_calls: self.inner.factory.config.max_iterations(), ..Limits::default() }
     }
 }
 

@@ -172,7 +172,7 @@ impl Runtime {
         if used.is_empty() {
             return Ok(Vec::new());
         }
-        let home = self.inner.factory.session_tenant_dir(&key).await?;
+        let home = self.inner.factory.tenant_dir(&key.tenant).await?;
         let finding = move || used.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>();
         let mut skills = run_blocking("reading the manifests of skills", finding).await?;
         skills.retain(|skill| {

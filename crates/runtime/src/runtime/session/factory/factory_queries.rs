@@ -1,10 +1,7 @@
-//! Queries of the session factory about its runtime: the configuration, the tenants, their folders and their models.
+//! Queries of the session factory about the tenants of its runtime: their folders, their models and their MCP servers.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use conjure_actors::pool::PoolStats;
-use conjure_actors::tenants::TenantAccounts;
 use conjure_artifact::ServiceFileDeletion;
 #[cfg(feature = "mcp")]
 use conjure_base::Deadline;
@@ -12,70 +9,19 @@ use conjure_base::TenantId;
 use conjure_conversation::{Model, SessionProfile};
 use conjure_journal::SessionKey;
 
-use crate::config::Config;
 use crate::models::CallSettings;
-use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
-#[cfg(feature = "mcp")]
-use crate::runtime::data::vaults::Vaults;
+use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::factory::hosted_sessions;
 use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
-#[cfg(feature = "mcp")]
-use crate::runtime::session::mcp::TenantServers;
 use crate::runtime::task_set::run_blocking;
-use crate::runtime::tenants::{DiskUsage, MaxAge, TenantDeletions, TenantPolicies};
 
 impl RuntimeSessionFactory {
-    pub(crate) fn config(&self) -> &Config {
-        &self.inner.config
-    }
-
-    /// The state of the warm pools.
-    pub(crate) fn pools(&self) -> Vec<PoolStats> {
-        self.inner.sandboxes.pools().stats()
-    }
-
-    /// The policies of the tenants.
-    pub(crate) fn policies(&self) -> &TenantPolicies {
-        self.inner.sandboxes.policies()
-    }
-
-    /// The tenants that are being deleted.
-    pub(crate) fn deletions(&self) -> &TenantDeletions {
-        &self.inner.deletions
-    }
-
-    pub(crate) fn data_dir(&self) -> &Arc<RuntimeDir> {
-        &self.inner.home
-    }
-
     /// Fails if the tenant is being deleted.
     pub(crate) async fn check_tenant(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         let (inner, tenant) = (Arc::clone(&self.inner), tenant.clone());
         run_blocking("checking whether a tenant is being deleted", move || inner.deletions.check(&tenant))
             .await
-    }
-
-    /// Fails if the tenant has reached its disk quota.
-    pub(crate) async fn check_disk(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
-        self.inner.sandboxes.disk_usage().check(tenant).await
-    }
-
-    /// Counts the journal as disk usage of the tenants from now on. `bodies` is the folder of its large bodies.
-    pub(crate) fn set_journal(&self, tenancy: TenantAccounts, bodies: PathBuf) {
-        self.inner.sandboxes.disk_usage().set_journal(tenancy, bodies);
-    }
-
-    /// Sets the MCP servers that the sessions of a tenant share. Called before the first session starts.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn set_tenant_servers(&self, servers: TenantServers) {
-        let _ = self.inner.tenant_servers.set(servers);
-    }
-
-    /// Sets the accounts from which the tenants' budgets pay for model calls that no session records.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn set_accounts(&self, accounts: TenantAccounts) {
-        let _ = self.inner.accounts.set(accounts);
     }
 
     /// Ends the MCP servers that the sessions of a tenant shared. The tenant must not have sessions any more.
@@ -97,26 +43,6 @@ impl RuntimeSessionFactory {
         if let Some(servers) = self.inner.tenant_servers.get() {
             servers.close(deadline).await;
         }
-    }
-
-    #[cfg(feature = "mcp")]
-    pub(crate) fn set_vaults(&self, vaults: Vaults) {
-        let _ = self.inner.vaults.set(vaults);
-    }
-
-    /// The vaults; `None` before the journal is open.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn vaults(&self) -> Option<Vaults> {
-        self.inner.vaults.get().cloned()
-    }
-
-    /// The disk usage of a tenant.
-    pub(crate) async fn disk_usage(
-        &self,
-        tenant: &TenantId,
-        freshness: MaxAge,
-    ) -> Result<DiskUsage, RuntimeError> {
-        self.inner.sandboxes.disk_usage().measure(tenant, freshness).await
     }
 
     /// The service that deletes the remote files of this tenant's sessions with a model of this name.
@@ -201,16 +127,6 @@ impl RuntimeSessionFactory {
     pub(crate) fn model_name(&self, tenant: &TenantId, wanted: Option<&str>) -> Result<String, RuntimeError> {
         let policy = self.inner.sandboxes.policies().policy(tenant);
         self.inner.models.name(&policy.models, wanted, &self.inner.config).map(str::to_owned)
-    }
-
-    /// The kind of sandbox for sessions that name none.
-    pub(crate) fn default_sandbox(&self) -> &'static str {
-        self.inner.config.executor().as_str()
-    }
-
-    /// The data folder of a session's tenant.
-    pub(crate) async fn session_tenant_dir(&self, key: &SessionKey) -> Result<Arc<TenantDir>, RuntimeError> {
-        self.tenant_dir(&key.tenant).await
     }
 
     /// The data folder of a tenant.

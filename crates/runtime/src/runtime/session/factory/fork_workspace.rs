@@ -47,7 +47,7 @@ impl RuntimeSessionFactory {
         let cancel = CancellationToken::new();
         let _guard = cancel.clone().drop_guard();
         let (inner, to) = (Arc::clone(&self.inner), to.clone());
-        let home = self.session_tenant_dir(from).await?;
+        let home = self.tenant_dir(&from.tenant).await?;
         run_blocking("the copy of a workspace", move || {
             let target = inner.own_workspace(&to, &home)?;
             let copied = copy_workspace(&source, &target, record, &cancel);

@@ -7,6 +7,7 @@
 //! - Workspaces that end with this process.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use conjure_actors::session::{ModelSetup, SessionComponents, SessionFactory, SessionSetup};
@@ -14,7 +15,7 @@ use conjure_actors::supervision::Failure;
 #[cfg(feature = "mcp")]
 use conjure_actors::tenants::TenantAccounts;
 use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
-use conjure_base::{Deadline, Redactor, lock};
+use conjure_base::{Redactor, lock};
 #[cfg(feature = "mcp")]
 use conjure_conversation::PreCallHook;
 use conjure_conversation::{Composer, FileSource, SessionProfile, ToolDefinition};
@@ -123,11 +124,6 @@ impl RuntimeSessionFactory {
         Self { inner: Arc::clone(&self.inner), _presence: process_lock }
     }
 
-    /// Cancels running installations of Python packages, and waits for their end.
-    pub(crate) async fn end_installations(&self, deadline: Deadline) {
-        self.inner.python.end(deadline).await;
-    }
-
     /// Checks that the embedder's tools can be offered to a model together with the built-in ones.
     pub(crate) fn check_tools(&self) -> Result<(), RuntimeError> {
         let tools = self.inner.tools.iter().map(Arc::clone);
@@ -154,32 +150,18 @@ impl RuntimeSessionFactory {
         redactor: Redactor,
     ) -> Result<Toolbox, ToolboxError> {
         let inner = &self.inner;
-        let builder = match executor {
-            Some(executor) => Toolbox::builder().with_executor(executor),
-            None => Toolbox::builder(),
-        };
-        let builder = builder
+        let builder = Toolbox::builder()
             .with_caller(CallerIdentity { tenant: key.tenant.clone(), session: key.session })
             .with_timeout(inner.config.tool_timeout())
             .with_redactor(redactor)
             .with_approver(Arc::clone(&inner.approver))
             .with_shared_definitions(inner.tool_definitions.get().cloned().unwrap_or_default());
-        let builder = match &profile.toolset {
-            Some(toolset) => builder.with_toolset(toolset.clone()),
-            None => builder,
-        };
-        let builder = match skills {
-            Some(skills) => builder.with_skills(skills),
-            None => builder,
-        };
-        let builder = match references {
-            Some(references) => builder.with_artifacts(references),
-            None => builder,
-        };
-        let builder = match source {
-            Some(source) => builder.with_tool_source(source),
-            None => builder,
-        };
+        // Each of these is there at most once.
+        let builder = executor.into_iter().fold(builder, ToolboxBuilder::with_executor);
+        let builder = profile.toolset.iter().cloned().fold(builder, ToolboxBuilder::with_toolset);
+        let builder = skills.into_iter().fold(builder, ToolboxBuilder::with_skills);
+        let builder = references.into_iter().fold(builder, ToolboxBuilder::with_artifacts);
+        let builder = source.into_iter().fold(builder, ToolboxBuilder::with_tool_source);
         let builder =
             inner.tools.iter().fold(builder, |builder, tool| builder.with_shared_tool(Arc::clone(tool)));
         let toolbox = builder.with_client_tools(profile.client_tools.iter().cloned()).build()?;
@@ -188,6 +170,14 @@ impl RuntimeSessionFactory {
             inner.tool_definitions.get_or_init(|| toolbox.definitions());
         }
         Ok(toolbox)
+    }
+}
+
+impl Deref for RuntimeSessionFactory {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
     }
 }
 
