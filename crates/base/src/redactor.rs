@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use percent_encoding::percent_decode_str;
+
 /// The length in bytes from which a value is redacted. Replacing every `1` or `on` would destroy the text and hide nothing.
 pub const MIN_SECRET_BYTES: usize = 4;
 
@@ -118,20 +120,19 @@ fn placeholder(name: &str) -> String {
     format!("[REDACTED:{name}]")
 }
 
-/// Splits a secret of several lines: returns the secret and its long lines.
+/// Splits a secret of several lines or a list of several keys: returns the secret and its long parts.
 fn split_lines((name, value): (String, String)) -> Vec<(String, String)> {
-    let lines =
-        value.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES && line.len() < value.len());
-    let mut all: Vec<_> = lines.map(|line| (name.clone(), line.to_owned())).collect();
+    let parts = value.split(['\n', ',']).map(str::trim);
+    let parts = parts.filter(|part| part.len() >= MIN_LINE_BYTES && part.len() < value.len());
+    let mut all: Vec<_> = parts.map(|part| (name.clone(), part.to_owned())).collect();
     all.push((name, value));
     all
 }
 
-/// Splits a secret that is a URL: returns the URL and its password, because programs print and use the password
-/// alone.
+/// Returns a secret and the secrets in it, because programs print and use a password alone.
 fn split_password((name, value): (String, String)) -> Vec<(String, String)> {
-    let password = url_password(&value).map(|password| (name.clone(), password.to_owned()));
-    password.into_iter().chain([(name, value)]).collect()
+    let parts = secrets_in_value(&value);
+    parts.into_iter().map(|part| (name.clone(), part)).chain([(name.clone(), value)]).collect()
 }
 
 impl fmt::Debug for Redactor {
@@ -144,39 +145,56 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// Whether a variable most likely holds a secret: its name says so (`API_KEY`, `DB_PASSWORD`, `GITHUB_TOKEN`), or its value is a URL
-/// with a password.
+/// Whether a variable most likely holds a secret. Its name says so (`API_KEY`, `DB_PASSWORD`, `githubToken2`), or its value has a
+/// password: in a URL, or after `password=`.
 #[must_use]
 pub fn is_sensitive_variable(name: &str, value: &str) -> bool {
-    url_password(value).is_some() || is_sensitive_name(name)
+    is_sensitive_name(name, value) || !secrets_in_value(value).is_empty()
 }
 
-/// The password in a URL, without decoding.
-fn url_password(value: &str) -> Option<&str> {
-    let (_, rest) = value.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let (user, _) = authority.rsplit_once('@')?;
-    let (_, password) = user.split_once(':')?;
-    Some(password).filter(|password| !password.is_empty())
+/// The passwords and tokens in a value, as they are written and without percent-encoding.
+fn secrets_in_value(value: &str) -> Vec<String> {
+    let mut secrets: Vec<String> = Vec::new();
+    for secret in url_secrets(value) {
+        secrets.extend(percent_decode_str(secret).decode_utf8().ok().map(Cow::into_owned));
+        secrets.push(secret.to_owned());
+    }
+    let lower = value.to_ascii_lowercase();
+    let fields = ["password=", ";pwd="].into_iter().flat_map(|field| lower.match_indices(field));
+    for (position, field) in fields {
+        let rest = &value[position + field.len()..];
+        let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'));
+        let secret = match quote {
+            Some(quote) => rest[1..].split(quote).next(),
+            None => rest.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&')).next(),
+        };
+        // A comma may separate fields or belong to the password.
+        let before_comma = secret.and_then(|secret| secret.split(',').next());
+        secrets.extend(secret.into_iter().chain(before_comma).map(str::to_owned));
+    }
+    secrets.retain(|secret| !secret.is_empty());
+    secrets
 }
 
-fn is_sensitive_name(name: &str) -> bool {
-    const WORDS: [&str; 14] = [
-        "AUTH",
-        "COOKIE",
-        "COOKIES",
-        "CREDENTIAL",
-        "CREDENTIALS",
-        "JWT",
-        "KEY",
-        "PASS",
-        "PAT",
-        "PHPSESSID",
-        "PWD",
-        "SESSID",
-        "SESSION",
-        "SESSIONID",
-    ];
+/// The password in a URL, and its user if that is long enough to be a token.
+fn url_secrets(value: &str) -> Vec<&str> {
+    let Some((_, rest)) = value.split_once("://") else { return Vec::new() };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (user, password) = match (authority.rsplit_once('@'), authority.split_once(':')) {
+        (Some((user, _)), _) => user.split_once(':').unwrap_or((user, "")),
+        // What follows the colon is no port, so it is the start of a password with a `/`, `?` or `#`.
+        (None, Some((user, start))) if !user.starts_with('[') => {
+            let is_port = !user.is_empty() && start.bytes().all(|byte| byte.is_ascii_digit());
+            let password = rest[user.len() + 1..].split_once('@').filter(|_| !is_port);
+            password.map_or(("", ""), |(password, _)| (user, password))
+        }
+        _ => ("", ""),
+    };
+    let is_token = user.len() >= MIN_LINE_BYTES && user.bytes().any(|byte| byte.is_ascii_digit());
+    [password].into_iter().chain(is_token.then_some(user)).filter(|secret| !secret.is_empty()).collect()
+}
+
+fn is_sensitive_name(name: &str, value: &str) -> bool {
     // Variables of shells and desktops; their values are ordinary words.
     const HARMLESS: [&str; 7] = [
         "DESKTOP_SESSION",
@@ -187,14 +205,73 @@ fn is_sensitive_name(name: &str) -> bool {
         "XDG_SESSION_ID",
         "XDG_SESSION_TYPE",
     ];
-    // No ordinary word ends in these.
-    const SUFFIXES: [&str; 7] =
-        ["APIKEY", "PASSPHRASE", "PRIVATEKEY", "PASSWORD", "PASSWD", "TOKEN", "SECRET"];
-    let name = name.to_uppercase();
-    !HARMLESS.contains(&name.as_str())
+    // The values of `MAX_TOKENS` and `WEBHOOK_ENABLED` are settings.
+    let is_setting = value.bytes().all(|byte| byte.is_ascii_digit()) || matches!(value, "true" | "false");
+    let is_sensitive = |word: &str| {
+        let word = word.to_uppercase();
+        let word = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        let is_plural = || word.strip_suffix('S').is_some_and(is_sensitive_word);
+        is_sensitive_word(word) || (!is_setting && (word == "WEBHOOK" || is_plural()))
+    };
+    !HARMLESS.contains(&name.to_uppercase().as_str())
         && name
             .split(|c: char| !c.is_alphanumeric())
-            .any(|word| WORDS.contains(&word) || SUFFIXES.iter().any(|suffix| word.ends_with(suffix)))
+            .any(|words| is_sensitive(words) || camel_case_words(words).into_iter().any(is_sensitive))
+}
+
+/// The words of a name in camel case: `API` and `Key` of `APIKey`.
+fn camel_case_words(name: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let (mut start, mut before) = (0, None);
+    let mut chars = name.char_indices().peekable();
+    while let Some((position, c)) = chars.next() {
+        let is_followed_by_lower = chars.peek().is_some_and(|(_, next)| next.is_lowercase());
+        if c.is_uppercase()
+            && before.is_some_and(|before: char| !before.is_uppercase() || is_followed_by_lower)
+        {
+            words.push(&name[start..position]);
+            start = position;
+        }
+        before = Some(c);
+    }
+    words.push(&name[start..]);
+    words
+}
+
+/// Whether a word in upper case names a secret.
+fn is_sensitive_word(word: &str) -> bool {
+    const WORDS: [&str; 15] = [
+        "AUTH",
+        "BEARER",
+        "COOKIE",
+        "CRED",
+        "CREDENTIAL",
+        "DSN",
+        "JWT",
+        "KEY",
+        "PASS",
+        "PAT",
+        "PHPSESSID",
+        "PWD",
+        "SESSID",
+        "SESSION",
+        "SESSIONID",
+    ];
+    // No ordinary word ends in these.
+    const SUFFIXES: [&str; 11] = [
+        "ACCESSKEY",
+        "APIKEY",
+        "ENCRYPTIONKEY",
+        "PASSPHRASE",
+        "PASSWD",
+        "PASSWORD",
+        "PRIVATEKEY",
+        "SECRET",
+        "SECRETKEY",
+        "SIGNINGKEY",
+        "TOKEN",
+    ];
+    WORDS.contains(&word) || SUFFIXES.iter().any(|suffix| word.ends_with(suffix))
 }
 
 #[cfg(test)]
@@ -278,8 +355,18 @@ mod tests {
             "SESSION",
             "SESSION_ID",
             "DB_PWD",
+            "API_KEYS",
+            "GITHUB_TOKEN2",
+            "secretKey",
+            "APIKey",
+            "AWS_SECRETKEY",
+            "ACCESSKEY1",
+            "DB_DSN",
+            "SLACK_WEBHOOK_URL",
+            "GCP_CREDS",
+            "BEARER",
         ] {
-            assert!(is_sensitive_variable(name, ""), "{name}");
+            assert!(is_sensitive_variable(name, "a"), "{name}");
         }
         for name in [
             "PATH",
@@ -291,8 +378,15 @@ mod tests {
             "PWD",
             "SPAT",
             "XDG_SESSION_TYPE",
+            "HOME",
+            "TURKEY2",
+            "hotKeyboard",
+            "GitHubPath",
         ] {
             assert!(!is_sensitive_variable(name, "https://example.com/a:b@c"), "{name}");
+        }
+        for (name, value) in [("MAX_OUTPUT_TOKENS", "32000"), ("WEBHOOK_ENABLED", "true"), ("KEYS", "")] {
+            assert!(!is_sensitive_variable(name, value), "{name}");
         }
     }
 
@@ -304,8 +398,45 @@ mod tests {
             let redacted = redactor.redact("password s3cr:t").into_owned() + &redactor.redact(url);
             assert_eq!(redacted, "password [REDACTED:DATABASE_URL][REDACTED:DATABASE_URL]");
         }
-        for other in ["postgres://app@db/main", "https://x:@y", "a:b@c", "://", "https://h/p?q=a:b@c"] {
+        for other in [
+            "postgres://app@db/main",
+            "https://user@host",
+            "https://x:@y",
+            "a:b@c",
+            "://",
+            "https://h/p?q=a:b@c",
+            "http://h:8080/a@b",
+            "http://[::1]:80/a@b",
+            "http://h:/a@b",
+            "say password= to it",
+        ] {
             assert!(!is_sensitive_variable("ANY", other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_part_of_a_value_that_is_a_secret_is_redacted_alone() {
+        for (value, secret) in [
+            ("https://ghp_0123456789abcdef@host/a.git", "ghp_0123456789abcdef"),
+            ("https://ghp_0123456789abcdef:x-oauth-basic@host", "ghp_0123456789abcdef"),
+            ("postgres://u:pa/ss@db/main?mail=a@b", "pa/ss"),
+            ("redis://:/abc@host", "/abc"),
+            ("postgres://u:p%40ss%2Fw@db", "p%40ss%2Fw"),
+            ("postgres://u:p%40ss%2Fw@db", "p@ss/w"),
+            ("host=db Password=s3cr3t dbname=a", "s3cr3t"),
+            ("host=db password='s3 cr3t' dbname=a", "s3 cr3t"),
+            ("cache:6380,password=s3cr3t,ssl=True", "s3cr3t"),
+            ("Server=db;UID=sa;PWD=s3cr3t;", "s3cr3t"),
+            ("jdbc:x://h/d?user=a&password=s3cr3t&b=c", "s3cr3t"),
+        ] {
+            assert!(is_sensitive_variable("ANY", value), "{value}");
+            assert_eq!(
+                Redactor::new([("A", value)]).redact(&format!("<{secret}>")),
+                "<[REDACTED:A]>",
+                "{value}"
+            );
+        }
+        let keys = Redactor::new([("API_KEYS", "first-0123456789, second-0123456789")]);
+        assert_eq!(keys.redact("<second-0123456789>"), "<[REDACTED:API_KEYS]>");
     }
 }

@@ -178,7 +178,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 43] = [
     ("tracing-subscriber", &["conjure"]),
     ("getrandom", &["conjure-base"]),
     ("humantime", &["conjure-api", "conjure-base"]),
-    ("percent-encoding", &["conjure-api", "conjure-artifact", "conjure-server"]),
+    ("percent-encoding", &["conjure-api", "conjure-artifact", "conjure-base", "conjure-server"]),
     ("sha2", &["conjure-base"]),
     ("unicode-normalization", &["conjure-skill"]),
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
