@@ -1,14 +1,14 @@
 //! The `<active_skills>` block (runtime specification, "Prompt/Instruction Contract"): the instructions of the loaded skills.
 //!
 //! A skill's text is Markdown with code, and the model copies from it, so it is not escaped as XML. It is written unchanged into its
-//! own element, except that tags of *our* structure get `&lt;` for `<`. So no text can close its own element or imitate another
-//! skill.
+//! own element, except that tags of *our* structure get `&lt;` for `<`, and characters that people do not see are removed. So no text can
+//! close its own element, imitate another skill, or hide something from those who review the skill.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use conjure_base::text::is_invisible;
+use conjure_base::text::{is_invisible, strip_deceptive};
 use conjure_conversation::{PinnedSkill, SessionView};
 use conjure_skill::SkillError;
 
@@ -87,7 +87,7 @@ impl SessionSkills {
             if !files.is_empty() {
                 xml.element("skill_files", |xml| xml.fragment(&file_names(files)));
             }
-            xml.element("skill_instructions", |xml| xml.fragment(&escape_own_tags(&body)));
+            xml.element("skill_instructions", |xml| xml.fragment(&escape_own_tags(&strip_deceptive(&body))));
         });
         Ok(xml.finish())
     }
@@ -105,7 +105,8 @@ fn missing_skill_block(pinned: &PinnedSkill, why: &str) -> String {
 fn file_names(files: &[impl AsRef<Path>]) -> String {
     let mut text = String::new();
     for file in files.iter().take(MAX_FILES_LISTED) {
-        let name = file.as_ref().to_string_lossy().replace(char::is_control, "\u{FFFD}");
+        let name =
+            file.as_ref().to_string_lossy().replace(|c: char| c.is_control() || is_invisible(c), "\u{FFFD}");
         text.push_str(&escape(&name));
         text.push('\n');
     }

@@ -102,6 +102,8 @@ rules! {
     DescriptionTooLong = "description-too-long",
     /// The `description` has invisible characters, or characters that change the text direction.
     DescriptionDeceptive = "description-deceptive",
+    /// The instructions have invisible characters, or characters that change the text direction.
+    BodyDeceptive = "body-deceptive",
     /// The `compatibility` is not text.
     CompatibilityNotText = "compatibility-not-text",
     /// The `compatibility` has more than 500 code points.

@@ -207,6 +207,16 @@ impl Skill {
             diagnostics: vec![finding.in_file(&self.location)],
         })
     }
+
+    /// Its findings, and one about hidden text in its body, which is read for that if it can be.
+    pub(crate) fn all_diagnostics(&self) -> Vec<Diagnostic> {
+        let body = self.body().unwrap_or_default();
+        let message = frontmatter::deceptive_chars("the text below the frontmatter", &body);
+        let finding = message.map(|message| {
+            Diagnostic::new(RuleId::BodyDeceptive, Severity::Warning, message, &self.location)
+        });
+        self.diagnostics().iter().cloned().chain(finding).collect()
+    }
 }
 
 /// The resolved location of a skill.
@@ -336,7 +346,7 @@ pub(crate) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Diagnosti
 #[must_use]
 pub fn validate(path: impl AsRef<Path>, mode: Mode) -> Vec<Diagnostic> {
     match Skill::load(path, mode) {
-        Ok(skill) => skill.diagnostics().to_vec(),
+        Ok(skill) => skill.all_diagnostics(),
         Err(error) => SkillError::into_diagnostics(error),
     }
 }

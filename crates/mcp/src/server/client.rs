@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use conjure_base::text::strip_deceptive;
 use conjure_skill::Skill;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -93,7 +94,7 @@ impl ServedClient {
                 let path = text("path").unwrap_or_else(|| "SKILL.md".to_owned());
                 match self.clone().blocking(move |skills| skills.read(&skill, &path)).await? {
                     Ok(bytes) => match String::from_utf8(bytes) {
-                        Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+                        Ok(text) => CallToolResult::success(vec![ContentBlock::text(strip_deceptive(&text))]),
                         Err(_) => tools::failed("the file is no text; read it as a resource"),
                     },
                     Err(reason) => tools::failed(reason),

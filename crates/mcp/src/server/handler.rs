@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use conjure_base::text::strip_deceptive;
 use conjure_skill::Skill;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, ErrorData, GetPromptRequestParams,
@@ -111,7 +112,9 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let prompt = |skill: &Arc<Skill>| Prompt::new(skill.name().as_str(), Some(skill.description()), None);
+        let prompt = |skill: &Arc<Skill>| {
+            Prompt::new(skill.name().as_str(), Some(strip_deceptive(skill.description())), None)
+        };
         Ok(ListPromptsResult::with_all_items(self.client(&context)?.skills().iter().map(prompt).collect()))
     }
 
@@ -123,7 +126,8 @@ impl ServerHandler for Handler {
         let name = request.name.clone();
         let read = self.client(&context)?.blocking(move |skills| skills.read(&name, "SKILL.md")).await?;
         let bytes = read.map_err(|reason| ErrorData::invalid_params(reason, None))?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = String::from_utf8_lossy(&bytes);
+        let text = strip_deceptive(&text);
         let told = format!("Follow the instructions of the skill `{}`:\n\n{text}", request.name);
         Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, told)]).into())
     }

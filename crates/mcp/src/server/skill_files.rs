@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use conjure_base::text::strip_deceptive;
 use conjure_skill::{Skill, raw_document};
 use rmcp::model::{Skill as WireSkill, SkillFrontmatter, SkillResource, SkillResources};
 
@@ -85,7 +86,7 @@ impl SkillFiles {
         let mut text = |key: &str| fields.remove(key).and_then(|value| value.as_str().map(str::to_owned));
         let name = text("name").unwrap_or_else(|| skill.name().to_string());
         let description = text("description").unwrap_or_else(|| skill.description().to_owned());
-        let mut frontmatter = SkillFrontmatter::new(name, description);
+        let mut frontmatter = SkillFrontmatter::new(name, strip_deceptive(&description));
         frontmatter.extra = fields;
         let uri = format!("skill://{}/{SKILL_MD}", skill.name());
         Ok(WireSkill::new(uri, frontmatter, SkillResources::Files(files)))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use conjure_base::text::strip_deceptive;
 use conjure_conversation::{ResultContent, ToolCall, ToolDefinition, ToolResult};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool as WireTool, ToolAnnotations};
 use serde_json::{Value, json};
@@ -84,7 +85,8 @@ fn wire(name: &str, description: &str, schema: Value, only_reads: bool) -> WireT
 
 /// The list of skills, as text.
 pub(super) fn skill_list(skills: &SkillFiles) -> String {
-    let lines = skills.iter().map(|skill| format!("- {}: {}", skill.name(), skill.description()));
+    let lines =
+        skills.iter().map(|skill| format!("- {}: {}", skill.name(), strip_deceptive(skill.description())));
     lines.collect::<Vec<_>>().join("\n")
 }
 

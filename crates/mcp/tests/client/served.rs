@@ -102,10 +102,14 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start() -> Self {
+        Self::start_with("---\nname: report\ndescription: Writes reports.\n---\nWrite it.\n")
+    }
+
+    /// Serves a skill with this `SKILL.md`.
+    fn start_with(manual: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("report");
         std::fs::create_dir_all(root.join("assets")).unwrap();
-        let manual = "---\nname: report\ndescription: Writes reports.\n---\nWrite it.\n";
         std::fs::write(root.join("SKILL.md"), manual).unwrap();
         std::fs::write(root.join("assets/logo.bin"), [0xff, 0xfe, 0]).unwrap();
         let skill = Arc::new(Skill::load(&root, Mode::Strict).unwrap());
@@ -330,6 +334,25 @@ async fn prompts() {
     assert_eq!(message["role"], "user");
     assert!(message["content"]["text"].as_str().unwrap().contains("Write it."), "{message}");
     client.check().await;
+}
+
+#[tokio::test]
+async fn hidden_text_of_a_skill_is_not_told() {
+    let hidden = "\u{e0041}\u{202e}";
+    let mut client = Client::start_with(&format!(
+        "---\nname: report\ndescription: Writes {hidden}reports.\n---\nWrite {hidden}it.\n"
+    ));
+    let answers = [
+        client.ask("prompts/list", json!({})).await,
+        client.ask("prompts/get", json!({"name": "report"})).await,
+        client.ask("skills/list", json!({})).await,
+        client.call("skill_list", json!({})).await,
+        client.call("skill_read", json!({"skill": "report"})).await,
+    ];
+    for answer in answers {
+        let text = answer.to_string();
+        assert!(text.contains("Writes reports.") && !text.contains(['\u{e0041}', '\u{202e}']), "{text}");
+    }
 }
 
 /// How long what is listed may be kept, and by whom.

@@ -154,6 +154,15 @@ fn skills_are_found_by_name_and_by_location() {
 }
 
 #[test]
+fn what_people_do_not_see_is_not_told() {
+    let body = "Format\u{e0049}\u{e0067} tables\u{202e} with \u{2764}\u{fe0f}.";
+    let (_place, skills) = skills(&[("a", body, &["assets/b\u{e0041}.txt"])]);
+    let block = skills.active_skills_block(&active(&skills, &["a"]));
+    assert!(block.contains("\nFormat tables with \u{2764}\u{fe0f}.\n"), "{block:?}");
+    assert!(block.contains("\nassets/b\u{FFFD}.txt\n"), "{block:?}");
+}
+
+#[test]
 fn only_own_tags_are_escaped() {
     let check = |text: &str, expected: &str| assert_eq!(escape_own_tags(text), expected);
     check("if a < b && c > d { x::<T>() }", "if a < b && c > d { x::<T>() }");

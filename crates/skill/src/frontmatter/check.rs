@@ -34,6 +34,16 @@ pub(crate) enum ExpectedName<'a> {
     Named(&'a str),
 }
 
+/// The message about the characters of a text that deceive its reader. `None` if there are none.
+pub(crate) fn deceptive_chars(place: &str, text: &str) -> Option<String> {
+    let (found, _) = classify_chars(text).find(|(_, is_deceptive)| *is_deceptive)?;
+    Some(format!(
+        "{place} has invisible characters or characters that change the text direction, such as U+{:04X}; models are told it \
+         without them",
+        u32::from(found)
+    ))
+}
+
 /// Checks a document and returns its fields. Violations are added to `findings`. `None` when a required field is
 /// missing.
 pub(super) fn check(
@@ -222,12 +232,7 @@ impl FieldRules<'_, '_> {
                 format!("Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({chars} chars)");
             self.add(RuleId::DescriptionTooLong, self.severity(), message, node.mark);
         }
-        if let Some((found, _)) = classify_chars(stripped).find(|(_, deceives)| *deceives) {
-            let message = format!(
-                "the description has invisible characters or characters that change the text direction, such as U+{:04X}; models are told it \
-                 without them",
-                u32::from(found)
-            );
+        if let Some(message) = deceptive_chars("the description", stripped) {
             self.add(RuleId::DescriptionDeceptive, Severity::Warning, message, node.mark);
         }
         Some(stripped.to_owned())

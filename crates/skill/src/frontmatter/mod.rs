@@ -8,8 +8,8 @@ mod fence;
 mod findings;
 mod parse;
 
-pub(crate) use check::ExpectedName;
 pub use check::MAX_DESCRIPTION_CHARS;
+pub(crate) use check::{ExpectedName, deceptive_chars};
 pub use document::{Document, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode};
 pub(crate) use fence::{Scan, scan};
 pub(crate) use findings::position;

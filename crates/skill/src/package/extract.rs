@@ -52,7 +52,7 @@ impl UnpackedPackage {
     #[must_use]
     pub fn validate(&self, mode: Mode) -> Vec<Diagnostic> {
         match self.load(mode) {
-            Ok(skill) => skill.diagnostics().to_vec(),
+            Ok(skill) => skill.all_diagnostics(),
             Err(error) => error.into_diagnostics(),
         }
     }

@@ -222,3 +222,12 @@ fn a_permission_error_is_reported() {
         Ok(skill) => assert_eq!(skill.name().as_str(), "good"),
     }
 }
+
+#[test]
+fn a_body_with_hidden_text_is_reported_when_a_skill_is_validated() {
+    let hidden = format!("{GOOD}Do it.\u{e0041}\u{202e}");
+    for mode in [Mode::Strict, Mode::Lenient] {
+        check(&hidden, mode, &[RuleId::BodyDeceptive]);
+        check(GOOD.to_owned() + "\u{2764}\u{fe0f}", mode, &[]);
+    }
+}

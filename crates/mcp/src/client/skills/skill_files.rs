@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use conjure_base::text::strip_deceptive;
 use conjure_skill::raw_document;
 use rmcp::model::{
     ErrorCode, GetSkillRequestParams, JsonObject, PaginatedRequestParams, ReadResourceRequestParams,
@@ -120,8 +121,12 @@ impl SkillReader<'_> {
     }
 }
 
-/// The first field that is missing in one of them or has another value.
+/// The first field that is missing in one of them or has another value. Invisible characters do not count, because our own server removes
+/// them from what it lists.
 fn differing_field(one: &JsonObject, other: &JsonObject) -> Option<String> {
-    let differs = |key: &&String| one.get(*key) != other.get(*key);
+    let visible = |fields: &JsonObject, key: &str| {
+        fields.get(key).map(|value| strip_deceptive(&value.to_string()).into_owned())
+    };
+    let differs = |key: &&String| visible(one, key) != visible(other, key);
     one.keys().chain(other.keys()).find(differs).cloned()
 }

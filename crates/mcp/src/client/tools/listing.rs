@@ -1,8 +1,10 @@
 //! The tools and skills that a server lists, after the checks.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use conjure_base::Redactor;
+use conjure_base::text::strip_deceptive;
 use conjure_conversation::ToolDefinition;
 use rmcp::model::Tool as WireTool;
 use rmcp::model::{JsonObject, PaginatedRequestParams};
@@ -132,11 +134,10 @@ impl ListedTool {
     fn redacted(mut self, redactor: &Redactor) -> Self {
         self.description = redactor.redact(&self.description).into_owned();
         // The schema of results is not shown, but it is stored in a file.
-        let has_secret =
-            |schema: &Value| matches!(redactor.redact(&schema.to_string()), std::borrow::Cow::Owned(_));
+        let has_secret = |schema: &Value| matches!(redactor.redact(&schema.to_string()), Cow::Owned(_));
         self.output_schema = self.output_schema.filter(|schema| !has_secret(schema));
         let schema = self.input_schema.to_string();
-        if let std::borrow::Cow::Owned(redacted) = redactor.redact(&schema) {
+        if let Cow::Owned(redacted) = redactor.redact(&schema) {
             let words = serde_json::from_str(&redacted);
             self.input_schema =
                 words.unwrap_or_else(|_| serde_json::json!({"type": "object", "properties": {}}));
@@ -167,6 +168,11 @@ fn normal_schema(schema: Value) -> Result<Value, String> {
     if bytes > MAX_SCHEMA_BYTES {
         return Err(format!("its input schema has {bytes} bytes, and the maximum is {MAX_SCHEMA_BYTES}"));
     }
+    // The model reads the names and descriptions in it. In JSON, only texts contain characters that are removed.
+    let schema = match strip_deceptive(&schema.to_string()) {
+        Cow::Owned(visible) => serde_json::from_str(&visible).map_err(|error| error.to_string())?,
+        Cow::Borrowed(_) => schema,
+    };
     let Value::Object(mut members) = schema else { return Err("its input schema is no object".to_owned()) };
     match members.get("type") {
         Some(Value::String(kind)) if kind == "object" => {}
@@ -188,10 +194,8 @@ fn normal_schema(schema: Value) -> Result<Value, String> {
 
 /// The server's description without invisible and control characters.
 fn description(text: &str) -> String {
-    let shown: String = conjure_base::text::strip_deceptive(text)
-        .chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect();
+    let shown: String =
+        strip_deceptive(text).chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     conjure_base::text::truncate(shown.trim(), MAX_DESCRIPTION_CHARS).into_owned()
 }
 
@@ -255,5 +259,15 @@ mod tests {
         let listing = listing(&[("add", json!({}))]);
         let definition = listing.tools[0].definition("mcp__sum__add", "sum");
         assert_eq!(definition.description, "[MCP server `sum`] What it does.");
+    }
+
+    #[test]
+    fn what_people_do_not_see_in_a_schema_is_not_told() {
+        let hidden = "a\u{202e}\u{e0041}";
+        let schema =
+            json!({"type": "object", "properties": {hidden: {"description": hidden, "enum": [hidden]}}});
+        let listing = listing(&[("add", schema)]);
+        let visible = json!({"type": "object", "properties": {"a": {"description": "a", "enum": ["a"]}}});
+        assert_eq!(listing.tools[0].input_schema, visible);
     }
 }
