@@ -101,7 +101,7 @@ async fn collect(
     if known.as_ref().is_some_and(|known| known.size == output.size && known.modified_ms == modified_ms) {
         return Ok(());
     }
-    let Some(file) = store(state, tenant, session, path).await? else { return Ok(()) };
+    let Some(file) = store(state, tenant, session, path, output.size).await? else { return Ok(()) };
     let content = encode(&OutputState { file: file.id, size: output.size, modified_ms })?;
     let content = content.with_index(SESSION, session.to_string());
     match record {
@@ -120,17 +120,18 @@ async fn collect(
     Ok(())
 }
 
-/// Stores an output as a file. `None` if the output no longer exists.
+/// Stores the first `size` bytes of an output as a file. `None` if the output no longer exists.
 async fn store(
     state: &ServerState,
     tenant: &TenantId,
     session: SessionId,
     path: &str,
+    size: u64,
 ) -> Result<Option<FileMetadata>, ApiError> {
     let opened =
         state.runtime.open_workspace_file(tenant, session, &Path::new(OUTPUTS_DIR).join(path)).await?;
     let Some(opened) = opened else { return Ok(None) };
-    let mut source = tokio::fs::File::from_std(opened).take(MAX_FILE);
+    let mut source = tokio::fs::File::from_std(opened).take(size);
     let id = FileId::random().map_err(|error| ApiError::internal(error.to_string()))?;
     let mut upload = match state.runtime.upload_file(tenant, id.to_string(), MAX_FILE).await {
         // The output stays in the workspace. A later list stores it.

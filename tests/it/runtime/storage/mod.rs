@@ -5,3 +5,4 @@ mod disk_quotas;
 mod journal;
 mod maintenance;
 mod shared_data_dir;
+mod workspace_files;

@@ -113,7 +113,9 @@ impl Runtime {
     }
 
     /// The regular files in a directory of a session's workspace and in its subdirectories, by path. Links and special
-    /// files are left out. If there is no such directory, the list is empty.
+    /// files are left out, and so are files that would make all of them larger than the disk limit of a sandbox: files
+    /// with holes and hard links can seem to be much larger than what they occupy. If there is no such directory, the
+    /// list is empty.
     ///
     /// # Errors
     ///
@@ -126,19 +128,26 @@ impl Runtime {
     ) -> Result<Vec<WorkspaceFile>, RuntimeError> {
         let workspace = self.workspace_of(tenant, id).await?;
         let dir = dir.to_owned();
+        let mut listing = Listing {
+            files: Vec::new(),
+            bytes_left: self.inner.factory.config.limits().disk(),
+            too_large: 0,
+        };
         run_blocking("the listing of a workspace", move || {
             let failed =
                 |errno: Errno| RuntimeError::WorkspaceFile { path: dir.clone(), reason: errno.to_string() };
             let root = DirHandle::open(&workspace).map_err(failed)?;
-            let mut files = Vec::new();
             match root.open_dir(&dir) {
-                Ok(dir) => list(&dir, Path::new(""), MAX_DEPTH, &mut files).map_err(failed)?,
+                Ok(dir) => listing.add(&dir, Path::new(""), MAX_DEPTH).map_err(failed)?,
                 // There is no such directory, or commands have put something else there.
                 Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(errno) => return Err(failed(errno)),
             }
-            files.sort_by(|one, other| one.path.cmp(&other.path));
-            Ok(files)
+            if listing.too_large > 0 {
+                tracing::warn!(session = %id, files = listing.too_large, "files are left out: all are larger than the disk limit");
+            }
+            listing.files.sort_by(|one, other| one.path.cmp(&other.path));
+            Ok(listing.files)
         })
         .await
     }
@@ -179,34 +188,51 @@ impl Runtime {
     }
 }
 
-/// Adds the files of a directory and of its subdirectories.
-fn list(dir: &DirHandle, path: &Path, depth: usize, files: &mut Vec<WorkspaceFile>) -> Result<(), Errno> {
-    for entry in entries(dir)? {
-        if files.len() >= MAX_ENTRIES {
-            return Ok(());
-        }
-        let name = Path::new(&entry.name);
-        let found = match rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => found,
-            // It was removed just now.
-            Err(_) => continue,
-        };
-        let path = path.join(name);
-        match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => {
-                let seconds = u64::try_from(found.st_mtime).unwrap_or_default();
-                let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or_default();
-                let modified = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999));
-                let size = u64::try_from(found.st_size).unwrap_or_default();
-                files.push(WorkspaceFile { path, size, modified: Timestamp::from_system_time(modified) });
+/// The files that were found.
+struct Listing {
+    files: Vec<WorkspaceFile>,
+    /// How large further files may be together.
+    bytes_left: u64,
+    /// The number of files that are left out because of that.
+    too_large: u64,
+}
+
+impl Listing {
+    /// Adds the files of a directory and of its subdirectories.
+    fn add(&mut self, dir: &DirHandle, path: &Path, depth: usize) -> Result<(), Errno> {
+        for entry in entries(dir)? {
+            if self.files.len() >= MAX_ENTRIES {
+                return Ok(());
             }
-            FileType::Directory if depth > 0 => {
-                if let Ok(inner) = dir.open_dir(name) {
-                    list(&inner, &path, depth - 1, files)?;
+            let name = Path::new(&entry.name);
+            let found = match rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(found) => found,
+                // It was removed just now.
+                Err(_) => continue,
+            };
+            let path = path.join(name);
+            match FileType::from_raw_mode(found.st_mode) {
+                FileType::RegularFile => {
+                    let seconds = u64::try_from(found.st_mtime).unwrap_or_default();
+                    let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or_default();
+                    let modified = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999));
+                    let size = u64::try_from(found.st_size).unwrap_or_default();
+                    let Some(bytes_left) = self.bytes_left.checked_sub(size) else {
+                        self.too_large += 1;
+                        continue;
+                    };
+                    self.bytes_left = bytes_left;
+                    let modified = Timestamp::from_system_time(modified);
+                    self.files.push(WorkspaceFile { path, size, modified });
                 }
+                FileType::Directory if depth > 0 => {
+                    if let Ok(inner) = dir.open_dir(name) {
+                        self.add(&inner, &path, depth - 1)?;
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
+        Ok(())
     }
-    Ok(())
 }
