@@ -7,6 +7,7 @@ use std::path::Path;
 
 use conjure_api::{FileId, FileMetadata, FileScope};
 use conjure_artifact::{HEAD_BYTES, content_type_of};
+use conjure_base::text::classify_chars;
 use conjure_base::{Digest, SessionId, TenantId};
 use conjure_journal::{IndexName, NewRecord, RecordKind, RecordQuery};
 use conjure_runtime::{RuntimeError, WorkspaceFile};
@@ -154,7 +155,7 @@ async fn store(
         created_at: now(),
         downloadable: Some(true),
         expires_at: None,
-        filename: shown_name(path),
+        filename: shown_name(&state.runtime.redactor(tenant, session).redact(path)),
         mime_type: content_type_of(path, &head),
         scope: Some(FileScope { id: session.to_string() }),
         size_bytes: stored.size,
@@ -162,10 +163,11 @@ async fn store(
     Files::new(&*state.records, tenant).insert(&file).await.map(Some)
 }
 
-/// The name of a file, with control characters replaced, so that it is safe in a header and a terminal.
+/// The name of a file, with control and deceptive characters replaced, so that it is safe in a header and a terminal.
 fn shown_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let name: String = name.chars().map(|c| if c.is_control() { '_' } else { c }).take(255).collect();
+    let shown = |(c, is_deceptive): (char, bool)| if c.is_control() || is_deceptive { '_' } else { c };
+    let name: String = classify_chars(name).map(shown).take(255).collect();
     if matches!(name.as_str(), "" | "." | "..") { "unnamed".to_owned() } else { name }
 }
 
@@ -175,9 +177,13 @@ mod tests {
 
     #[test]
     fn a_name_of_commands_is_made_harmless() {
-        for (path, name) in
-            [("a/b.png", "b.png"), ("a\nb\u{1b}", "a_b_"), ("..", "unnamed"), ("ä.txt", "ä.txt")]
-        {
+        for (path, name) in [
+            ("a/b.png", "b.png"),
+            ("a\nb\u{1b}", "a_b_"),
+            ("a\u{202e}gnp.\u{e0041}exe", "a_gnp._exe"),
+            ("..", "unnamed"),
+            ("ä.txt", "ä.txt"),
+        ] {
             assert_eq!(shown_name(path), name);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use conjure_base::{SessionId, TenantId};
+use conjure_base::{Redactor, SessionId, TenantId};
 use conjure_conversation::{
     Artifact, PinnedSkill, SessionEvent, SessionEventKind, SessionFile, SessionProfile, SkillActivation,
 };
@@ -45,6 +45,13 @@ impl Runtime {
         let key = SessionKey::new(tenant.clone(), id);
         let redactor = self.inner.factory.redactor(&key);
         self.session_reader().await?.events(&key, from_seq, &redactor).await
+    }
+
+    /// The redactor for those secrets of a session that this process knows. It is for texts that its commands choose, such
+    /// as the names of files.
+    #[must_use]
+    pub fn redactor(&self, tenant: &TenantId, id: SessionId) -> Redactor {
+        self.inner.factory.redactor(&SessionKey::new(tenant.clone(), id))
     }
 
     /// A page of a session's events. The cost depends on the size of the page, and not on its position. Secrets are
