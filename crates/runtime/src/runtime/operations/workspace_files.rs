@@ -1,5 +1,6 @@
 //! Files that the host copies into a session's workspace or reads from it. The session's commands may change the
-//! workspace in any way. So every path is opened beneath a directory handle, and no link is followed.
+//! workspace in any way, and commands of a session that works in a directory above it may replace it by a link. So every
+//! path is opened beneath a directory handle, and no link is followed, not even in the path of the workspace.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ impl Runtime {
                 None => failed(error.to_string()),
             };
             let name = place.file_name().ok_or_else(|| failed("it names no file".to_owned()))?;
-            let root = DirHandle::open(&workspace).map_err(of_errno)?;
+            let root = DirHandle::open_direct(&workspace).map_err(of_errno)?;
             let dir = match place.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 Some(parent) => root.create_dirs(parent, Mode::from_raw_mode(0o755)).map_err(of_errno)?,
                 None => root,
@@ -95,7 +96,7 @@ impl Runtime {
         run_blocking("the removal of a file from a workspace", move || {
             let failed =
                 |errno: Errno| RuntimeError::WorkspaceFile { path: place.clone(), reason: errno.to_string() };
-            let root = DirHandle::open(&workspace).map_err(failed)?;
+            let root = DirHandle::open_direct(&workspace).map_err(failed)?;
             let (parent, name) = (place.parent().unwrap_or(Path::new("")), place.file_name());
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             let dir = match root.open_dir(parent) {
@@ -136,7 +137,7 @@ impl Runtime {
         run_blocking("the listing of a workspace", move || {
             let failed =
                 |errno: Errno| RuntimeError::WorkspaceFile { path: dir.clone(), reason: errno.to_string() };
-            let root = DirHandle::open(&workspace).map_err(failed)?;
+            let root = DirHandle::open_direct(&workspace).map_err(failed)?;
             match root.open_dir(&dir) {
                 Ok(dir) => listing.add(&dir, Path::new(""), MAX_DEPTH).map_err(failed)?,
                 // There is no such directory, or commands have put something else there.
@@ -167,7 +168,7 @@ impl Runtime {
         let path = path.to_owned();
         run_blocking("the opening of a file of a workspace", move || {
             let failed = |reason: String| RuntimeError::WorkspaceFile { path: path.clone(), reason };
-            let root = DirHandle::open(&workspace).map_err(|errno| failed(errno.to_string()))?;
+            let root = DirHandle::open_direct(&workspace).map_err(|errno| failed(errno.to_string()))?;
             match root.open_file(&path, Links::Refused) {
                 Ok(file) => Ok(Some(file.into_file())),
                 Err(

@@ -202,7 +202,7 @@ impl Inner {
             path: workspace.join(dir),
             reason: format!("the directory cannot be made: {errno}"),
         };
-        let root = DirHandle::open(workspace).map_err(|errno| failed("", errno))?;
+        let root = DirHandle::open_direct(workspace).map_err(|errno| failed("", errno))?;
         let mounts = profile.workspace_mounts.iter().map(|(target, dir)| {
             root.create_dirs(Path::new(dir), Mode::from_raw_mode(0o755))
                 .map_err(|errno| failed(dir, errno))?;
