@@ -195,7 +195,8 @@ pub mod session {
     pub use conjure_runtime::{
         ContextOptions, EventCursor, EventOrder, EventQuery, InputError, SessionBody, SessionContents,
         SessionContext, SessionEventPage, SessionList, SessionSecrets, SessionSpec, SessionSummary,
-        SessionWorkspace, UnknownSkill, WorkspaceSnapshot, create_context, redactor_of_inputs,
+        SessionWorkspace, UnknownSkill, WorkspaceSnapshot, create_context, noted_workspaces,
+        redactor_of_inputs,
     };
 }
 

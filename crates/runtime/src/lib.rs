@@ -57,4 +57,4 @@ pub use runtime::{
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};
 pub use workbench::Workbench;
-pub use workspace::{ProducedFile, ProducedFiles, SessionWorkspace, WorkspaceSnapshot};
+pub use workspace::{ProducedFile, ProducedFiles, SessionWorkspace, WorkspaceSnapshot, noted_workspaces};

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::model::{ModelTarget, Recorder};
-use conjure::session::{ContextOptions, Redactor, SessionWorkspace, WorkspaceSnapshot};
+#[cfg(feature = "docker")]
+use conjure::sandbox::VolumeAccess;
+use conjure::session::{ContextOptions, Redactor, SessionWorkspace, WorkspaceSnapshot, noted_workspaces};
 use conjure::{Config, Model, ProcessEnv};
 
 use crate::cli::args::Variable;
@@ -32,10 +34,34 @@ pub(crate) fn redactor(
     ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
 }
 
-/// The directories that tools may write to: the user's workspace and the data directory.
+/// The directories that tools may write to: this session's workspace and those of earlier sessions, the data directory, and what the
+/// configuration gives to sandboxes. Blocks.
 pub(crate) fn tool_dirs(workspace: Option<&Path>, config: &Config, process: &ProcessEnv) -> ToolDirs {
     let data = config.data().map(Path::to_owned).or_else(|| process.data_folder());
-    ToolDirs::new(workspace.into_iter().chain(data.as_deref()))
+    let earlier = data.as_deref().map(noted_workspaces).unwrap_or_default();
+    let volumes = writable_volumes(config);
+    let paths = workspace
+        .into_iter()
+        .chain(data.as_deref())
+        .chain(config.allowed_paths().iter().map(PathBuf::as_path));
+    ToolDirs::new(paths.chain(earlier.iter().chain(&volumes).map(PathBuf::as_path)))
+}
+
+/// The host directories that containers may write to.
+#[cfg(feature = "docker")]
+fn writable_volumes(config: &Config) -> Vec<PathBuf> {
+    // With volumes that cannot be parsed there are no containers.
+    let volumes = config.docker().map(|options| options.volumes).unwrap_or_default();
+    volumes
+        .into_iter()
+        .filter(|volume| volume.access == VolumeAccess::ReadWrite)
+        .map(|volume| volume.host)
+        .collect()
+}
+
+#[cfg(not(feature = "docker"))]
+fn writable_volumes(_: &Config) -> Vec<PathBuf> {
+    Vec::new()
 }
 
 /// A model, and its recorder if there is one.

@@ -89,6 +89,44 @@ fn planted_links_are_not_followed_by_the_next_run() {
 }
 
 #[test]
+fn planted_links_in_any_folder_of_a_sandbox_are_not_followed() {
+    let fixture = Fixture::new();
+    for name in ["shared", "volume", "read"] {
+        fs::create_dir(fixture.at(name)).unwrap();
+        symlink("../mine", fixture.at(name).join("out")).unwrap();
+    }
+    fixture.run("ln -s ../mine out").finish().code(0);
+    let config = format!(
+        "allowed_paths = [{:?}]\nvolumes = [\"{}:/v:rw\", \"{}:/r\"]\n",
+        fixture.at("shared"),
+        fixture.at("volume").display(),
+        fixture.at("read").display()
+    );
+    fs::write(fixture.at("config.toml"), config).unwrap();
+    // The folder `work` was the workspace of the earlier session.
+    for (option, place) in
+        [("--out", "shared/out"), ("--record", "volume/out/run.json"), ("--out", "work/out/new")]
+    {
+        let run = fixture.runs(&["run", "Go", "--sandbox", "local"], "echo x > made");
+        let refused = run.arg("--config").arg(fixture.at("config.toml")).arg(option).arg(fixture.at(place));
+        refused
+            .finish()
+            .code(2)
+            .says(&format!("error: `{option}`: "))
+            .says("is a link in a folder that tools write to");
+    }
+    fixture.own_directory_is_empty();
+    let run = fixture.runs(&["run", "Go", "--sandbox", "local"], "echo x > made");
+    run.arg("--config")
+        .arg(fixture.at("config.toml"))
+        .arg("--out")
+        .arg(fixture.at("read/out"))
+        .finish()
+        .code(0);
+    assert!(fixture.at("mine/made").exists());
+}
+
+#[test]
 fn planted_links_are_not_followed_on_resume() {
     let fixture = Fixture::new();
     let tool = "ln -s ../mine out";

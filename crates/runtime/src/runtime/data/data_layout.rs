@@ -13,6 +13,7 @@
 //! <data>/tenants/TENANT/skills/DIGEST/NAME/            a pinned skill
 //! <data>/tenants/TENANT/artifacts/SESSION/             the pins of a session's artifacts
 //! <data>/tenants/TENANT/files/NAME                    a file that was uploaded
+//! <data>/tenants/TENANT/user-workspaces/DIGEST         a link to a user's folder in which a session works or worked
 //! <data>/tenants/TENANT/pending/SESSION                the intent record of a session that is being opened or deleted
 //! <data>/tenants/TENANT/tenant.lock                    the lock of the tenant
 //! ```
@@ -42,6 +43,7 @@ use crate::runtime::data::tenant_map::{EntryGuard, TenantMap};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::options::JournalLocation;
 use crate::runtime::task_set::run_blocking;
+use crate::workspace::TENANTS;
 
 /// The data folder of a runtime.
 #[derive(Debug)]
@@ -247,7 +249,6 @@ impl RuntimeDir {
     }
 }
 
-const TENANTS: &str = "tenants";
 const CONTAINERS: &str = "containers";
 
 impl TenantDir {

@@ -31,6 +31,7 @@ use crate::runtime::session::input::inputs::split;
 use crate::runtime::session::select_skills::choose;
 use crate::runtime::session::spec::SessionSpec;
 use crate::runtime::task_set::run_blocking;
+use crate::workspace::note_workspace;
 
 /// How long registering the artifacts of a new session may take.
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -125,6 +126,13 @@ impl Runtime {
             return Err(RuntimeError::TenantBeingDeleted { tenant: key.tenant.clone() });
         }
         let shared_guard = shared_guard?;
+        if let Some(workspace) = profile.workspace.clone() {
+            let folder = home.data.path().to_owned();
+            run_blocking("noting a workspace", move || {
+                note_workspace(&folder, &workspace).map_err(|error| RuntimeError::data(&folder, &error))
+            })
+            .await?;
+        }
         home.set_intent(key.session).await?;
         factory.set_secrets(key, given);
         let (pinned, pin_result) = pin_skills(&home, skills).await;

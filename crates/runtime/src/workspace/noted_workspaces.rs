@@ -1,0 +1,38 @@
+//! Notes which folders of users were workspaces of sessions, in the folder of their tenant.
+//!
+//! Tools may have left links in such a folder. So whoever follows a path into it later must know that it is one. The notes stay when the
+//! sessions are deleted, and end with the tenant.
+//!
+//! State: one symbolic link per folder in `user-workspaces`, named after the digest of its path. It is created in one step, so a crash
+//! leaves no incomplete note.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use conjure_base::Digest;
+
+/// The folder of all tenants in a data folder.
+pub(crate) const TENANTS: &str = "tenants";
+
+const NOTES: &str = "user-workspaces";
+
+/// Notes a folder in which a session of this tenant will work. Blocks.
+pub(crate) fn note_workspace(tenant_dir: &Path, workspace: &Path) -> io::Result<()> {
+    let notes = tenant_dir.join(NOTES);
+    conjure_fs::ensure_dir(&notes)?;
+    match symlink(workspace, notes.join(Digest::of_bytes(workspace.as_os_str().as_bytes()).to_hex())) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The folders of users in which sessions worked whose runtimes had this data folder. Some may not exist any more. Sessions of other data
+/// folders are not known here. Blocks.
+#[must_use]
+pub fn noted_workspaces(data: &Path) -> Vec<PathBuf> {
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let notes = entries(data.join(TENANTS)).flat_map(|tenant| entries(tenant.path().join(NOTES)));
+    notes.filter_map(|note| std::fs::read_link(note.path()).ok()).collect()
+}
