@@ -1,13 +1,14 @@
-//! Opens the directories and files that the user named for output on the command line.
+//! Opens the directories and files that the user named on the command line, for output and as input.
 //!
-//! A tool may create a link wherever it can write, even just before the command writes there. So the path is resolved once, component by
-//! component, and everything is written through the resulting handle. Links are followed in directories that only users write to. They are
+//! A tool may create a link wherever it can write, even just before the command writes or reads there. So the path is resolved once,
+//! component by component, and everything is written or read through the resulting handle. Links are followed in directories that only users write to. They are
 //! refused in directories that tools write to ([`ToolDirs`]).
 //!
 //! State: only the open directories.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
@@ -40,11 +41,11 @@ pub(crate) struct OpenDir {
     pub(crate) path: PathBuf,
 }
 
-/// Why a destination cannot be written to.
+/// Why a path cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DestinationError {
     /// The entry is a link that a tool may have created.
-    #[error("`{}` is a link in a folder that tools write to, so it is not followed; name the folder that is meant", at.display())]
+    #[error("`{}` is a link in a folder that tools write to, so it is not followed; name what is meant by its own path", at.display())]
     Link {
         /// The link.
         at: PathBuf,
@@ -101,6 +102,28 @@ pub(crate) fn open_parent(path: &Path, tools: &ToolDirs) -> Result<(OpenDir, OsS
         }
     }
     Err(DestinationError::Failed { at: path.to_owned(), source: Errno::ISDIR.into() })
+}
+
+/// Opens a file for reading. If it is not a regular file, the returned handle cannot be read: opening a pipe would wait, and opening a
+/// device may have effects. Blocks.
+pub(crate) fn open_file(path: &Path, tools: &ToolDirs) -> Result<File, DestinationError> {
+    let failed = |errno: Errno| DestinationError::Failed { at: path.to_owned(), source: errno.into() };
+    let (folder, name) = open_parent(path, tools).map_err(|error| match error {
+        DestinationError::Failed { source, .. } => DestinationError::Failed { at: path.to_owned(), source },
+        link @ DestinationError::Link { .. } => link,
+    })?;
+    let inspected =
+        File::from(rustix::fs::openat(&folder.handle, &name, ANYTHING, Mode::empty()).map_err(failed)?);
+    if FileType::from_raw_mode(fstat(&inspected).map_err(failed)?.st_mode) != FileType::RegularFile {
+        return Ok(inspected);
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(&folder.handle, &name, flags, Mode::empty()).map(File::from).map_err(failed)
+}
+
+/// The path of a file without links. Blocks.
+pub(crate) fn real_path(path: &Path, tools: &ToolDirs) -> Result<PathBuf, DestinationError> {
+    open_parent(path, tools).map(|(folder, name)| folder.path.join(name))
 }
 
 /// The kind of an entry.
@@ -244,6 +267,29 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_read_through_the_users_links_alone() {
+        use std::io::Read as _;
+        let (_temp, top, tools) = fixture();
+        fs::write(top.join("own/there"), "mine").unwrap();
+        symlink("own/there", top.join("link")).unwrap();
+        symlink("../own/there", top.join("work/planted")).unwrap();
+        symlink("../own", top.join("work/folder")).unwrap();
+        let mut text = String::new();
+        open_file(&top.join("link"), &tools).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(
+            (text.as_str(), real_path(&top.join("link"), &tools).unwrap()),
+            ("mine", top.join("own/there"))
+        );
+        for given in ["work/planted", "work/folder/there"] {
+            let error = open_file(&top.join(given), &tools).unwrap_err();
+            assert!(matches!(error, DestinationError::Link { .. }), "{given}: {error}");
+            assert!(real_path(&top.join(given), &tools).is_err(), "{given}");
+        }
+        assert!(open_file(&top.join("own"), &tools).unwrap().metadata().unwrap().is_dir());
+        assert!(open_file(&top.join("own/none"), &tools).is_err());
+    }
 
     /// Tools write to `work`, and the user to `own`.
     fn fixture() -> (tempfile::TempDir, PathBuf, ToolDirs) {

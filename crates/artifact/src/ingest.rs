@@ -198,7 +198,9 @@ fn check_registration(registration: &Registration) -> Result<(), ArtifactError> 
     let declared = match &registration.source {
         RegistrationSource::Content { content_type, .. }
         | RegistrationSource::Stored { content_type, .. } => content_type.as_ref(),
-        RegistrationSource::File { .. } | RegistrationSource::Url(_) => None,
+        RegistrationSource::File { .. }
+        | RegistrationSource::RealFile { .. }
+        | RegistrationSource::Url(_) => None,
     };
     for content_type in registration.content_type.iter().chain(declared) {
         if !is_content_type(content_type) {
@@ -229,7 +231,8 @@ struct IngestJob {
 impl IngestJob {
     fn open(self, source: RegistrationSource) -> Result<OpenedArtifact, ArtifactError> {
         let bytes = match source {
-            RegistrationSource::File { path } => self.open_file(path)?,
+            RegistrationSource::File { path } => self.open_file(path, Links::Followed)?,
+            RegistrationSource::RealFile { path } => self.open_file(path, Links::Refused)?,
             RegistrationSource::Content { bytes, content_type } => {
                 ByteSource::Content { bytes, content_type }
             }
@@ -251,12 +254,10 @@ impl IngestJob {
         Ok(OpenedArtifact(OpenedKind::ByteSource(Box::new(self), Box::new(bytes))))
     }
 
-    fn open_file(&self, path: PathBuf) -> Result<ByteSource, ArtifactError> {
+    fn open_file(&self, path: PathBuf, links: Links) -> Result<ByteSource, ArtifactError> {
         let path = std::path::absolute(&path).unwrap_or(path);
         let file = match &self.options.allowed_dirs {
-            None => {
-                RegularFile::open(&path, Links::Followed).map_err(|unopened| self.open_error(unopened))?
-            }
+            None => RegularFile::open(&path, links).map_err(|unopened| self.open_error(unopened))?,
             Some(folders) => self.open_allowed(&path, folders)?,
         };
         let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -21,6 +21,12 @@ pub enum RegistrationSource {
         /// Its path.
         path: PathBuf,
     },
+    /// As `File`, for a path that contains no symbolic links. If it contains one when the file is opened, that is an error: a tool may
+    /// have created it.
+    RealFile {
+        /// Its path.
+        path: PathBuf,
+    },
     /// A URL. It is fetched on first use, never when it is registered.
     Url(String),
     /// These bytes.
@@ -48,6 +54,11 @@ impl RegistrationSource {
         Self::File { path: path.into() }
     }
 
+    /// The file at this path, which contains no symbolic links.
+    pub fn real_file(path: impl Into<PathBuf>) -> Self {
+        Self::RealFile { path: path.into() }
+    }
+
     /// A URL.
     pub fn url(url: impl Into<String>) -> Self {
         Self::Url(url.into())
@@ -69,6 +80,7 @@ impl fmt::Debug for RegistrationSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path } => f.debug_struct("File").field("path", path).finish(),
+            Self::RealFile { path } => f.debug_struct("RealFile").field("path", path).finish(),
             Self::Url(_) => f.write_str("Url(…)"),
             Self::Content { bytes, content_type } => f
                 .debug_struct("Content")

@@ -217,7 +217,7 @@ impl ChatConversation<'_> {
             ChatCommand::Skills => session_commands::list_skills(opened, &self.skills, terminal).await?,
             ChatCommand::Files => session_commands::list_files(opened, terminal).await?,
             ChatCommand::Attach => {
-                let name = session_commands::attach(opened, argument, self.environment).await?;
+                let name = session_commands::attach(opened, argument, &self.tools, self.environment).await?;
                 terminal.note(&format!("`file://{}` goes with your next message", printable(&name)));
                 self.attached.push(name);
             }

@@ -88,6 +88,7 @@ fn file_line(file: &SessionFile) -> String {
 pub(super) async fn attach(
     opened: &CommandSession,
     argument: &str,
+    tools: &Arc<ToolDirs>,
     environment: &ProcessEnv,
 ) -> Result<String, CliError> {
     let refused = |reason: String| CliError::usage(format!("`/attach`: {}", printable(&reason)));
@@ -95,8 +96,10 @@ pub(super) async fn attach(
     if !attached.is_url() {
         attached.location = in_home(&attached.location, environment).to_string_lossy().into_owned();
     }
-    let source = registration_source(&attached);
-    let registered = opened.session.artifacts().register(&attached.name, source).await;
+    let (name, tools) = (attached.name.clone(), Arc::clone(tools));
+    let source = run_blocking(move || registration_source(&attached, &tools).map_err(CliError::usage));
+    let source = source.await.map_err(|error| refused(error.message))?;
+    let registered = opened.session.artifacts().register(&name, source).await;
     let artifact = registered
         .map_err(|error| refused(error.to_string()).with_hint("`/attach NAME=PATH` gives it another name"))?;
     Ok(artifact.name.as_str().to_owned())

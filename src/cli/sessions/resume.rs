@@ -178,9 +178,10 @@ pub(crate) async fn prepare_resume(
         CliError::usage(format!("the folder that the session works in cannot be used: {error}"))
             .with_hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
     })?;
+    let tools = Arc::new(tool_dirs(profile.workspace.as_deref(), &config, environment));
     let out = match going.out.clone() {
         Some(out) => {
-            let tools = tool_dirs(profile.workspace.as_deref(), &config, environment);
+            let tools = Arc::clone(&tools);
             let folder = run_blocking(move || open_out_folder(&out, &tools)).await?;
             Some(OutputTarget { folder, limit: going.out_limit })
         }
@@ -190,7 +191,7 @@ pub(crate) async fn prepare_resume(
         ResumeAction::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
         ResumeAction::Continue | ResumeAction::Converse | ResumeAction::Decide(..) => (Vec::new(), None),
     };
-    let (files, before) = add_files(folder, files).await?;
+    let (files, before) = add_files(folder, files, tools).await?;
     let given = variables
         .into_iter()
         .fold(SessionSecrets::new(), |given, (name, value)| given.environment(name, value));

@@ -115,14 +115,26 @@ impl SessionWorkspace {
         if !found.is_file() {
             return Err(refused("it is not a regular file"));
         }
-        let name = source.file_name().ok_or_else(|| refused("it has no file name"))?;
         #[expect(clippy::cast_possible_wrap, reason = "the flag is one low bit")]
         let no_wait = OFlags::NONBLOCK.bits() as i32;
-        let mut from = OpenOptions::new()
+        let from = OpenOptions::new()
             .read(true)
             .custom_flags(no_wait)
             .open(source)
             .map_err(|error| Error::io(source, &error))?;
+        self.add_open_file(source, from)
+    }
+
+    /// Like [`SessionWorkspace::add_file`], for a file that is open for reading. `source` gives the copy its name.
+    ///
+    /// # Errors
+    /// As for [`SessionWorkspace::add_file`].
+    pub fn add_open_file(&self, source: &Path, mut from: File) -> Result<PathBuf, Error> {
+        let refused = |reason: &str| Error::PermissionDenied {
+            path: source.to_owned(),
+            reason: format!("`{}` cannot be given: {reason}", source.display()),
+        };
+        let name = source.file_name().ok_or_else(|| refused("it has no file name"))?;
         let metadata = from.metadata().map_err(|error| Error::io(source, &error))?;
         if !metadata.is_file() {
             return Err(refused("it is not a regular file"));

@@ -15,6 +15,7 @@ use crate::cli::approvals::Rules;
 use crate::cli::args::{Attachment, NewSessionArgs};
 use crate::cli::cli_error::CliError;
 use crate::cli::command_runtime::{self, CommandRuntime, Persistence};
+use crate::cli::destination::{self, DestinationError, ToolDirs};
 use crate::cli::doctor;
 use crate::cli::run::command_session::{CommandSession, HostedState, ModelRecording, WorkspaceOwner};
 use crate::cli::run::outputs::output_copy::{self, OutputTarget};
@@ -128,6 +129,8 @@ struct LoadedArgs {
     inputs: SkillInputs,
     workspace: Option<PathBuf>,
     out: Option<OutputTarget>,
+    attached: Vec<(String, RegistrationSource)>,
+    tools: Arc<ToolDirs>,
 }
 
 /// Opens a session. It is stored in `slot` as soon as it exists.
@@ -152,7 +155,17 @@ pub(crate) async fn open_session(
         (args.clone(), config.clone(), environment.clone(), Arc::clone(terminal));
     let loaded =
         run_blocking(move || load_args(&own_args, out, &own_config, &own_environment, &own_terminal)).await?;
-    let LoadedArgs { model: selected, recorder, skills, variables, inputs, workspace: folder, out } = loaded;
+    let LoadedArgs {
+        model: selected,
+        recorder,
+        skills,
+        variables,
+        inputs,
+        workspace: folder,
+        out,
+        attached,
+        tools,
+    } = loaded;
     let persistence = if args.ephemeral { Persistence::Ephemeral } else { Persistence::Persistent };
     let (name, model) = (selected.name.clone(), Arc::clone(&selected.model));
     let options = |config: Config| {
@@ -191,8 +204,8 @@ pub(crate) async fn open_session(
     if let Some(folder) = folder {
         spec = spec.workspace(folder);
     }
-    for attached in &args.attach {
-        spec = spec.artifact(&attached.name, registration_source(attached));
+    for (name, source) in attached {
+        spec = spec.artifact(name, source);
     }
     let session = match host.runtime.open(spec).await {
         Ok(session) => session,
@@ -216,7 +229,7 @@ pub(crate) async fn open_session(
         out,
         hosted,
     });
-    let (files, before) = add_files(folder, copied).await?;
+    let (files, before) = add_files(folder, copied, tools).await?;
     opened.before = before;
     Ok(NewSession {
         recording: ModelRecording { recorder, price_check: selected.price_check },
@@ -249,12 +262,20 @@ impl NewSession {
     }
 }
 
-/// The source of an attachment's content.
-pub(crate) fn registration_source(attached: &Attachment) -> RegistrationSource {
+/// The source of an attachment's content. Links that tools may have created are not followed. Blocks.
+pub(crate) fn registration_source(
+    attached: &Attachment,
+    tools: &ToolDirs,
+) -> Result<RegistrationSource, String> {
     if attached.is_url() {
-        RegistrationSource::url(&attached.location)
-    } else {
-        RegistrationSource::file(&attached.location)
+        return Ok(RegistrationSource::url(&attached.location));
+    }
+    let path = Path::new(&attached.location);
+    match destination::real_path(path, tools) {
+        Ok(path) => Ok(RegistrationSource::real_file(path)),
+        Err(error @ DestinationError::Link { .. }) => Err(error.to_string()),
+        // The registration finds the same error, and names the artifact.
+        Err(DestinationError::Failed { .. }) => Ok(RegistrationSource::real_file(path)),
     }
 }
 
@@ -297,7 +318,15 @@ fn load_args(
         Some((path, limit)) => Some(OutputTarget { folder: output_copy::open_folder(&path, &tools)?, limit }),
         None => None,
     };
-    Ok(LoadedArgs { model: selected, recorder, skills, variables, inputs, workspace, out })
+    let attached = args.attach.iter().map(|attached| {
+        let source = registration_source(attached, &tools);
+        let source =
+            source.map_err(|reason| CliError::usage(format!("`--attach`: {}", printable(&reason))))?;
+        Ok((attached.name.clone(), source))
+    });
+    let attached = attached.collect::<Result<_, CliError>>()?;
+    let tools = Arc::new(tools);
+    Ok(LoadedArgs { model: selected, recorder, skills, variables, inputs, workspace, out, attached, tools })
 }
 
 /// Warns about skills that cannot be loaded because their inputs are missing.

@@ -15,6 +15,7 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::destination::{self, ToolDirs};
 use crate::cli::run::setup::model_source::SelectedModel;
 use crate::cli::run::setup::prompt_input;
+use crate::cli::terminal::printable;
 
 /// The error if files cannot be copied because no tools run on this machine.
 pub(crate) fn no_workspace_error() -> CliError {
@@ -83,16 +84,22 @@ pub(crate) fn with_recorder(
     Ok((model, Some(recorder)))
 }
 
-/// Copies files to a workspace. Returns a snapshot before any tool ran.
+/// Copies files to a workspace. Links that tools may have created are not followed. Returns a snapshot before any tool ran.
 pub(crate) async fn add_files(
     folder: PathBuf,
     files: Vec<PathBuf>,
+    tools: Arc<ToolDirs>,
 ) -> Result<(Vec<PathBuf>, WorkspaceSnapshot), CliError> {
     run_blocking(move || {
         let workspace = SessionWorkspace::at_real_path(&folder)?;
         let added = files
             .iter()
-            .map(|path| Ok(workspace.add_file(prompt_input::check_file_name(path)?)?))
+            .map(|path| {
+                let path = prompt_input::check_file_name(path)?;
+                let file = destination::open_file(path, &tools);
+                let file = file.map_err(|error| CliError::usage(printable(&error.to_string())))?;
+                Ok(workspace.add_open_file(path, file)?)
+            })
             .collect::<Result<Vec<PathBuf>, CliError>>()
             .map_err(|failure| failure.in_option("--file"))?;
         Ok((added, workspace.snapshot()))

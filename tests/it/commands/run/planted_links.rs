@@ -1,5 +1,6 @@
-//! Links that a tool puts where it may write, and that the command comes by later: in the path of `--out` and `--record`, and in that
-//! of another session's workspace. None leads what the command writes, or what it gives to a sandbox, elsewhere.
+//! Links that a tool puts where it may write, and that the command comes by later: in the path of `--out`, `--record`, `--attach` and
+//! `--file`, and in that of another session's workspace. None leads what the command writes or reads, or what it gives to a sandbox,
+//! elsewhere.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -124,6 +125,34 @@ fn planted_links_in_any_folder_of_a_sandbox_are_not_followed() {
         .finish()
         .code(0);
     assert!(fixture.at("mine/made").exists());
+}
+
+#[test]
+fn what_is_given_to_the_model_does_not_come_through_planted_links() {
+    let fixture = Fixture::new();
+    fs::write(fixture.at("mine/key"), "mine").unwrap();
+    let done = fixture.run("ln -s ../mine/key report.txt; ln -s ../mine sub").finish().code(0);
+    let refused = |command: Conjure| {
+        command.finish().code(2).says("is a link in a folder that tools write to");
+    };
+    for (option, place) in
+        [("--attach", "work/report.txt"), ("--file", "work/report.txt"), ("--file", "work/sub/key")]
+    {
+        refused(fixture.run("true").arg(option).arg(fixture.at(place)));
+        refused(
+            fixture.runs(&["run", "Go", "--sandbox", "local"], "true").arg(option).arg(fixture.at(place)),
+        );
+    }
+    let resume = fixture.runs(&["sessions", "resume", session(&done), "Again"], "true");
+    refused(resume.arg("--file").arg(fixture.at("work/report.txt")));
+    let chat = fixture.runs(&["chat", "--sandbox", "local"], "true");
+    refused(chat.input(format!("/attach {}\n", fixture.at("work/report.txt").display())));
+    // A user's own link is followed.
+    symlink("mine/key", fixture.at("key")).unwrap();
+    for option in ["--attach", "--file"] {
+        fixture.run("true").arg(option).arg(fixture.at("key")).finish().code(0);
+    }
+    assert_eq!(fs::read_to_string(fixture.at("work/key")).unwrap(), "mine");
 }
 
 #[test]
