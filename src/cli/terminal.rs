@@ -12,6 +12,8 @@ use conjure::session::Redactor;
 
 use crate::cli::cli_error::{CliError, ExitStatus};
 
+pub(crate) use conjure_toolbox::call_text::{printable, printable_lines};
+
 /// The width if the output is not a terminal.
 const DEFAULT_COLUMNS: usize = 80;
 
@@ -193,27 +195,4 @@ impl Terminal {
     pub(crate) fn redacted<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
         self.redactor.get().map_or(std::borrow::Cow::Borrowed(text), |redactor| redactor.redact(text))
     }
-}
-
-/// Returns `text` on one line for a terminal. Control characters except the tab are escaped, because they could move the cursor or change
-/// colours. Invisible and reordering characters are escaped, too.
-pub(crate) fn printable(text: &str) -> String {
-    escape(text, |c| c == '\t')
-}
-
-/// Like [`printable`], for several lines.
-pub(crate) fn printable_lines(text: &str) -> String {
-    escape(text, |c| matches!(c, '\t' | '\n'))
-}
-
-fn escape(text: &str, is_fine: impl Fn(char) -> bool) -> String {
-    let mut result = String::with_capacity(text.len());
-    for (c, deceives) in conjure_base::text::classify_chars(text) {
-        if deceives || (c.is_control() && !is_fine(c)) {
-            result.extend(c.escape_default());
-        } else {
-            result.push(c);
-        }
-    }
-    result
 }

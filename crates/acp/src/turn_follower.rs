@@ -136,7 +136,7 @@ impl TurnFollower {
         let fields = ToolCallUpdateFields::new()
             .title(call.title.clone())
             .kind(call.kind)
-            .content(call.content.clone())
+            .content(updates::question_content(call))
             .locations(call.locations.clone())
             .raw_input(call.raw_input.clone().unwrap_or(Value::Null));
         let asked = ToolCallUpdate::new(call.tool_call_id.clone(), fields);

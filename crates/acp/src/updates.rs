@@ -8,6 +8,7 @@ use agent_client_protocol::v1::schema::{
     ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use conjure_conversation::{Block, SessionEventKind, ToolProgress};
+use conjure_toolbox::call_text::{bound_lines, input_lines, printable, truncate_middle};
 use serde_json::Value;
 
 /// The path of the workspace inside a sandbox.
@@ -15,6 +16,9 @@ const WORKSPACE: &str = "/workspace";
 
 /// The maximum length of a tool result's text in an update, in characters.
 const MAX_TEXT: usize = 64 << 10;
+
+/// The maximum width of a title, in columns.
+const MAX_TITLE: usize = 120;
 
 /// An update with a part of the agent's message.
 pub(crate) fn message(text: impl Into<String>) -> SessionUpdate {
@@ -121,10 +125,11 @@ fn of_tool_event(event: &SessionEventKind, cwd: &Path) -> Vec<SessionUpdate> {
 pub(crate) fn tool_call(id: &str, name: &str, input: Value, cwd: &Path) -> ToolCall {
     let text = |key: &str| input.get(key).and_then(Value::as_str);
     let path = text("path").or_else(|| text("file_path")).map(|path| on_host(path, cwd));
+    let line = |text: &str| truncate_middle(&printable(text), MAX_TITLE).into_owned();
     let title = match (name, text("command"), text("path").or_else(|| text("file_path"))) {
-        (_, Some(command), _) => format!("`{}`", conjure_base::text::truncate(command.trim(), 120)),
-        (name, None, Some(path)) => format!("{name} {path}"),
-        (name, None, None) => name.to_owned(),
+        (_, Some(command), _) => format!("`{}`", line(command.trim())),
+        (name, None, Some(path)) => line(&format!("{name} {path}")),
+        (name, None, None) => line(name),
     };
     let diff = path.as_ref().and_then(|path| {
         let new = text("file_text")
@@ -146,6 +151,21 @@ pub(crate) fn tool_call(id: &str, name: &str, input: Value, cwd: &Path) -> ToolC
         .content(content)
         .locations(locations)
         .raw_input(input)
+}
+
+/// The content of a question about a call: the change of a file, and the whole input. An input that is too long to be seen is shortened in
+/// its middle. The model's own description is in it as one field of several.
+pub(crate) fn question_content(call: &ToolCall) -> Vec<ToolCallContent> {
+    let input = call.raw_input.as_ref().unwrap_or(&Value::Null);
+    let text = bound_lines(&input_lines(input, str::to_owned)).join("\n");
+    // The editor shows Markdown, so the input is in a code block that it cannot end.
+    let mut fence = "```".to_owned();
+    while text.contains(&fence) {
+        fence.push('`');
+    }
+    let text = ContentBlock::Text(TextContent::new(format!("{fence}\n{text}\n{fence}")));
+    let diff = call.content.iter().filter(|content| matches!(content, ToolCallContent::Diff(_)));
+    diff.cloned().chain([ToolCallContent::Content(Content::new(text))]).collect()
 }
 
 fn kind(name: &str) -> ToolKind {
@@ -240,10 +260,31 @@ mod tests {
     }
 
     #[test]
+    fn a_question_shows_the_whole_input_and_not_what_the_model_says_of_it() {
+        let command = format!("echo ```\nrm x{}echo \u{202e}", " ".repeat(200_000));
+        let input = json!({"command": command, "description": "# Harmless"});
+        let content = question_content(&tool_call("toolu_1", "bash_tool", input, Path::new("/w")));
+        let shown = serde_json::to_value(&content).unwrap();
+        let text = shown[0]["content"]["text"].as_str().unwrap();
+        assert!(text.starts_with("````\necho ```\nrm x ") && text.ends_with("\n````"), "{text}");
+        assert!(text.contains("echo \\u{202e}\ndescription: # Harmless\n"), "{text}");
+        assert!(text.len() < 2000 && shown.as_array().unwrap().len() == 1, "{text}");
+        let input = json!({"path": "a", "old_str": "a", "new_str": "b", "more": 1});
+        let content = question_content(&tool_call("toolu_1", "str_replace", input, Path::new("/w")));
+        let shown = serde_json::to_value(&content).unwrap();
+        assert_eq!(shown[0]["type"], "diff");
+        assert_eq!(shown[1]["content"]["text"], "```\npath: a\nmore: 1\nnew_str: b\nold_str: a\n```");
+    }
+
+    #[test]
     fn a_command_is_its_own_title() {
         let input = json!({"command": "cargo test\n", "description": "Run the tests"});
         let call = tool_call("toolu_1", "bash_tool", input, Path::new("/w"));
         assert_eq!((call.title.as_str(), call.kind), ("`cargo test`", ToolKind::Execute));
+        let hidden = format!("ls \u{202e}; rm -rf x{}echo hello", " ".repeat(5000));
+        let title = tool_call("toolu_1", "bash_tool", json!({"command": hidden}), Path::new("/w")).title;
+        assert!(title.starts_with("`ls \\u{202e}; rm -rf x ") && title.ends_with(" echo hello`"), "{title}");
+        assert!(title.len() < 200, "{title}");
         let other = tool_call("toolu_2", "mcp__git__log", json!({}), Path::new("/w"));
         assert_eq!((other.title.as_str(), other.kind), ("mcp__git__log", ToolKind::Other));
     }

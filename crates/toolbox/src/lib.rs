@@ -31,6 +31,7 @@ pub use definition_check::ToolboxError;
 pub use limits::OutputLimits;
 pub use probe::SandboxProbe;
 pub use skills::{AllowedToolsPolicy, Interpreters, MAX_ACTIVE_SKILLS, SkillTools};
+pub use text::call_text;
 pub use tool::{CallerIdentity, Tool, ToolContext, ToolOutput, ToolStatus, tool_fn};
 pub use tool_source::{SourcedTools, ToolSource};
 pub use toolbox::{Toolbox, ToolboxBuilder};

@@ -1,5 +1,7 @@
 //! Converts untrusted bytes to text for a model: valid UTF-8, without control characters, truncated between characters.
 
+pub mod call_text;
+
 use std::borrow::Cow;
 
 /// The replacement for bytes that are not UTF-8.

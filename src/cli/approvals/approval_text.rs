@@ -2,11 +2,9 @@
 
 use conjure::skill::AllowRule;
 use conjure::tool::ToolCall;
+use conjure_toolbox::call_text::{self, bound_lines};
 
 use crate::cli::terminal::printable;
-
-/// The maximum number of lines. More lines would scroll the first ones off the screen.
-const MAX_LINES: usize = 200;
 
 /// The reply of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,49 +46,24 @@ pub(super) fn parse_reply(line: &str) -> ApprovalReply {
     }
 }
 
-/// Describes the call: all of its input, without characters that could move the cursor. `redact` is called with each text as the model
-/// wrote it.
+/// Describes the call: all of its input, without characters that could move the cursor. Of a long input, the beginning and the end are
+/// shown. `redact` is called with each text as the model wrote it.
 pub(super) fn describe_call(call: &ToolCall, redact: impl Fn(&str) -> String) -> String {
-    let mut lines = input_lines(call, redact);
-    let more = lines.len().saturating_sub(MAX_LINES);
-    lines.truncate(MAX_LINES);
-    if more > 0 {
-        lines.push(format!(
-            "… and {more} more lines; run `conjure sessions show` in another terminal to see them"
-        ));
+    let all = input_lines(call, redact);
+    let mut lines = bound_lines(&all);
+    if lines != all {
+        lines.push("… `conjure sessions show` in another terminal shows what is left out here".to_owned());
     }
     let lines: String = lines.iter().map(|line| format!("    {line}\n")).collect();
     format!("the model wants to use `{}`:\n{lines}", printable(&call.name))
 }
 
-/// The input of a call as lines. A text field has its lines below its name, and other fields are JSON. For a command only its lines are
-/// shown.
+/// The input of a call as lines.
 pub(crate) fn input_lines(call: &ToolCall, redact: impl Fn(&str) -> String) -> Vec<String> {
-    let serde_json::Value::Object(fields) = call.input_value() else {
-        return vec![printable(&redact(call.input.get()))];
-    };
-    let texts = fields.iter().map(|(name, value)| match value {
-        serde_json::Value::String(text) => (name, redact(text)),
-        other => (name, redact(&other.to_string())),
-    });
-    let mut texts: Vec<(&String, String)> = texts.collect();
-    // The command comes first, so that a long field cannot scroll it off the screen.
-    texts.sort_by_key(|(name, text)| (*name != "command", text.contains('\n')));
-    let mut lines = Vec::new();
-    for (name, text) in texts {
-        let mut texts = text.split('\n').map(printable);
-        match (name.as_str(), text.contains('\n')) {
-            ("command", _) => lines.extend(texts),
-            (name, false) => {
-                lines.push(format!("{}: {}", printable(name), texts.next().unwrap_or_default()));
-            }
-            (name, true) => {
-                lines.push(format!("{}:", printable(name)));
-                lines.extend(texts.map(|text| format!("  {text}")));
-            }
-        }
+    match call.input_value() {
+        input @ serde_json::Value::Object(_) => call_text::input_lines(&input, redact),
+        _ => vec![printable(&redact(call.input.get()))],
     }
-    lines
 }
 
 #[cfg(test)]
@@ -134,6 +107,13 @@ mod tests {
     fn a_call_that_is_too_long_to_be_seen_says_so() {
         let command = "true\n".repeat(500);
         let call = ToolCall::new("toolu_1", "bash_tool", &serde_json::json!({"command": command}));
-        assert!(describe_call(&call, str::to_owned).contains("… and 301 more lines"));
+        let told = describe_call(&call, str::to_owned);
+        assert!(told.contains("\n    … 301 more lines with 1204 characters …\n"), "{told}");
+        assert!(told.contains("conjure sessions show"), "{told}");
+        let command = format!("rm -rf important; {}echo hello", " ".repeat(130_900));
+        let call = ToolCall::new("toolu_1", "bash_tool", &serde_json::json!({"command": command}));
+        let told = describe_call(&call, str::to_owned);
+        assert!(told.contains("    rm -rf important;") && told.contains(" echo hello\n"), "{told}");
+        assert!(told.len() < 2000 && told.contains("characters …"), "{told}");
     }
 }
