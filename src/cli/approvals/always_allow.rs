@@ -20,8 +20,9 @@ pub(crate) fn grant_text(grant: Option<&Grant>) -> String {
     })
 }
 
-/// The tool that loads skills of MCP servers.
-const LOAD_SKILL: &str = "mcp_load_skill";
+/// Tools whose calls each need a decision of their own: a rule for the tool would allow all skills of MCP servers, all scripts, or all
+/// commands.
+const NEVER_ALIKE: [&str; 3] = ["mcp_load_skill", "skills_run_script", "bash"];
 
 /// Programs that cannot start other programs or run code, whatever their arguments.
 const SAFE_PROGRAMS: [&str; 42] = [
@@ -69,10 +70,11 @@ const SAFE_PROGRAMS: [&str; 42] = [
     "wc",
 ];
 
-/// The rule for calls like this one. It allows all calls of the same tool, with two exceptions:
+/// The rule for calls like this one. It allows all calls of the same tool, with three exceptions:
 ///
 /// - A command: exactly this command, since most programs can start others (`env`, `git`, `xargs`) or run code (`python3`).
 /// - A command of a safe program: all simple commands that begin with that program.
+/// - A tool of [`NEVER_ALIKE`]: none.
 ///
 /// `None` if no rule can express that.
 pub(super) fn rule_for_call(call: &ToolCall) -> Option<AllowRule> {
@@ -88,8 +90,7 @@ pub(super) fn rule_for_call(call: &ToolCall) -> Option<AllowRule> {
         } else {
             format!("{}({command})", call.name)
         }
-    } else if call.name == LOAD_SKILL {
-        // Each skill of an MCP server needs a decision of its own.
+    } else if NEVER_ALIKE.contains(&call.name.as_str()) {
         return None;
     } else {
         call.name.clone()
@@ -117,9 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn each_skill_of_an_mcp_server_is_another_decision() {
-        let input = serde_json::json!({"server": "a", "skill": "b", "version": "c"});
-        assert_eq!(rule_for_call(&ToolCall::new("toolu_1", "mcp_load_skill", &input)), None);
+    fn what_runs_anything_is_another_decision_each_time() {
+        for (name, input) in [
+            ("mcp_load_skill", serde_json::json!({"server": "a", "skill": "b", "version": "c"})),
+            ("skills_run_script", serde_json::json!({"skill": "a", "script": "run.py"})),
+            ("bash", serde_json::json!({"command": "ls"})),
+        ] {
+            assert_eq!(rule_for_call(&ToolCall::new("toolu_1", name, &input)), None, "{name}");
+        }
     }
 
     #[test]
