@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::completion::{Completer, FilenameCompleter, Pair, longest_common_prefix};
 use rustyline::config::BellStyle;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -15,9 +15,13 @@ use rustyline::validate::Validator;
 use rustyline::{ColorMode, CompletionType, Config, Context, Editor, Helper};
 
 use crate::cli::chat::chat_command::{Argument, COMMANDS};
+use crate::cli::terminal::printable;
 
 /// The maximum number of lines in the history.
 const MAX_HISTORY: usize = 1000;
+
+/// The maximum number of paths that are listed.
+const MAX_PATHS: usize = 100;
 
 /// Edits lines.
 pub(super) struct LineEditor {
@@ -130,7 +134,10 @@ impl Completer for LineHelper {
         let typed = &line[..at];
         match typed.split_once(char::is_whitespace) {
             None => Ok((0, command_names(typed))),
-            Some((name, _)) if takes_path(name) => self.paths.complete(line, at, context),
+            Some((name, _)) if takes_path(name) => {
+                let (start, paths) = self.paths.complete(line, at, context)?;
+                Ok((start, listed_paths(paths, &typed[start..])))
+            }
             Some(_) => Ok((0, Vec::new())),
         }
     }
@@ -145,6 +152,19 @@ fn command_names(typed: &str) -> Vec<Pair> {
             Pair { display: info.name.to_owned(), replacement: format!("{}{end}", info.name) }
         })
         .collect()
+}
+
+/// The paths that the editor may list. A tool may have named the files, so names with control characters, or with characters that deceive
+/// the reader, are left out. Instead of too many names, what they have in common is returned.
+fn listed_paths(mut paths: Vec<Pair>, typed: &str) -> Vec<Pair> {
+    let is_plain = |text: &str| !text.contains(char::is_control) && printable(text) == text;
+    paths.retain(|path| is_plain(&path.display) && is_plain(&path.replacement));
+    if paths.len() <= MAX_PATHS {
+        return paths;
+    }
+    let common = longest_common_prefix(&paths).filter(|common| common.len() > typed.len());
+    let common = common.map(|text| Pair { display: text.to_owned(), replacement: text.to_owned() });
+    common.into_iter().collect()
 }
 
 fn takes_path(name: &str) -> bool {
@@ -170,6 +190,22 @@ impl Helper for LineHelper {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_listed_if_they_are_few_and_plain() {
+        let pairs = |names: &[String]| -> Vec<Pair> {
+            names.iter().map(|name| Pair { display: name.clone(), replacement: name.clone() }).collect()
+        };
+        let listed = |names: &[String], typed: &str| -> Vec<String> {
+            listed_paths(pairs(names), typed).into_iter().map(|pair| pair.replacement).collect()
+        };
+        let names = ["a.txt", "a\x1b]0;x\x07", "a\u{202e}b", "a\nb", "a\tb", "aé漢"].map(str::to_owned);
+        assert_eq!(listed(&names, "a"), ["a.txt", "aé漢"]);
+        let many: Vec<String> = (0..66_000).map(|number| format!("file-{number}")).collect();
+        assert_eq!(listed(&many, "f"), ["file-"]);
+        assert_eq!(listed(&many, "file-"), Vec::<String>::new());
+        assert_eq!(listed(&many[..MAX_PATHS], "f"), many[..MAX_PATHS]);
+    }
 
     #[test]
     fn commands_are_completed() {
