@@ -90,3 +90,26 @@ fn an_input_may_come_from_a_file_or_standard_input() {
     let twice = Conjure::new(["run", "--input", "a=-", "--input", "b=-", "--script", "x", "Go"]).input("x");
     twice.finish().code(2).says("standard input is the value of one input alone");
 }
+
+#[test]
+fn the_servers_of_a_trusted_project_get_no_secret_unless_the_user_names_their_file() {
+    let (project, script) = (tempfile::tempdir().unwrap(), script("- content: Done.\n"));
+    let servers =
+        r#"{"mcpServers": {"x": {"url": "http://127.0.0.1:9/${LEVEL}", "headers": {"a": "${MY_API_KEY}"}}}}"#;
+    fs::write(project.path().join(".mcp.json"), servers).unwrap();
+    let run = || {
+        Conjure::new(["run", "Go", "--sandbox", "local", "--script"])
+            .arg(script.path())
+            .folder(project.path())
+            .env("CONJURE_TRUSTED_PROJECTS", project.path())
+            .env("LEVEL", "info")
+    };
+    let refused = run().env("MY_API_KEY", "hunter2-secret").finish().code(2);
+    refused
+        .says("it wants the variable `MY_API_KEY`, which looks like a secret")
+        .says("--mcp-config .mcp.json");
+    if cfg!(feature = "mcp") {
+        run().env("MY_API_KEY", "hunter2-secret").args(["--mcp-config", ".mcp.json"]).finish().code(0);
+        run().finish().code(0);
+    }
+}
