@@ -210,15 +210,17 @@ impl OpenFileCounter<'_> {
     /// Counts the files that a thread has open, executes, or has as its working directory.
     fn add_thread(&mut self, thread: &str) -> Result<bool, Errno> {
         let dir = rustix::fs::open(thread, FOLDER, Mode::empty())?;
+        let mut is_complete = true;
         for name in [c"exe", c"cwd", c"root"] {
-            self.add_removed(&dir, name);
+            is_complete &= self.add_removed(&dir, name).is_ok();
         }
         let folder = rustix::fs::openat(&dir, "fd", FOLDER, Mode::empty())?;
-        let mut is_complete = true;
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            let is_new_socket = self.add_removed(&folder, name).is_some_and(|link| {
+            let link = self.add_removed(&folder, name);
+            is_complete &= link.is_ok();
+            let is_new_socket = link.ok().flatten().is_some_and(|link| {
                 link.as_bytes().starts_with(SOCKET) && self.sockets.insert(link.into_bytes())
             });
             if is_new_socket {
@@ -229,19 +231,22 @@ impl OpenFileCounter<'_> {
         Ok(is_complete)
     }
 
-    /// Counts the target of a link in `/proc` if it is deleted. Otherwise returns the link's text.
-    fn add_removed(&mut self, folder: &OwnedFd, name: &CStr) -> Option<CString> {
-        // Only deleted files are inspected: inspecting others may block.
-        let link = rustix::fs::readlinkat(folder, name, Vec::new()).ok()?;
-        if !link.as_bytes().ends_with(DELETED) {
-            return Some(link);
-        }
-        if let Ok(stat) = rustix::fs::statat(folder, name, AtFlags::empty())
-            && stat.st_nlink == 0
+    /// Counts the target of a link in `/proc` if it is deleted. Otherwise returns the link's text. Fails when the target
+    /// cannot be inspected.
+    fn add_removed(&mut self, folder: &OwnedFd, name: &CStr) -> Result<Option<CString>, Errno> {
+        // Only deleted files are inspected: inspecting others may block. A link that is too long cannot be read.
+        if let Ok(link) = rustix::fs::readlinkat(folder, name, Vec::new())
+            && !link.as_bytes().ends_with(DELETED)
         {
-            self.count.add(&stat);
+            return Ok(Some(link));
         }
-        None
+        match rustix::fs::statat(folder, name, AtFlags::empty()) {
+            Ok(stat) if stat.st_nlink == 0 => self.count.add(&stat),
+            // It was closed meanwhile.
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(None)
     }
 
     /// Whether all deleted files that a process has mapped were counted elsewhere. Their size is not visible here.

@@ -111,6 +111,27 @@ fn a_removed_file_counts_as_long_as_it_is_open() {
     recover(&mut guest, "true");
 }
 
+/// The kernel does not tell where a file is whose path is longer than 4096 bytes.
+#[test]
+fn a_removed_file_counts_also_far_down() {
+    let mut guest = guest();
+    let outcome = guest.bash(
+        "cat > hold.py << 'end'
+import os, time
+for _ in range(22):
+    os.mkdir('d' * 200)
+    os.chdir('d' * 200)
+for _ in range(40):
+    file = os.open('file', os.O_CREAT | os.O_WRONLY)
+    os.unlink('file')
+    os.write(file, bytes(1 << 20))
+time.sleep(10)
+end
+exec python3 hold.py",
+    );
+    excess(&outcome);
+}
+
 /// Not even from a folder that its owner may not list.
 #[test]
 fn nothing_is_hidden() {
