@@ -131,6 +131,7 @@ const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
 
 const EPERM: u16 = libc::EPERM as u16;
 const ENOSYS: u16 = libc::ENOSYS as u16;
+const ENOTTY: u16 = libc::ENOTTY as u16;
 const EOPNOTSUPP: u16 = libc::EOPNOTSUPP as u16;
 const EAFNOSUPPORT: u16 = libc::EAFNOSUPPORT as u16;
 const EPROTONOSUPPORT: u16 = libc::EPROTONOSUPPORT as u16;
@@ -231,6 +232,18 @@ fn by_argument(guest: u32, preallocation: Preallocation) -> Vec<(c_long, Syscall
         Preallocation::Refused => (unsupported.clone().unless(second, FREES_SPACE, &allow), unsupported),
     };
 
+    let ioctl =
+        allow.clone().unless(second, TERMINAL_TRICKS, &refuse).unless(second, FILE_SPACE, &file_space);
+    // A subvolume is a file system of its own, and other such calls write without `write`. Other file systems do not
+    // have them.
+    let ioctl = SyscallDecision::If {
+        half: second,
+        mask: IOCTL_TYPE,
+        is: BTRFS,
+        then: Box::new(SyscallDecision::fail(ENOTTY).unless(second, SHARE_CONTENT, &allow)),
+        otherwise: Box::new(ioctl),
+    };
+
     vec![
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_open, makes_no_other_user(1, 2)),
@@ -284,11 +297,7 @@ fn by_argument(guest: u32, preallocation: Preallocation) -> Vec<(c_long, Syscall
         ),
         // Plain Linux with 32-bit addresses off. Other flags weaken the process.
         (libc::SYS_personality, refuse.clone().unless(first, PERSONALITIES, &allow)),
-        // These inject terminal input, and load a line discipline into the kernel.
-        (
-            libc::SYS_ioctl,
-            allow.clone().unless(second, TERMINAL_TRICKS, &refuse).unless(second, FILE_SPACE, &file_space),
-        ),
+        (libc::SYS_ioctl, ioctl),
         (libc::SYS_fallocate, fallocate),
         (libc::SYS_socket, sockets()),
         (libc::SYS_socketpair, no_family().unless(first, &[libc::AF_UNIX as u32], &allow)),
@@ -320,15 +329,22 @@ const IOPRIO_WHO_PGRP: i32 = 2;
 /// `PER_LINUX` and `PER_LINUX32`, each also with the version of Linux 2.6, and the query of the current value.
 const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
 
-/// `TIOCSTI`, `TIOCLINUX`, `TIOCSETD`.
+/// The bits of an `ioctl` number that say to which part of the kernel it belongs, and their value for Btrfs.
+const IOCTL_TYPE: u32 = 0xff00;
+const BTRFS: u32 = 0x9400;
+
+/// `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`: calls of Btrfs that other file systems have, too.
+const SHARE_CONTENT: &[u32] = &[0x4004_9409, 0x4020_940d, 0xc018_9436];
+
+/// `TIOCSTI`, `TIOCLINUX`, `TIOCSETD`: they inject terminal input, and load a line discipline into the kernel.
 const TERMINAL_TRICKS: &[u32] = &[0x5412, 0x541c, 0x5423];
 
 /// `FALLOC_FL_KEEP_SIZE` with `FALLOC_FL_PUNCH_HOLE`; `FALLOC_FL_COLLAPSE_RANGE`.
 const FREES_SPACE: &[u32] = &[0x3, 0x8];
 
-/// `FS_IOC_RESVSP`, `FS_IOC_RESVSP64`, `FS_IOC_ZERO_RANGE`: other names of `fallocate`. `FS_IOC_FSSETXATTR`
-/// changes how much disk space each written byte uses.
-const FILE_SPACE: &[u32] = &[0x4030_5828, 0x4030_582a, 0x4030_5839, 0x401c_5820];
+/// `FS_IOC_RESVSP`, `FS_IOC_RESVSP64`, `FS_IOC_ZERO_RANGE`, `XFS_IOC_ALLOCSP`, `XFS_IOC_ALLOCSP64`: other names of
+/// `fallocate`. `FS_IOC_FSSETXATTR` changes how much disk space each written byte uses.
+const FILE_SPACE: &[u32] = &[0x4030_5828, 0x4030_582a, 0x4030_5839, 0x4030_580a, 0x4030_5824, 0x401c_5820];
 
 /// The Internet protocols that programs use: the family's default, ICMP, TCP, UDP, ICMPv6, UDP-Lite.
 const PROTOCOLS: &[u32] = &[0, 1, 6, 17, 58, 136];

@@ -208,6 +208,13 @@ fn what_is_looked_at_closer() {
     check(libc::SYS_ioctl, &[0, 0x541c, 0x1000], REFUSED);
     check(libc::SYS_ioctl, &[0, 0x5423, 0x1000], REFUSED);
     check(libc::SYS_ioctl, &[0, 0x5401, 0x1000], Action::Allow);
+    // `BTRFS_IOC_SUBVOL_CREATE`, `BTRFS_IOC_SNAP_CREATE_V2`, and copies of whole files.
+    for request in [0x5000_940e, 0x5000_9417, 1 << 32 | 0x5000_940e] {
+        check(libc::SYS_ioctl, &[3, request, 0x1000], Action::Fail(ENOTTY));
+    }
+    for request in [0x4004_9409, 0x4020_940d, 0xc018_9436] {
+        check(libc::SYS_ioctl, &[3, request, 0x1000], Action::Allow);
+    }
 }
 
 #[test]
