@@ -11,6 +11,7 @@
 //!
 //! [`Incomplete`]: Completeness::Incomplete
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -21,6 +22,7 @@ use rustix::process::Pid;
 
 use conjure_guest::protocol::DiskUsage;
 
+use super::mounts::{Mounts, is_mount_point, parse_device};
 use super::usage::plus;
 use crate::{process_tree, sys};
 
@@ -67,14 +69,23 @@ pub(super) fn measure(
     // The handle may be an `O_PATH` handle.
     let top = rustix::fs::openat(folder, ".", FOLDER, Mode::empty())?;
     let stat = rustix::fs::fstat(&top)?;
-    let mut count =
-        UsageCounter { device: stat.st_dev, enough, used: DiskUsage::default(), several: HashSet::new() };
+    let mut count = UsageCounter {
+        devices: HashSet::from([stat.st_dev]),
+        enough,
+        used: DiskUsage::default(),
+        several: HashSet::new(),
+    };
     count.add(&stat);
     count.walk(&top)?;
     let mut completeness = Completeness::Complete;
     if count.used.is_within(&enough) {
-        let mut holders =
-            OpenFileCounter { count: &mut count, path: format!("{path}/"), sockets: HashSet::new() };
+        let mut holders = OpenFileCounter {
+            count: &mut count,
+            top: &top,
+            mounts: OnceCell::new(),
+            path: format!("{path}/"),
+            sockets: HashSet::new(),
+        };
         for pid in process_tree::descendants_of(guest) {
             // The guest's own children hold no files, and do not allow inspection.
             if !holders.add(pid) && !process_tree::is_child_of(pid, guest) {
@@ -95,11 +106,12 @@ pub(crate) fn usage_from_stat(stat: &Stat) -> DiskUsage {
 }
 
 struct UsageCounter {
-    device: u64,
+    /// The devices of the folder's file system. One with layers, or with subvolumes, has several.
+    devices: HashSet<u64>,
     enough: DiskUsage,
     used: DiskUsage,
     /// The files with several names or none. Each counts once.
-    several: HashSet<u64>,
+    several: HashSet<(u64, u64)>,
 }
 
 /// A folder on the way down from the top.
@@ -116,11 +128,15 @@ struct Level {
 impl UsageCounter {
     fn add(&mut self, stat: &Stat) {
         let is_file = FileType::from_raw_mode(stat.st_mode) != FileType::Directory;
-        let is_counted = is_file && stat.st_nlink != 1 && !self.several.insert(stat.st_ino);
-        if stat.st_dev != self.device || is_counted {
-            return;
+        let is_counted = is_file && stat.st_nlink != 1 && !self.several.insert(identity(stat));
+        if !is_counted {
+            self.used = plus(self.used, usage_from_stat(stat));
         }
-        self.used = plus(self.used, usage_from_stat(stat));
+    }
+
+    /// Whether a file with this inode number, and with several names or none, was counted.
+    fn has_counted(&self, inode: u64) -> bool {
+        self.devices.iter().any(|device| self.several.contains(&(*device, inode)))
     }
 
     /// Counts everything beneath the top.
@@ -166,8 +182,14 @@ impl UsageCounter {
                 continue;
             }
             let Ok(stat) = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if !self.devices.contains(&stat.st_dev) {
+                if is_mount_point(folder, name) {
+                    continue;
+                }
+                self.devices.insert(stat.st_dev);
+            }
             self.add(&stat);
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory && stat.st_dev == self.device {
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 folders.push(name.to_owned());
             }
             if !self.used.is_within(&self.enough) {
@@ -181,6 +203,9 @@ impl UsageCounter {
 /// Counts deleted files through the processes that hold them.
 struct OpenFileCounter<'a> {
     count: &'a mut UsageCounter,
+    top: &'a OwnedFd,
+    /// The mounts of the machine. They are read when a device is unknown.
+    mounts: OnceCell<Mounts>,
     /// The folder's path, with a slash at its end.
     path: String,
     /// The sockets that were inspected.
@@ -241,12 +266,21 @@ impl OpenFileCounter<'_> {
             return Ok(Some(link));
         }
         match rustix::fs::statat(folder, name, AtFlags::empty()) {
-            Ok(stat) if stat.st_nlink == 0 => self.count.add(&stat),
+            Ok(stat) if stat.st_nlink == 0 => {
+                if self.count.devices.contains(&stat.st_dev) || self.mounts().contain(folder, name) {
+                    self.count.devices.insert(stat.st_dev);
+                    self.count.add(&stat);
+                }
+            }
             // It was closed meanwhile.
             Ok(_) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
         Ok(None)
+    }
+
+    fn mounts(&self) -> &Mounts {
+        self.mounts.get_or_init(|| Mounts::of(self.top))
     }
 
     /// Whether all deleted files that a process has mapped were counted elsewhere. Their size is not visible here.
@@ -255,9 +289,13 @@ impl OpenFileCounter<'_> {
         maps.split(|byte| *byte == b'\n').filter(|line| line.ends_with(DELETED)).all(|line| {
             // Addresses, permissions, offset, device, inode, path.
             let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-            let inode = fields.nth(4).and_then(|inode| std::str::from_utf8(inode).ok()?.parse().ok());
-            let is_here = fields.next().is_some_and(|path| path.starts_with(self.path.as_bytes()));
-            !is_here || inode.is_some_and(|inode| self.count.several.contains(&inode))
+            let device = fields.nth(3).and_then(|device| parse_device(device, 16));
+            let inode = fields.next().and_then(|inode| std::str::from_utf8(inode).ok()?.parse().ok());
+            let is_here = fields.next().is_some_and(|path| {
+                path.starts_with(self.path.as_bytes())
+                    || device.is_some_and(|device| self.mounts().may_have_mapped(path, device))
+            });
+            !is_here || inode.is_some_and(|inode| self.count.has_counted(inode))
         })
     }
 }
@@ -321,3 +359,6 @@ fn reopen_path(top: &OwnedFd, way: &mut Vec<Level>) -> Result<OwnedFd, Errno> {
     way.truncate(reached);
     Ok(at)
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ mod free_space;
 mod measure;
 mod measurement;
 mod monitor;
+mod mounts;
 mod schedule;
 mod usage;
 mod write_budget;

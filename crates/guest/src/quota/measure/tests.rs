@@ -1,0 +1,110 @@
+//! Files that are hard to find. The processes that hold them are grandchildren of one that stands for the guest.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use super::*;
+
+const UNBOUNDED: DiskUsage = DiskUsage { bytes: u64::MAX, inodes: u64::MAX };
+
+const MIB: u64 = 1 << 20;
+
+struct Holder {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    /// Runs a shell script in `folder`. It prints a line when it is ready, and reads a line to continue.
+    #[expect(clippy::disallowed_methods, reason = "the kernel decides how such files look")]
+    fn start(folder: &Path, script: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sh -c 'sh -c \"$SCRIPT\"; true'; true"]).env("SCRIPT", script);
+        command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("a shell");
+        let input = process.stdin.take().expect("a pipe");
+        let output = BufReader::new(process.stdout.take().expect("a pipe"));
+        Self { process, input, output }
+    }
+
+    fn ready(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    fn proceed(&mut self) {
+        self.input.write_all(b"\n").expect("it reads");
+    }
+
+    fn measure(&self, folder: &Path) -> Measurement {
+        let folder = std::fs::File::open(folder).expect("a folder").into();
+        measure(&folder, "/elsewhere", Pid::from_child(&self.process), UNBOUNDED).expect("measured")
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        self.process.wait().expect("it ends");
+    }
+}
+
+/// Its files have another device than its folders.
+#[test]
+fn files_of_a_layered_file_system_count() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "exec unshare --mount sh -ec '
+        mkdir low up all; mount -t tmpfs low low; mount -t tmpfs up up; mkdir up/files up/work
+        mount -t overlay -o lowerdir=low,upperdir=up/files,workdir=up/work all all; cd all
+        exec 3> removed; rm removed; head -c 1M /dev/zero >&3; echo $$; read line
+        head -c 2M /dev/zero > kept; mkdir other; mount -t tmpfs other other
+        head -c 4M /dev/zero > other/file; echo; read line'";
+    let mut holder = Holder::start(folder.path(), script);
+    let top = PathBuf::from(format!("/proc/{}/cwd", holder.ready()));
+    assert_eq!(holder.measure(&top).used, DiskUsage { bytes: MIB, inodes: 2 });
+    holder.proceed();
+    holder.ready();
+    assert_eq!(holder.measure(&top).used, DiskUsage { bytes: 3 * MIB, inodes: 3 });
+    holder.proceed();
+    holder.end();
+}
+
+/// The path of the mapping need not lie in the folder: the file system may be mounted twice.
+#[test]
+fn mapped_files_are_known_to_be_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = |kept: &str| {
+        format!(
+            "exec python3 -c \"
+import mmap, os
+memory = mmap.mmap(-1, 4096, mmap.MAP_SHARED)
+named = os.memfd_create('name')
+os.write(named, bytes(4096))
+of_named = mmap.mmap(named, 4096)
+os.close(named)
+file = os.open('file', os.O_RDWR | os.O_CREAT)
+os.unlink('file')
+os.write(file, bytes(4096))
+{kept}
+os.close(file)
+print(flush=True)
+input()\""
+        )
+    };
+    for (kept, expected) in [
+        ("", Completeness::Complete),
+        // Such a mapping has a descriptor of its own.
+        ("mapping = mmap.mmap(file, 4096)", Completeness::Complete),
+        ("import ctypes; ctypes.CDLL(None).mmap(None, 4096, 1, 1, file, 0)", Completeness::Incomplete),
+    ] {
+        let mut holder = Holder::start(folder.path(), &script(kept));
+        holder.ready();
+        assert_eq!(holder.measure(folder.path()).completeness, expected, "{kept}");
+        holder.proceed();
+        holder.end();
+    }
+}
