@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -74,10 +74,11 @@ pub(super) fn measure(
         enough,
         used: DiskUsage::default(),
         several: HashSet::new(),
+        is_complete: true,
     };
     count.add(&stat);
     count.walk(&top)?;
-    let mut completeness = Completeness::Complete;
+    let mut completeness = if count.is_complete { Completeness::Complete } else { Completeness::Incomplete };
     if count.used.is_within(&enough) {
         let mut holders = OpenFileCounter {
             count: &mut count,
@@ -112,6 +113,8 @@ struct UsageCounter {
     used: DiskUsage,
     /// The files with several names or none. Each counts once.
     several: HashSet<(u64, u64)>,
+    /// Whether it could read every folder that programs can use.
+    is_complete: bool,
 }
 
 /// A folder on the way down from the top.
@@ -150,10 +153,12 @@ impl UsageCounter {
             }
             let is_enough = !self.used.is_within(&self.enough);
             if let Some(name) = level.folders.pop().filter(|_| !is_enough) {
-                // On failure, it was removed or replaced meanwhile, or is a mount point.
-                if let Ok((next, mode)) = open_child(&at, &name) {
-                    way.push(self.level(&next, name, mode)?);
-                    at = next;
+                match open_child(&at, &name) {
+                    Ok((next, mode)) => {
+                        way.push(self.level(&next, name, mode)?);
+                        at = next;
+                    }
+                    Err(errno) => self.is_complete &= !may_hide_files(&at, &name, errno),
                 }
                 continue;
             }
@@ -165,7 +170,7 @@ impl UsageCounter {
                 at = match rustix::fs::openat(&at, "..", FOLDER, Mode::empty()) {
                     Ok(up) if identity(&rustix::fs::fstat(&up)?) == above.identity => up,
                     // The folder was moved, and has another parent now.
-                    _ => reopen_path(top, &mut way)?,
+                    _ => self.reopen_path(top, &mut way)?,
                 };
             }
         }
@@ -175,13 +180,20 @@ impl UsageCounter {
     /// Counts the entries of a folder, and collects its subfolders.
     fn level(&mut self, folder: &OwnedFd, name: CString, mode: Option<Mode>) -> Result<Level, Errno> {
         let mut folders = Vec::new();
-        for entry in Dir::read_from(folder)? {
+        // `Dir::read_from` would open it again, which needs the permission to enter it.
+        for entry in Dir::new(rustix::io::fcntl_dupfd_cloexec(folder, 0)?)? {
             let entry = entry?;
             let name = entry.file_name();
             if name == c"." || name == c".." {
                 continue;
             }
-            let Ok(stat) = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(errno) => {
+                    self.is_complete &= !may_hide_files(folder, name, errno);
+                    continue;
+                }
+            };
             if !self.devices.contains(&stat.st_dev) {
                 if is_mount_point(folder, name) {
                     continue;
@@ -197,6 +209,26 @@ impl UsageCounter {
             }
         }
         Ok(Level { name, identity: identity(&rustix::fs::fstat(folder)?), mode, folders })
+    }
+
+    /// Walks down from the top again, as long as the path leads to the same folders. The rest of the path is dropped:
+    /// a moved folder was counted at its new place or not.
+    fn reopen_path(&mut self, top: &OwnedFd, way: &mut Vec<Level>) -> Result<OwnedFd, Errno> {
+        let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
+        let mut reached = 1;
+        while let Some(level) = way.get(reached) {
+            match open_child(&at, &level.name) {
+                Ok((next, _)) if identity(&rustix::fs::fstat(&next)?) == level.identity => at = next,
+                Ok(_) => break,
+                Err(errno) => {
+                    self.is_complete &= !may_hide_files(&at, &level.name, errno);
+                    break;
+                }
+            }
+            reached += 1;
+        }
+        way.truncate(reached);
+        Ok(at)
     }
 }
 
@@ -339,25 +371,29 @@ fn open_child(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), 
     }
 }
 
+/// Whether an entry of a folder that could not be read may hide files. `errno` is the failure.
+fn may_hide_files(folder: &OwnedFd, name: &CStr, errno: Errno) -> bool {
+    match errno {
+        // It was removed or replaced meanwhile, or is a mount point.
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => false,
+        // Programs have the guest's user. They cannot fill a folder of another user that they cannot enter. They may
+        // have changed the permissions of their own during the measurement.
+        Errno::ACCESS => {
+            let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                // It is the folder above that cannot be entered.
+                Err(Errno::ACCESS) => rustix::fs::fstat(folder),
+                found => found,
+            };
+            let is_own = stat.is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
+            is_own || rustix::fs::accessat(folder, name, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+        }
+        _ => true,
+    }
+}
+
 /// Sets the permissions of a folder by its handle, if possible.
 fn restore(folder: &OwnedFd, mode: Mode) {
     let _ = rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode);
-}
-
-/// Walks down from the top again, as long as the path leads to the same folders. The rest of the path is dropped:
-/// a moved folder was counted at its new place or not.
-fn reopen_path(top: &OwnedFd, way: &mut Vec<Level>) -> Result<OwnedFd, Errno> {
-    let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
-    let mut reached = 1;
-    while let Some(level) = way.get(reached) {
-        match open_child(&at, &level.name) {
-            Ok((next, _)) if identity(&rustix::fs::fstat(&next)?) == level.identity => at = next,
-            _ => break,
-        }
-        reached += 1;
-    }
-    way.truncate(reached);
-    Ok(at)
 }
 
 #[cfg(test)]

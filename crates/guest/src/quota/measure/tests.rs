@@ -1,8 +1,12 @@
 //! Files that are hard to find. The processes that hold them are grandchildren of one that stands for the guest.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use rustix::process::Uid;
 
 use super::*;
 
@@ -50,10 +54,20 @@ impl Holder {
     }
 }
 
+/// Whether this is root. Where not, that is recorded as a skip of the calling test.
+#[track_caller]
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        test_support::skip("only root can make such files", "run the tests as root");
+    }
+    is_root
+}
+
 /// Its files have another device than its folders.
 #[test]
 fn files_of_a_layered_file_system_count() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -106,5 +120,41 @@ input()\""
         assert_eq!(holder.measure(folder.path()).completeness, expected, "{kept}");
         holder.proceed();
         holder.end();
+    }
+}
+
+/// A folder of another user, whose files programs can use by their names, may hide some.
+#[test]
+fn folders_that_programs_cannot_enter_hide_nothing() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let set = |name: &str, mode: u32| {
+        let path = folder.path().join(name);
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("changed");
+    };
+    std::fs::create_dir_all(folder.path().join("other/below")).expect("a folder");
+    set("", 0o755);
+    // Only this thread gets another user.
+    let measure_as_other = || {
+        let path = folder.path().to_owned();
+        let thread = std::thread::spawn(move || {
+            let other = Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(other, other, other).expect("root may");
+            let folder = std::fs::File::open(path).expect("a folder").into();
+            measure(&folder, "/elsewhere", Pid::from_raw(i32::MAX).expect("no process"), UNBOUNDED)
+        });
+        let measurement = thread.join().expect("it ends").expect("measured");
+        (measurement.used.inodes, measurement.completeness)
+    };
+    for (mode, expected) in [
+        (0o755, (3, Completeness::Complete)),
+        (0o744, (2, Completeness::Complete)),
+        (0o700, (2, Completeness::Complete)),
+        (0o711, (2, Completeness::Incomplete)),
+    ] {
+        set("other", mode);
+        assert_eq!(measure_as_other(), expected, "{mode:o}");
     }
 }
