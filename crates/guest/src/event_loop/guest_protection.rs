@@ -1,5 +1,5 @@
-//! Limits the damage of commands that stop or kill the guest's own processes. They can, because all have the same
-//! user.
+//! Limits the damage of commands that stop or kill the guest's own processes, or the programs of later calls. They
+//! can, because all have the same user.
 //!
 //! A single signal makes at most one call fail: the guest resumes a stopped shim or worker at once, and replaces a killed
 //! one. But a process that keeps sending signals would disturb every later call. The guest cannot find the sender.
@@ -10,8 +10,10 @@
 
 use rustix::process::{Pid, Signal, WaitStatus};
 
+use conjure_guest::protocol::{ExecEnd, GuestError, Reply};
+
 use super::EventLoop;
-use super::interference_score::{KILLED, STALLED, STOPPED};
+use super::interference_score::{FAILED, KILLED, STALLED, STOPPED};
 use super::open_job::{Job, NO_OPERATION};
 use crate::clock;
 use crate::job::{AbortReason, kill};
@@ -59,11 +61,32 @@ impl EventLoop {
         }
     }
 
+    /// Records the result of a call. While processes of earlier calls run, one of them may have ended its program.
+    pub(super) fn record_call_end(&mut self, result: &[u8]) {
+        if self.leftovers().next().is_none() {
+            return;
+        }
+        let is_failed = match serde_json::from_slice::<Result<Reply, GuestError>>(result) {
+            // A shell reports a killed child as 128 + 9.
+            Ok(Ok(Reply::Exec(reply))) => {
+                matches!(reply.end, ExecEnd::Signaled(_) | ExecEnd::Exited(137) | ExecEnd::TimedOut)
+            }
+            _ => false,
+        };
+        if is_failed && self.interference.add(FAILED) {
+            self.kill_suspects();
+        }
+    }
+
+    /// The shims of processes that finished calls left running.
+    fn leftovers(&self) -> impl Iterator<Item = &Pid> {
+        let is_leftover = |channel: u32| channel != NO_OPERATION && !self.channels.contains_key(&channel);
+        self.children.iter().filter(move |(_, child)| is_leftover(child.channel)).map(|(pid, _)| pid)
+    }
+
     fn kill_suspects(&mut self) {
-        let channels = &self.channels;
-        let is_leftover = |channel: u32| channel != NO_OPERATION && !channels.contains_key(&channel);
         let mut is_ended = false;
-        for (pid, _) in self.children.iter().filter(|(_, child)| is_leftover(child.channel)) {
+        for pid in self.leftovers() {
             // Its descendants become the guest's children, and the reaper kills them.
             kill(*pid);
             is_ended = true;

@@ -12,6 +12,9 @@ pub(super) const KILLED: u32 = 8;
 /// The score of stopping a program until its timeout. The call fails after all of its time.
 pub(super) const STALLED: u32 = 12;
 
+/// The score of a call that a signal or its timeout ended, while processes of earlier calls run.
+pub(super) const FAILED: u32 = 8;
+
 /// How much a shim or worker that completed its work takes off.
 const ANSWERED: u32 = 2;
 

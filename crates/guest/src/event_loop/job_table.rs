@@ -56,6 +56,7 @@ impl EventLoop {
             }
             if let Some(result) = result {
                 self.record_written(channel_id, &result);
+                self.record_call_end(&result);
                 self.frames.done(channel_id, &result);
                 self.remove_job(channel_id);
             }

@@ -77,6 +77,25 @@ fn a_process_that_stops_programs_is_killed_after_a_few_calls() {
 }
 
 #[test]
+fn a_process_that_kills_programs_is_killed_after_a_few_calls() {
+    let mut guest = attacked(ATTACK_ON_PROGRAMS, 9);
+    assert!(failing(&mut guest, 60_000) <= 5);
+    guest.assert_nothing_left();
+}
+
+/// A process may stop programs until just before their timeout.
+#[test]
+fn processes_of_earlier_calls_are_killed_when_call_after_call_reaches_its_timeout() {
+    let mut guest = Guest::start();
+    assert_eq!(guest.bash("sleep 1000 > /dev/null 2>&1 & echo").end(), ExecEnd::Exited(0));
+    for _ in 0..3 {
+        let channel = guest.open(bash("exec sleep 1000"), PLENTY, Some(100));
+        assert_eq!(guest.finish(channel).end(), ExecEnd::TimedOut);
+    }
+    guest.assert_nothing_left();
+}
+
+#[test]
 fn a_running_program_is_ended_when_it_disturbs_others() {
     let mut guest = Guest::start();
     std::fs::write(guest.work("attack.py"), ATTACK).expect("written");
