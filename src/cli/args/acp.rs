@@ -25,7 +25,7 @@ pub(crate) struct AcpArgs {
     /// A script that supplies the model's responses, instead of a model.
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
+    /// A directory of skills; may be repeated, the first wins. Instead of the configured ones.
     #[arg(long, value_name = "DIR")]
     pub(crate) skills: Vec<PathBuf>,
     /// An MCP server whose tools the model has: `NAME=COMMAND` or `NAME=URL`; may be repeated.

@@ -12,13 +12,13 @@ Examples:
 
 The key is taken from `ANTHROPIC_API_KEY`; `ANTHROPIC_BASE_URL` names another address of the
 service. The command finds an uploaded skill by the record of the upload, else by its title, which
-is its name. Nothing is deleted: the command lists skills that are no longer in the folder. Run it
+is its name. Nothing is deleted: the command lists skills that are no longer in the directory. Run it
 again to complete an upload that failed. Exit code 1: at least one skill differs at the service.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = PUSH_EXAMPLES)]
 pub(crate) struct PushArgs {
-    /// The folder of skills; also a skill's own folder, or a .skill package.
+    /// The directory of skills; also a skill's own directory, or a .skill package.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Show what would be done, and do nothing.
@@ -27,7 +27,7 @@ pub(crate) struct PushArgs {
     /// Print one JSON object instead of lines.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The data folder with the index of uploaded skills, instead of the configured one.
+    /// The data directory with the index of uploaded skills, instead of the configured one.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }
@@ -48,7 +48,7 @@ pub(crate) enum RemoteCommand {
         /// The skills' ids.
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
-        /// The data folder with the index of uploaded skills, instead of the configured one.
+        /// The data directory with the index of uploaded skills, instead of the configured one.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
     },

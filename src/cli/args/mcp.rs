@@ -23,7 +23,7 @@ Examples:
   conjure mcp login https://mcp.example.com/mcp --scope read
 
 It prints an address to open in a browser of this machine, and ends when you have signed in. The
-tokens are sealed in the data folder, and renewed when they end. From another machine, forward the
+tokens are sealed in the data directory, and renewed when they end. From another machine, forward the
 port: `--port 8765` here, and `ssh -L 8765:127.0.0.1:8765 HOST` there.";
 
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ pub(crate) struct McpLogoutArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct McpServeArgs {
-    /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
+    /// A directory of skills; may be repeated, the first wins. Instead of the configured ones.
     #[arg(long, value_name = "DIR")]
     pub(crate) skills: Vec<PathBuf>,
     /// Where tools run: `jail` (the default), `docker`, or `local`, a plain child process without isolation; `jail-or-local` is `local`
@@ -86,7 +86,7 @@ pub(crate) struct McpServeArgs {
     /// The network access of tools: `none` (the default), `limited:HOST,...` or `full`.
     #[arg(long, value_name = "POLICY", value_parser = parse_network_arg)]
     pub(crate) network: Option<NetworkPolicy>,
-    /// The folder in which tools work, instead of a temporary one.
+    /// The directory in which tools work, instead of a temporary one.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// The model of `run_agent`.

@@ -13,7 +13,7 @@ Examples:
   conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
       --file fixtures/data/sales.csv \"Which region grew fastest?\"
   git diff | conjure run --script review.yaml --json \"Review this\" > events.jsonl
-  conjure run --model claude-sonnet-4-5 --workspace . --allow view \"Tidy up this folder\"
+  conjure run --model claude-sonnet-4-5 --workspace . --allow view \"Tidy up this directory\"
 
 The final answer is all that goes to standard output; with --json it is the session's events, one a
 line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.
@@ -33,7 +33,7 @@ pub(crate) struct RunArgs {
     /// A file to copy into the model's workspace; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,
-    /// A folder for copies of the files that the run produces. Existing files are not overwritten.
+    /// A directory for copies of the files that the run produces. Existing files are not overwritten.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// The maximum size of all copies together, such as `500m` or `10g`. Holes of sparse files count a 64th.

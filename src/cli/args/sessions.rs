@@ -36,7 +36,7 @@ const DECIDE_EXAMPLES: &str = "\
 Examples:
   conjure sessions decide sesn_1f toolu_01 --allow
   conjure sessions decide sesn_1f toolu_01 --always
-  conjure sessions decide sesn_1f toolu_01 --deny --reason \"not in this folder\"
+  conjure sessions decide sesn_1f toolu_01 --deny --reason \"not in this directory\"
 
 Output and exit codes are those of `conjure run`: code 6 where another call waits.";
 
@@ -47,15 +47,15 @@ Examples:
   conjure sessions fork sesn_1f --at 12
 
 The other session stays as it is. Files of the workspace are copied as they are now: what was said
-is undone, what was written is not. A folder of `--workspace` is not copied.";
+is undone, what was written is not. A directory of `--workspace` is not copied.";
 
 /// The default tenant of the command's sessions.
 pub(crate) const LOCAL_TENANT: &str = "local";
 
-/// The data folder and the tenant of sessions.
+/// The data directory and the tenant of sessions.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DataArgs {
-    /// The data folder, instead of the configured one.
+    /// The data directory, instead of the configured one.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// The tenant to act for. Tenants share nothing.
@@ -198,7 +198,7 @@ pub(crate) struct ContinueArgs {
     /// Write the model's new responses to a script that `--script` can replay.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// A folder for copies of the files that the session has produced. Existing files are not overwritten.
+    /// A directory for copies of the files that the session has produced. Existing files are not overwritten.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// The maximum size of all copies together, such as `500m` or `10g`. Holes of sparse files count a 64th.

@@ -17,7 +17,7 @@ pub(crate) struct SkillsArgs {
 pub(crate) enum SkillsCommand {
     /// List the skills that a session would have.
     List {
-        /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
+        /// A directory of skills; may be repeated, the first wins. Instead of the configured ones.
         #[arg(long, value_name = "DIR")]
         skills: Vec<PathBuf>,
         /// The output format.
@@ -30,26 +30,26 @@ pub(crate) enum SkillsCommand {
     Check(CheckArgs),
     /// Print a skill's properties as JSON, as the format's reference validator does.
     Properties {
-        /// A skill's folder, its SKILL.md, or a .skill package.
+        /// A skill's directory, its SKILL.md, or a .skill package.
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },
     /// Print the prompt section that describes these skills to a model.
     Prompt {
-        /// Skills' folders, their SKILL.md, or .skill packages.
+        /// Skills' directories, their SKILL.md, or .skill packages.
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<PathBuf>,
     },
     /// Pack a skill into a `.skill` file.
     Pack {
-        /// The skill's folder, or its SKILL.md.
+        /// The skill's directory, or its SKILL.md.
         #[arg(value_name = "PATH")]
         path: PathBuf,
-        /// The file to write, or a folder for it; by default NAME.skill in the current folder.
+        /// The file to write, or a directory for it; by default NAME.skill in the current directory.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Upload new and changed skills of a folder to the model's service, and nothing else.
+    /// Upload new and changed skills of a directory to the model's service, and nothing else.
     #[cfg(feature = "anthropic")]
     Push(PushArgs),
     /// List and delete skills at the model's service.
@@ -60,7 +60,7 @@ pub(crate) enum SkillsCommand {
     },
     /// Show all details of one skill.
     Inspect {
-        /// A skill's folder, its SKILL.md, or a .skill package.
+        /// A skill's directory, its SKILL.md, or a .skill package.
         #[arg(value_name = "PATH")]
         path: PathBuf,
         /// The output format.
@@ -71,7 +71,7 @@ pub(crate) enum SkillsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ValidateArgs {
-    /// Skills' folders, their SKILL.md, or .skill packages.
+    /// Skills' directories, their SKILL.md, or .skill packages.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Check strictly, as the format's reference validator does (the default).
@@ -87,7 +87,7 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
-    /// A skill's folder, its SKILL.md, or a .skill package.
+    /// A skill's directory, its SKILL.md, or a .skill package.
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
     /// A value for an input of the skill's manifest; JSON where the input is not text. May be repeated.
@@ -97,7 +97,7 @@ pub(crate) struct CheckArgs {
     /// one.
     #[arg(long, value_name = "KIND")]
     pub(crate) sandbox: Option<String>,
-    /// The workspace to check, instead of a new temporary folder.
+    /// The workspace to check, instead of a new temporary directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// A variable that tools would have; `NAME` alone passes on the value from this process. May be repeated.

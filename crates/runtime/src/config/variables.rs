@@ -22,23 +22,23 @@ macro_rules! variables {
 variables! {
     CONFIG = "CONJURE_CONFIG": "The configuration file, instead of `~/.conjure/config.toml`; it must exist.";
     SKILL_PATHS = "CONJURE_SKILL_PATHS":
-        "Folders of skills, separated by `:`; the first wins. Replaces the default scopes.";
+        "Directories of skills, separated by `:`; the first wins. Replaces the default scopes.";
     TRUSTED_PROJECTS = "CONJURE_TRUSTED_PROJECTS":
-        "Project folders, separated by `:`, whose `.agents/skills`, `.conjure/skills` and `.claude/skills` may be loaded.";
+        "Project directories, separated by `:`, whose `.agents/skills`, `.conjure/skills` and `.claude/skills` may be loaded.";
     EXECUTOR = "CONJURE_EXECUTOR": "The kind of sandbox: `jail` (the default), `docker` or `local`.";
     IMAGE = "CONJURE_IMAGE": "The image of containers, instead of `conjure/sandbox:latest`.";
     RUNTIME = "CONJURE_RUNTIME": "The runtime of containers, such as `runsc`, instead of the engine's own.";
     CONTAINER_USER = "CONJURE_CONTAINER_USER":
         "As whom commands run in containers, `USER:GROUP`, instead of as the workspace's owner.";
     VOLUMES = "CONJURE_VOLUMES":
-        "More folders in containers, separated by `,`: `HOST:TARGET`, or `HOST:TARGET:rw` to write.";
+        "More directories in containers, separated by `,`: `HOST:TARGET`, or `HOST:TARGET:rw` to write.";
     TOOL_TIMEOUT = "CONJURE_TOOL_TIMEOUT": "How long one tool call may take, in seconds: `30`, `0.5`.";
     MAX_ITERATIONS = "CONJURE_MAX_ITERATIONS": "How often the model may be called for one message: `25`.";
     NETWORK = "CONJURE_NETWORK": "What a sandbox may reach: `none`, `full`, or host names separated by `,`.";
     PRIVATE_ADDRESSES = "CONJURE_PRIVATE_ADDRESSES":
         "Private addresses that sandboxes may reach, by hosts that their network permits, separated by `,`: `10.1.0.0/16`.";
     ALLOWED_PATHS = "CONJURE_ALLOWED_PATHS":
-        "Folders that tools may read and write beside the workspace, separated by `:`.";
+        "Directories that tools may read and write beside the workspace, separated by `:`.";
     DATA = "CONJURE_DATA":
         "The data directory, instead of `conjure` in `XDG_DATA_HOME`: sessions, workspaces, sandboxes, stored content.";
     MEMORY = "CONJURE_MEMORY":
@@ -58,7 +58,7 @@ variables! {
         "What sessions may be given: `on` (the default), `files` without URLs that are fetched, or `off`.";
     LOG = "CONJURE_LOG":
         "What the command logs to standard error, as a filter: `info`, `conjure_sandbox=debug`. Off by default.";
-    HOME = "HOME": "The folder that `~` stands for.";
+    HOME = "HOME": "The directory that `~` stands for.";
     NO_COLOR = "NO_COLOR": "When set and not empty, the command writes no colours.";
     TERM = "TERM": "`dumb` means a terminal without colours.";
     API_KEY = "ANTHROPIC_API_KEY": "The key for models of the Messages API. It is never printed.";
@@ -69,7 +69,7 @@ variables! {
     GEMINI_KEY = "GEMINI_API_KEY": "The key for models `gemini:NAME`. It is never printed.";
     OLLAMA_HOST = "OLLAMA_HOST": "Where models `ollama:NAME` are, instead of `127.0.0.1:11434`.";
     VAULT_KEY = "CONJURE_VAULT_KEY":
-        "The key that seals the credentials in vaults, 64 hex digits, instead of the one in `vault.key` in the data folder. It is never printed.";
+        "The key that seals the credentials in vaults, 64 hex digits, instead of the one in `vault.key` in the data directory. It is never printed.";
     DOCKER_HOST = "DOCKER_HOST": "Where the container engine listens: `unix:///run/docker.sock`, `tcp://host:2375`.";
     DATA_HOME = "XDG_DATA_HOME": "Where programs keep their data, instead of `~/.local/share`.";
     RUNTIME_DIR = "XDG_RUNTIME_DIR": "The directory with the sockets of a rootless Docker or Podman.";

@@ -42,7 +42,7 @@ pub(crate) enum KeysCommand {
         /// The output format.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
-        /// The data folder, instead of the configured one.
+        /// The data directory, instead of the configured one.
         #[arg(long, value_name = "DIR")]
         data: Option<std::path::PathBuf>,
     },
@@ -51,7 +51,7 @@ pub(crate) enum KeysCommand {
         /// The keys' ids, as `conjure keys list` shows them.
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
-        /// The data folder, instead of the configured one.
+        /// The data directory, instead of the configured one.
         #[arg(long, value_name = "DIR")]
         data: Option<std::path::PathBuf>,
     },

@@ -17,7 +17,7 @@ use crate::cli::args::shared::values::{
 /// The options of a new session.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct NewSessionArgs {
-    /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
+    /// A directory of skills; may be repeated, the first wins. Instead of the configured ones.
     #[arg(long, value_name = "DIR")]
     pub(crate) skills: Vec<PathBuf>,
     /// The model to call: one of Anthropic's by its name, `openai:NAME`, `gemini:NAME`, `ollama:NAME`, or a name from
@@ -54,7 +54,7 @@ pub(crate) struct NewSessionArgs {
     /// The number of processors for all tools together, such as `2` or `0.5`.
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<f64>,
-    /// The folder in which tools work and leave their files, instead of one that belongs to the session.
+    /// The directory in which tools work and leave their files, instead of one that belongs to the session.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// A variable for tools; `NAME` alone passes on the value from this process. May be repeated.
