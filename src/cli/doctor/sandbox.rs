@@ -21,7 +21,7 @@ const PROGRAMS: [(&str, bool, &str); 3] = [
 ];
 
 /// How to enable a boundary that cannot be enforced.
-const REMEDIES: [(&str, &str); 6] = [
+const REMEDIES: [(&str, &str); 7] = [
     ("identity", "run the host as root: it then runs each jail as another user that owns nothing"),
     ("syscalls", "a kernel with CONFIG_SECCOMP_FILTER"),
     (
@@ -31,6 +31,7 @@ const REMEDIES: [(&str, &str); 6] = [
     ("memory", "control groups, see below"),
     ("processor", "control groups, see below"),
     ("process_count", "control groups, see below, or Linux 5.14"),
+    ("disk", "workspaces on another file system than Btrfs, or `disk_limit = \"kernel\"`"),
 ];
 
 /// By how much a quota that the guest watches can be exceeded. The example `quota` of `conjure-sandbox` measures it.
@@ -56,7 +57,9 @@ pub(super) async fn checks(environment: &ProcessEnv, configured: ExecutorKind) -
                 let check = Check::new("  boundary", finding);
                 if let Some(remedy) = remedy { check.remedy(remedy) } else { check }
             }));
-            checks.push(Check::new("  disk", Finding::Good(WATCHED_QUOTA.to_owned())));
+            if jail.executor().isolation().open().all(|boundary| boundary != "disk") {
+                checks.push(Check::new("  disk", Finding::Good(WATCHED_QUOTA.to_owned())));
+            }
             checks.push(kernel_limit(environment).await);
             checks.push(Check::new("  paths", Finding::Good(VISIBLE_PATHS.to_owned())));
             Some(jail)

@@ -3,6 +3,8 @@
 mod content_dirs;
 mod dirs_state;
 mod disk_image;
+#[cfg(feature = "jail")]
+mod disk_use;
 mod registry;
 mod remove_tree;
 mod sandbox_dir;
@@ -12,6 +14,8 @@ mod workspace_swap;
 pub use content_dirs::ContentDirs;
 #[cfg(feature = "jail")]
 pub(crate) use disk_image::{mount_limited, remount};
+#[cfg(feature = "jail")]
+pub(crate) use disk_use::is_measurable;
 #[cfg(feature = "docker")]
 pub(crate) use registry::SandboxDirsRef;
 pub use registry::{DirSweepReport, SandboxDirs};

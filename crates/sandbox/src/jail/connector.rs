@@ -29,7 +29,7 @@ use crate::egress;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::start;
 use crate::guest_process::{PrivateDir, SpawnedGuest, safe_env, unavailable, utf8_path};
-use crate::host_dirs::{ContentDirs, mount_limited};
+use crate::host_dirs::{ContentDirs, is_measurable, mount_limited};
 use crate::proxy_gateway::Proxy;
 use crate::settings::context::ExecutionContext;
 use crate::settings::isolation::{Boundary, Isolation};
@@ -54,7 +54,8 @@ use crate::settings::limits::{DiskLimit, Limits};
 /// The workspace has a quota. By default the guest checks it often: commands can exceed it for a moment, and then all
 /// of them are ended. The kernel enforces it on request ([`DiskLimit::Kernel`]). In a workspace of the data
 /// directory, all files count. In other workspaces, only added files count. Further writable directories have no
-/// quota, so with them the disk boundary is open.
+/// quota, so with them the disk boundary is open. It is open also on Btrfs, which does not report how much of the
+/// disk a file takes.
 ///
 /// `Sandbox::isolation` shows which boundaries the machine does not permit. If the context's floor requires one of
 /// them, that is an error. Without user namespaces there is no jail.
@@ -259,7 +260,7 @@ impl JailHost {
             // Further writable directories have no quota.
             disk: match limits.disk_limit() {
                 _ if !context.allowed_paths.is_empty() => Boundary::Open,
-                DiskLimit::Watched => Boundary::Watched,
+                DiskLimit::Watched => Boundary::watched_if(is_measurable(&workspace)),
                 DiskLimit::Kernel => Boundary::Enforced,
             },
             ..self.isolation(runner)

@@ -25,7 +25,7 @@ use crate::docker::runtime_files::RuntimeFiles;
 use crate::docker::volume_container::{CONTENT_ROOT, VolumeContainer};
 use crate::error::SandboxError;
 use crate::guest_process::{missing_dir, resolve_dir, unavailable, utf8_path};
-use crate::host_dirs::SandboxDir;
+use crate::host_dirs::{SandboxDir, is_measurable};
 use crate::jail::{
     CLOSED, ContentSource, DEVICES, HOME, JailMounts, JailUser, NAME, OUTPUT, RESERVED, SourceMode,
     WORKSPACE, WRITABLE, default_variables, jail_layout, path_not_allowed, sandbox_target,
@@ -134,7 +134,8 @@ impl PlanInputs<'_> {
         let counted = if data.is_workspace(&workspace) { QuotaBasis::Everything } else { QuotaBasis::Growth };
         let hello = self.hello(roots, writable, counted);
         // Further writable directories have no quota.
-        let is_bounded = self.context.allowed_paths.is_empty()
+        let is_bounded = is_measurable(&workspace)
+            && self.context.allowed_paths.is_empty()
             && self.options.volumes.iter().all(|volume| volume.access == Access::ReadOnly);
         let layout = layout(self.options, self.context)?;
         let (sandbox_dir, disk) = (Some(sandbox_dir), Boundary::watched_if(is_bounded));
