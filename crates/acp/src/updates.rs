@@ -273,7 +273,11 @@ mod tests {
         let content = question_content(&tool_call("toolu_1", "str_replace", input, Path::new("/w")));
         let shown = serde_json::to_value(&content).unwrap();
         assert_eq!(shown[0]["type"], "diff");
-        assert_eq!(shown[1]["content"]["text"], "```\npath: a\nmore: 1\nnew_str: b\nold_str: a\n```");
+        // The order of the other fields depends on a feature of `serde_json`.
+        let mut lines: Vec<&str> = shown[1]["content"]["text"].as_str().unwrap().lines().collect();
+        assert_eq!((lines.len(), lines[0], lines[1]), (6, "```", "path: a"));
+        lines[1..5].sort_unstable();
+        assert_eq!(lines[1..], ["more: 1", "new_str: b", "old_str: a", "path: a", "```"]);
     }
 
     #[test]
