@@ -6,7 +6,7 @@ use conjure_journal::{IndexName, NewRecord, Record, RecordContent, RecordKind, R
 
 use crate::http::ApiError;
 use crate::objects::rows::{
-    ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, created_at, decode, encode, now, unless_lost,
+    ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, created_at, decode, encode, now, unless_lost, with_archived,
 };
 
 static AGENT: RecordKind = RecordKind::from_static("agent");
@@ -132,7 +132,7 @@ impl<'r> Agents<'r> {
     /// A page of agents, the newest first.
     pub(crate) async fn list(&self, query: &AgentListQuery) -> Result<Page<Agent>, ApiError> {
         let rows = self.agents();
-        let mut wanted = rows.query_with(query.include_archived);
+        let mut wanted = with_archived(rows.query(), query.include_archived);
         wanted.order = created_at(&query.created_at);
         rows.page(wanted, &query.page, read_agent).await
     }

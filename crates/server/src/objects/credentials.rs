@@ -5,7 +5,7 @@ use conjure_api::{
     CredentialSecrets, CredentialUpdate, Page, Patch, Secret, TokenEndpointAuth, VaultId, patch_metadata,
 };
 use conjure_base::TenantId;
-use conjure_journal::{NewRecord, Record, RecordContent, RecordErrorKind};
+use conjure_journal::{NewRecord, Record, RecordContent, RecordErrorKind, RecordQuery};
 use conjure_vault::{
     CREDENTIAL, ClientAuth, CredentialSecret, CredentialStore, IN_VAULT, OAuthRefresh, OAuthTokens,
     StoredCredential, server_address,
@@ -13,7 +13,9 @@ use conjure_vault::{
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::http::ApiError;
-use crate::objects::rows::{ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, damaged, now, unless_lost};
+use crate::objects::rows::{
+    ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, damaged, now, unless_lost, with_archived,
+};
 use crate::state::ServerState;
 
 /// The maximum number of active credentials of a vault.
@@ -42,8 +44,7 @@ impl<'r> Credentials<'r> {
         let url = create.auth.mcp_server_url().to_owned();
         let address = server_address(&url)
             .ok_or_else(|| ApiError::invalid("auth.mcp_server_url: the value is no address of a server"))?;
-        let active = self.rows.query_with(false).with_filter(IN_VAULT, self.vault.to_string());
-        let active = active.with_limit(MAX_CREDENTIALS);
+        let active = with_archived(self.in_vault(), false).with_limit(MAX_CREDENTIALS);
         if self.rows.records.query(active).await?.records.len() >= MAX_CREDENTIALS as usize {
             let message = format!(
                 "a vault has at most {MAX_CREDENTIALS} credentials; archive one, or use another vault"
@@ -145,17 +146,21 @@ impl<'r> Credentials<'r> {
 
     /// A page of credentials, the newest first.
     pub(crate) async fn list(&self, query: &ArchivableListQuery) -> Result<Page<Credential>, ApiError> {
-        let wanted =
-            self.rows.query_with(query.include_archived).with_filter(IN_VAULT, self.vault.to_string());
+        let wanted = with_archived(self.in_vault(), query.include_archived);
         self.rows
             .page(wanted, &query.page, |record| read(record, &StoredCredential::from_record(record)?))
             .await
     }
 
+    /// A query for the credentials of the vault.
+    fn in_vault(&self) -> RecordQuery {
+        self.rows.query().with_filter(IN_VAULT, self.vault.to_string())
+    }
+
     async fn all(&self) -> Result<Vec<CredentialId>, ApiError> {
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let query = self.rows.query().with_filter(IN_VAULT, self.vault.to_string()).with_after(after);
+            let query = self.in_vault().with_after(after);
             let page = self.rows.records.query(query).await?;
             for record in page.records {
                 ids.push(record.key.id().parse()?);

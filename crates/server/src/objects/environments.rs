@@ -9,7 +9,7 @@ use conjure_journal::{NewRecord, Record, RecordContent, RecordKind, Records};
 
 use crate::http::ApiError;
 use crate::objects::environment_config::check_config;
-use crate::objects::rows::{ARCHIVED, Rows, archived, decode, encode, not_written, now};
+use crate::objects::rows::{ARCHIVED, Rows, archived, decode, encode, not_written, now, with_archived};
 
 static ENVIRONMENT: RecordKind = RecordKind::from_static("environment");
 
@@ -80,7 +80,7 @@ impl<'r> Environments<'r> {
 
     /// A page of environments, the newest first.
     pub(crate) async fn list(&self, query: &ArchivableListQuery) -> Result<Page<Environment>, ApiError> {
-        self.rows.page(self.rows.query_with(query.include_archived), &query.page, read).await
+        self.rows.page(with_archived(self.rows.query(), query.include_archived), &query.page, read).await
     }
 }
 

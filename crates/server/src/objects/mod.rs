@@ -21,7 +21,9 @@ pub(crate) use environment_config::python_packages;
 pub(crate) use environments::Environments;
 pub(crate) use files::Files;
 pub(crate) use model_names::ModelNames;
-pub(crate) use rows::{ARCHIVED, Rows, archived, busy, created_at, decode, delete_all, encode, now};
+pub(crate) use rows::{
+    ARCHIVED, Rows, archived, busy, created_at, decode, delete_all, encode, now, with_archived,
+};
 pub(crate) use skill_upload::{SkillPackage, UploadedFile, package as package_skill};
 pub(crate) use skills::Skills;
 pub(crate) use vaults::Vaults;

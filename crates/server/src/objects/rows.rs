@@ -144,12 +144,12 @@ impl Rows<'_> {
     pub(crate) fn query(&self) -> RecordQuery {
         RecordQuery::new(self.tenant, self.kind.clone())
     }
+}
 
-    /// A query for the rows of objects that are not archived, or of all objects.
-    pub(crate) fn query_with(&self, include_archived: bool) -> RecordQuery {
-        let query = self.query();
-        if include_archived { query } else { query.with_filter(ARCHIVED, archived(false)) }
-    }
+/// Narrows a query to objects that are not archived, unless all are wanted. This filter matches many rows, so it comes after all others: the
+/// index of the first filter is read.
+pub(crate) fn with_archived(query: RecordQuery, include_archived: bool) -> RecordQuery {
+    if include_archived { query } else { query.with_filter(ARCHIVED, archived(false)) }
 }
 
 /// The result of a write. `None` if the row was changed since it was read, so that the change must be tried again.

@@ -5,7 +5,7 @@ use conjure_base::TenantId;
 use conjure_journal::{NewRecord, Record, RecordContent, RecordKind, Records};
 
 use crate::http::ApiError;
-use crate::objects::rows::{ARCHIVED, Rows, archived, decode, encode, now};
+use crate::objects::rows::{ARCHIVED, Rows, archived, decode, encode, now, with_archived};
 
 static VAULT: RecordKind = RecordKind::from_static("vault");
 
@@ -83,7 +83,7 @@ impl<'r> Vaults<'r> {
 
     /// A page of vaults, the newest first.
     pub(crate) async fn list(&self, query: &ArchivableListQuery) -> Result<Page<Vault>, ApiError> {
-        self.rows.page(self.rows.query_with(query.include_archived), &query.page, read).await
+        self.rows.page(with_archived(self.rows.query(), query.include_archived), &query.page, read).await
     }
 }
 

@@ -8,7 +8,7 @@ use conjure_journal::{
 
 use super::row::SessionRow;
 use crate::http::ApiError;
-use crate::objects::{ARCHIVED, Rows, archived, created_at, decode, encode};
+use crate::objects::{ARCHIVED, Rows, archived, created_at, decode, encode, with_archived};
 
 /// The kind of a session's row.
 static SESSION: RecordKind = RecordKind::from_static("session");
@@ -108,13 +108,14 @@ impl<'r> SessionStore<'r> {
     }
 
     fn query(&self, query: &SessionListQuery, order: Order) -> RecordQuery {
-        let mut wanted = self.rows.query_with(query.include_archived);
+        let mut wanted = self.rows.query();
         if let Some(agent) = &query.agent_id {
             wanted = wanted.with_filter(AGENT, agent.as_str());
         }
         if let Some(version) = query.agent_version {
             wanted = wanted.with_filter(AGENT_VERSION, number(version));
         }
+        wanted = with_archived(wanted, query.include_archived);
         let direction = match order {
             Order::Ascending => Direction::Ascending,
             Order::Descending => Direction::Descending,
