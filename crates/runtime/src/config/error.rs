@@ -57,9 +57,14 @@ impl ConfigError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::UnknownKey { suggestion: Some("key_env"), .. } => Some(
-                "put the key into an environment variable, and the variable's name into `key_env`".to_owned(),
-            ),
+            Self::UnknownKey { suggestion: Some("key_env"), key, .. }
+                if key.ends_with(".key") || key.ends_with(".api_key") =>
+            {
+                Some(
+                    "put the key into an environment variable, and the variable's name into `key_env`"
+                        .to_owned(),
+                )
+            }
             Self::UnknownKey { suggestion: Some(suggestion), .. } => {
                 Some(format!("did you mean `{suggestion}`?"))
             }

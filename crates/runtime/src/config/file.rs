@@ -48,7 +48,25 @@ fn value_error(text: &str, mut error: toml::de::Error) -> String {
     let shown = error.to_string();
     let (message, key) = shown.trim_end().rsplit_once("\nin ").unwrap_or((&shown, "the file"));
     match message.strip_prefix("invalid type: string ").and_then(|rest| rest.rsplit_once(", expected ")) {
-        Some((_, expected)) => format!("line {line}: {key}: it is a text, expected {expected}"),
-        None => format!("line {line}: {key}: {message}"),
+        Some((_, expected)) => format!("line {line}: {key}: it is a text, expected {}", in_words(expected)),
+        None => match message.rsplit_once(", expected ") {
+            Some((found, expected)) => {
+                format!("line {line}: {key}: {found}, expected {}", in_words(expected))
+            }
+            None => format!("line {line}: {key}: {message}"),
+        },
+    }
+}
+
+/// What a parser expected, in words for people.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "f64" => "a number",
+        "u16" | "u32" | "u64" | "usize" => "a whole number",
+        "a nonzero u32" | "a nonzero usize" => "a whole number from 1",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "path string" => "the name of a file",
+        other => other,
     }
 }

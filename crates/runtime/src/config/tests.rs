@@ -83,15 +83,15 @@ fn an_unknown_key_names_the_file_the_key_and_what_was_meant() {
 fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
     check_refused(
         "network = \"none\"\nmax_iterations = \"many\"\n",
-        "line 2: `max_iterations`: it is a text, expected u32",
+        "line 2: `max_iterations`: it is a text, expected a whole number",
     );
     for (text, part) in [
         ("tool_timeout = -1", "line 1: `tool_timeout`: -1 is not a number of seconds"),
         ("tool_timeout = nan", "is not a number of seconds"),
-        ("tool_timeout = true", "invalid type: boolean `true`, expected f64"),
+        ("tool_timeout = true", "invalid type: boolean `true`, expected a number"),
         ("network = 3", "`none`, `full` or a list of names of hosts is needed"),
         ("private_addresses = [\"10.0.0.1/8\"]", "`private_addresses`: "),
-        ("private_addresses = \"10.0.0.0/8\"", "expected a sequence"),
+        ("private_addresses = \"10.0.0.0/8\"", "expected a list"),
         ("network = [\"a\", 3]", "`none`, `full` or a list of names of hosts is needed"),
         ("network = \"bridge\"", "use `full`"),
         ("network = [\"full\", \"example.org\"]", "stand alone"),
@@ -104,7 +104,7 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
         ("memory = -1", "a size such as \"512m\" or a number of bytes is needed"),
         ("memory = \"1x\"", "`1x` is not a size"),
         ("cpus = 0", "the number of processors must be 0.05 to 4096, and is 0"),
-        ("cpus = true", "`cpus`: invalid type: boolean `true`, expected f64"),
+        ("cpus = true", "`cpus`: invalid type: boolean `true`, expected a number"),
         ("require = [\"disc\"]", "there is no boundary `disc`"),
         ("= 3", "line 1"),
     ] {
@@ -136,6 +136,10 @@ fn the_key_of_a_model_or_server_is_named_with_its_table() {
         (
             "[models.a]\napi = 'chat'\nkey = 'sk-1'",
             "unknown key `models.a.key`; put the key into an environment variable",
+        ),
+        (
+            "[models.a]\napi = 'chat'\nkeyenv = 'LOCAL_KEY'",
+            "unknown key `models.a.keyenv`; did you mean `key_env`?",
         ),
         ("[mcp.git]\ncomand = 'a'", "an unknown key `mcp.git.comand`; did you mean `command`?"),
         ("[serve]\nmodel = 1", "an unknown key `serve.model`; did you mean `models`?"),
@@ -282,10 +286,13 @@ fn compaction_is_a_table_of_the_file_and_off_unless_it_has_a_threshold() {
     for (text, expected) in [
         ("treshold = 1", "an unknown key `compaction.treshold`; did you mean `threshold`?"),
         ("threshold = 0", "`compaction`: `threshold` must be at least 1"),
-        ("threshold = -5", "line 2: `compaction.threshold`: invalid value: integer `-5`, expected u64"),
+        (
+            "threshold = -5",
+            "line 2: `compaction.threshold`: invalid value: integer `-5`, expected a whole number",
+        ),
         ("service_threshold = 0", "`service_threshold` must be at least 1"),
         ("keep = 0", "`keep` must be at least 1"),
-        ("keep = \"all\"", "`compaction.keep`: it is a text, expected usize"),
+        ("keep = \"all\"", "`compaction.keep`: it is a text, expected a whole number"),
     ] {
         check_refused(&format!("[compaction]\n{text}"), expected);
     }
@@ -310,8 +317,8 @@ fn pools_are_a_table_of_the_file_and_each_setting_is_laid_over() {
     assert_eq!(config.pool(), expected);
     for (text, expected) in [
         ("jial = 1", "an unknown key `pool.jial`; did you mean `jail`?"),
-        ("jail = -1", "`pool.jail`: invalid value: integer `-1`, expected usize"),
-        ("jail = \"many\"", "`pool.jail`: it is a text, expected usize"),
+        ("jail = -1", "`pool.jail`: invalid value: integer `-1`, expected a whole number"),
+        ("jail = \"many\"", "`pool.jail`: it is a text, expected a whole number"),
         ("docker = 100000", "`pool`: 100000 is more than 10000"),
         ("starts_at_once = 0", "`starts_at_once` must be at least 1"),
         ("max_age = 0", "`pool.max_age`: 0 is not a number of seconds"),
@@ -346,7 +353,7 @@ fn skills_are_a_table_of_the_file_and_each_setting_is_laid_over() {
         ("allowed_tools = \"yes\"", "`skills.allowed_tools`: `yes` is neither `honour` nor `ignore`"),
         ("max_active = 0", "`skills`: `max_active` must be at least 1"),
         ("max_active = 1000", "1000 is more than 256"),
-        ("interpreters = 1", "`skills.interpreters`: invalid type: integer `1`, expected a map"),
+        ("interpreters = 1", "`skills.interpreters`: invalid type: integer `1`, expected a table"),
         ("interpreters = {py = 1}", "`skills.interpreters.py`: a program is needed"),
     ] {
         check_refused(&format!("[skills]\n{text}"), expected);
@@ -431,8 +438,11 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
             "`artifacts.url_max_size`: a size such as \"512m\" or a number of bytes is needed",
         ),
         ("url_max_sise = 1", "an unknown key `artifacts.url_max_sise`; did you mean `url_max_size`?"),
-        ("blocked_hosts = \"a\"", "`artifacts.blocked_hosts`: it is a text, expected a sequence"),
-        ("allowed_dirs = [1]", "`artifacts.allowed_dirs`: invalid type: integer `1`, expected path string"),
+        ("blocked_hosts = \"a\"", "`artifacts.blocked_hosts`: it is a text, expected a list"),
+        (
+            "allowed_dirs = [1]",
+            "`artifacts.allowed_dirs`: invalid type: integer `1`, expected the name of a file",
+        ),
     ] {
         check_refused(&format!("[artifacts]\n{text}"), expected);
     }

@@ -185,21 +185,28 @@ impl SessionReader {
         tenant: &TenantId,
         unused: &mut BTreeSet<Digest>,
     ) -> Result<(), RuntimeError> {
-        for session in self.ids(tenant).await? {
-            if unused.is_empty() {
-                break;
-            }
-            match self.opened_profile(&SessionKey::new(tenant.clone(), session)).await {
-                Ok(profile) => {
-                    unused.retain(|digest| profile.skills.iter().all(|skill| skill.digest != *digest));
+        let mut after = None;
+        loop {
+            let page = self.journal.sessions(tenant, after, 1_000).await?;
+            for info in page.sessions {
+                if unused.is_empty() {
+                    return Ok(());
                 }
-                // The session was deleted meanwhile.
-                Err(RuntimeError::NotFound { .. }) => {}
-                // The skills of this session are unknown, so nothing can be called unused.
-                Err(error) => return Err(error),
+                match self.opened_profile(&SessionKey::new(tenant.clone(), info.session)).await {
+                    Ok(profile) => {
+                        unused.retain(|digest| profile.skills.iter().all(|skill| skill.digest != *digest));
+                    }
+                    // The session was deleted meanwhile.
+                    Err(RuntimeError::NotFound { .. }) => {}
+                    // The skills of this session are unknown, so nothing can be called unused.
+                    Err(error) => return Err(error),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// The artifacts of a session, and the files that its turns produced.
