@@ -122,7 +122,9 @@ fn placeholder(name: &str) -> String {
 
 /// Splits a secret of several lines or a list of several keys: returns the secret and its long parts.
 fn split_lines((name, value): (String, String)) -> Vec<(String, String)> {
-    let parts = value.split(['\n', ',']).map(str::trim);
+    let is_list = !value.contains(['"', '=', ':', '/']);
+    let items = value.split(',').filter(|_| is_list);
+    let parts = value.lines().chain(items).map(str::trim);
     let parts = parts.filter(|part| part.len() >= MIN_LINE_BYTES && part.len() < value.len());
     let mut all: Vec<_> = parts.map(|part| (name.clone(), part.to_owned())).collect();
     all.push((name, value));
@@ -205,13 +207,16 @@ fn is_sensitive_name(name: &str, value: &str) -> bool {
         "XDG_SESSION_ID",
         "XDG_SESSION_TYPE",
     ];
-    // The values of `MAX_TOKENS` and `WEBHOOK_ENABLED` are settings.
+    // The value of `MAX_TOKENS` is a setting.
     let is_setting = value.bytes().all(|byte| byte.is_ascii_digit()) || matches!(value, "true" | "false");
     let is_sensitive = |word: &str| {
         let word = word.to_uppercase();
-        let word = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        // `AUTH0` is the name of a service.
+        let word = if word == "AUTH0" { "" } else { word.trim_end_matches(|c: char| c.is_ascii_digit()) };
         let is_plural = || word.strip_suffix('S').is_some_and(is_sensitive_word);
-        is_sensitive_word(word) || (!is_setting && (word == "WEBHOOK" || is_plural()))
+        is_sensitive_word(word)
+            || (word == "WEBHOOK" && value.contains("://"))
+            || (!is_setting && is_plural())
     };
     !HARMLESS.contains(&name.to_uppercase().as_str())
         && name
@@ -362,12 +367,12 @@ mod tests {
             "AWS_SECRETKEY",
             "ACCESSKEY1",
             "DB_DSN",
-            "SLACK_WEBHOOK_URL",
             "GCP_CREDS",
             "BEARER",
         ] {
             assert!(is_sensitive_variable(name, "a"), "{name}");
         }
+        assert!(is_sensitive_variable("SLACK_WEBHOOK_URL", "https://hooks.example/a"));
         for name in [
             "PATH",
             "KEYBOARD",
@@ -385,7 +390,13 @@ mod tests {
         ] {
             assert!(!is_sensitive_variable(name, "https://example.com/a:b@c"), "{name}");
         }
-        for (name, value) in [("MAX_OUTPUT_TOKENS", "32000"), ("WEBHOOK_ENABLED", "true"), ("KEYS", "")] {
+        for (name, value) in [
+            ("MAX_OUTPUT_TOKENS", "32000"),
+            ("WEBHOOK_ENABLED", "true"),
+            ("WEBHOOK_PATH", "/hooks"),
+            ("AUTH0_DOMAIN", "localhost"),
+            ("KEYS", ""),
+        ] {
             assert!(!is_sensitive_variable(name, value), "{name}");
         }
     }
@@ -438,5 +449,7 @@ mod tests {
         }
         let keys = Redactor::new([("API_KEYS", "first-0123456789, second-0123456789")]);
         assert_eq!(keys.redact("<second-0123456789>"), "<[REDACTED:API_KEYS]>");
+        let address = Redactor::new([("CACHE", "cache.example.com:6380,password=s3cr3t,ssl=True")]);
+        assert_eq!(address.redact("<cache.example.com:6380>"), "<cache.example.com:6380>");
     }
 }
