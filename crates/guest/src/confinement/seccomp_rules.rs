@@ -234,8 +234,8 @@ fn by_argument(guest: u32, preallocation: Preallocation) -> Vec<(c_long, Syscall
 
     let ioctl =
         allow.clone().unless(second, TERMINAL_TRICKS, &refuse).unless(second, FILE_SPACE, &file_space);
-    // A subvolume is a file system of its own, and other such calls write without `write`. Other file systems do not
-    // have them.
+    // A subvolume is a file system of its own, and other such calls write without `write`. Other file systems have few
+    // of them.
     let ioctl = SyscallDecision::If {
         half: second,
         mask: IOCTL_TYPE,

@@ -67,10 +67,12 @@ impl EventLoop {
             return;
         }
         let is_failed = match serde_json::from_slice::<Result<Reply, GuestError>>(result) {
-            // A shell reports a killed child as 128 + 9.
-            Ok(Ok(Reply::Exec(reply))) => {
-                matches!(reply.end, ExecEnd::Signaled(_) | ExecEnd::Exited(137) | ExecEnd::TimedOut)
-            }
+            // Faults are the program's own. A shell reports a killed child as 128 and the signal.
+            Ok(Ok(Reply::Exec(reply))) => match reply.end {
+                ExecEnd::Signaled(signal) => is_sent_by_processes(signal),
+                ExecEnd::Exited(code) => code.checked_sub(128).is_some_and(is_sent_by_processes),
+                end => matches!(end, ExecEnd::TimedOut),
+            },
             _ => false,
         };
         if is_failed && self.interference.add(FAILED) {
@@ -103,4 +105,9 @@ impl EventLoop {
             }
         }
     }
+}
+
+/// Whether a signal ends programs and is sent by processes, not by the kernel for a fault.
+const fn is_sent_by_processes(signal: i32) -> bool {
+    matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGKILL | libc::SIGTERM)
 }

@@ -373,9 +373,15 @@ fn open_child(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), 
 
 /// Whether an entry of a folder that could not be read may hide files. `errno` is the failure.
 fn may_hide_files(folder: &OwnedFd, name: &CStr, errno: Errno) -> bool {
+    // A mount point whose file system does not answer is still one.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat2(folder, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
+    if matches!(opened, Err(Errno::XDEV)) {
+        return false;
+    }
     match errno {
-        // It was removed or replaced meanwhile, or is a mount point.
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => false,
+        // It was removed or replaced meanwhile, or is a mount point. Kernels before 5.6 cannot open it.
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NOSYS => false,
         // Programs have the guest's user. They cannot fill a folder of another user that they cannot enter. They may
         // have changed the permissions of their own during the measurement.
         Errno::ACCESS => {

@@ -49,7 +49,7 @@ impl Mounts {
                 .is_some_and(|rest| rest.starts_with(b"/"))
         };
         let mount = self.all.iter().filter(is_beneath).max_by_key(|mount| mount.path.len());
-        self.device().is_none_or(|own| own == device) && mount.is_none_or(|mount| !mount.is_read_only)
+        self.device().is_some_and(|own| own == device) && mount.is_none_or(|mount| !mount.is_read_only)
     }
 }
 
