@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conjure_base::Redactor;
+use conjure_base::text::strip_deceptive;
 use conjure_prompt::SessionSkill;
 use conjure_skill::{SkillError, SkillErrorKind};
 
@@ -152,6 +153,10 @@ pub(crate) fn render_content(
     if bytes.is_empty() {
         return ToolOutput::text(format!("[`{}` is empty]", quote(path)));
     }
+    // Who reviews a skill does not see such characters, so the model does not get them either.
+    let visible = String::from_utf8_lossy(bytes);
+    let visible = strip_deceptive(&visible);
+    let bytes = visible.as_bytes();
     let budget = limits.view.saturating_sub(NOTICE_BYTES);
     let text = truncate(bytes, b"", bytes.len() as u64, budget);
     if text.omitted == 0 {
