@@ -45,7 +45,7 @@ pub(crate) struct OpenDir {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DestinationError {
     /// The entry is a link that a tool may have created.
-    #[error("`{}` is a link in a folder that tools write to, so it is not followed; name what is meant by its own path", at.display())]
+    #[error("`{}` is a link in a folder that tools write to, or wrote to in an earlier session, so it is not followed; name what is meant by its own path", at.display())]
     Link {
         /// The link.
         at: PathBuf,

@@ -53,7 +53,7 @@ pub(crate) enum TaskCommand {
         input: Vec<Block>,
         reply: ReplyTo<u64>,
     },
-    /// Submits this command: a decision, a result or an input for a tool call, or a change of the settings.
+    /// Submits this command: a decision, a result or an input for a tool call, or a change of the settings, the queue or the artifacts.
     Submit {
         command: CommandKind,
         reply: ReplyTo<()>,
