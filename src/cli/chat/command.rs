@@ -19,7 +19,7 @@ use crate::cli::command_runtime::with_data_dir;
 use crate::cli::run::open_session;
 use crate::cli::run::{
     Closing, CommandSession, ModelChange, ModelRecording, SessionFiles, TurnCommand, TurnSummary,
-    finish_recording, merge_args, shorten_to, start_printer, tool_dirs,
+    finish_recording, merge_args, run_blocking, shorten_to, start_printer, tool_dirs,
 };
 use crate::cli::sessions::{ResumeAction, ResumePlan, ResumeRequest, prepare_resume};
 use crate::cli::signals::Signals;
@@ -97,7 +97,9 @@ pub(crate) async fn chat(
     let output_closed = CancellationToken::new();
     let display = ChatDisplay::new(output_closed.clone());
     let (events, printer) = start_printer(Arc::clone(terminal), display);
-    let tools = tool_dirs(Some(opened.workspace.path()), &data_config, environment);
+    let (workspace, config, process) =
+        (opened.workspace.path().to_owned(), data_config.clone(), environment.clone());
+    let tools = run_blocking(move || Ok(tool_dirs(Some(&workspace), &config, &process))).await?;
     if kind.is_person() {
         terminal.styled(Style::Dim, WELCOME);
     }

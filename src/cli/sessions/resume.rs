@@ -19,6 +19,7 @@ use crate::cli::approvals::{Rules, TerminalApprover};
 use crate::cli::args::{ContinueArgs, McpServerArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
+use crate::cli::destination::ToolDirs;
 use crate::cli::run::mcp_servers;
 use crate::cli::run::{
     CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelChange, ModelRecording,
@@ -157,7 +158,7 @@ pub(crate) async fn prepare_resume(
     let gathered = run_blocking(move || {
         load_args(&own_request.args, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
     });
-    let LoadedArgs { model: selected, own_model, recording, variables } = gathered.await?;
+    let LoadedArgs { model: selected, own_model, recording, variables, tools } = gathered.await?;
     let recorded = profile.model.clone().unwrap_or_else(|| selected.name.clone());
     let is_changed = going.model.is_some() && recorded != selected.name;
     let former = Arc::new(RecordedModelProxy::new(Arc::clone(&selected.model), own_model));
@@ -178,7 +179,6 @@ pub(crate) async fn prepare_resume(
         CliError::usage(format!("the folder that the session works in cannot be used: {error}"))
             .with_hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
     })?;
-    let tools = Arc::new(tool_dirs(profile.workspace.as_deref(), &config, environment));
     let out = match going.out.clone() {
         Some(out) => {
             let tools = Arc::clone(&tools);
@@ -297,6 +297,7 @@ struct LoadedArgs {
     own_model: Option<Arc<dyn Model>>,
     recording: ModelRecording,
     variables: BTreeMap<String, String>,
+    tools: Arc<ToolDirs>,
 }
 
 /// Selects the model. Secrets are redacted from here on.
@@ -342,7 +343,7 @@ fn load_args(
     let (mut selected, recorder) = with_recorder(selected, record.map(Path::new), redactor, &tools)?;
     let price_check = selected.price_check.take();
     let recording = ModelRecording { recorder, price_check };
-    Ok(LoadedArgs { model: selected, own_model, recording, variables })
+    Ok(LoadedArgs { model: selected, own_model, recording, variables, tools: Arc::new(tools) })
 }
 
 fn no_model_error(noted: Option<&str>) -> CliError {
