@@ -258,7 +258,7 @@ impl IngestJob {
         let path = std::path::absolute(&path).unwrap_or(path);
         let file = match &self.options.allowed_dirs {
             None => RegularFile::open(&path, links).map_err(|unopened| self.open_error(unopened))?,
-            Some(folders) => self.open_allowed(&path, folders)?,
+            Some(folders) => self.open_allowed(&path, folders, links)?,
         };
         let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let media = self.content_type(None, file_name.as_deref(), || read_head(file.file(), HEAD_BYTES))?;
@@ -298,10 +298,18 @@ impl IngestJob {
     }
 
     /// Opens a file beneath one of the allowed directories. A file elsewhere is not touched, so its existence is not revealed.
-    fn open_allowed(&self, path: &Path, folders: &[PathBuf]) -> Result<RegularFile, ArtifactError> {
+    fn open_allowed(
+        &self,
+        path: &Path,
+        folders: &[PathBuf],
+        links: Links,
+    ) -> Result<RegularFile, ArtifactError> {
         // Try the path as named, and then the resolved path: a link may lead into an allowed directory, and an allowed directory
         // may be named by a link. The kernel enforces the boundary in both cases.
-        let resolved = path.canonicalize().ok().filter(|resolved| resolved != path);
+        let resolved = match links {
+            Links::Followed => path.canonicalize().ok().filter(|resolved| resolved != path),
+            Links::Refused => None,
+        };
         let mut found = PathRejection::OutsideRoots;
         for path in std::iter::once(path).chain(resolved.as_deref()) {
             for folder in folders {
@@ -312,7 +320,7 @@ impl IngestJob {
                     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
                     match DirHandle::open(folder)
                         .map_err(OpenError::from)
-                        .and_then(|folder| folder.open_file(relative, Links::Followed))
+                        .and_then(|folder| folder.open_file(relative, links))
                     {
                         Ok(file) => return Ok(file),
                         Err(unopened) => found = found.or(unopened),
