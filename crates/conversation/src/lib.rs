@@ -60,7 +60,7 @@ pub use events::event::{EVENT_FORMAT, Event, EventKind};
 pub use events::event_log::{EventLog, EventLogError, MemoryEventLog};
 pub use events::fork::{ForkError, ForkPoint, fork_events};
 pub use events::turn_stop::TurnStop;
-pub use machine::command::{ArtifactChange, Command, CommandKind, InterruptCause, Rejection, StartedCall};
+pub use machine::command::{Command, CommandKind, InterruptCause, Rejection, StartedCall};
 pub use machine::{Step, decide, next};
 pub use model::{
     ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, SideEffects,

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::content::block::Block;
 use crate::driver::conversation::{Conversation, SubmitError};
 use crate::events::event_log::EventLogError;
-use crate::machine::command::{ArtifactChange, CommandKind, Rejection};
+use crate::machine::command::{CommandKind, Rejection};
 use crate::session::queue::QueueId;
 use crate::state::limits::Limits;
 
@@ -19,9 +19,7 @@ pub enum InboxMessageKind {
     Steer,
     /// Input for a turn of its own, after this one and those that were queued before.
     Queue,
-    /// A change of the session's artifacts: the next request and the next call see it.
-    Artifacts,
-    /// A command that may be given while a turn runs: a decision on a call, the result of a call, or a change of the session's settings.
+    /// A command that may be given while a turn runs: a decision on a call, the result of a call, or a change of the session's artifacts or settings.
     Command,
 }
 
@@ -46,7 +44,7 @@ pub enum Receipt {
     Refused(Rejection),
     /// The event log failed. It is not known whether the message was recorded.
     Failed(EventLogError),
-    /// No turn is running any more. This is the unprocessed input; it is empty for a change of artifacts and for a command.
+    /// No turn is running any more. This is the unprocessed input; it is empty for a command.
     Returned(Vec<Block>),
     /// The driver ended while it recorded the message. It is not known whether the message was recorded.
     Unknown,
@@ -76,11 +74,6 @@ impl InboxMessage {
             _ => CommandKind::Steer { input },
         };
         Self::with_command(kind, command, acknowledge)
-    }
-
-    /// A change of the session's artifacts, of kind [`InboxMessageKind::Artifacts`].
-    pub fn artifacts(change: ArtifactChange, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
-        Self::with_command(InboxMessageKind::Artifacts, change.into(), acknowledge)
     }
 
     /// A command, of kind [`InboxMessageKind::Command`].
@@ -137,7 +130,7 @@ impl InboxMessage {
                 let seq = conversation.seq().saturating_sub(1);
                 let last = conversation.state().queue().last();
                 self.acknowledge(match (self.kind, last) {
-                    (InboxMessageKind::Artifacts | InboxMessageKind::Command, _) => Receipt::Recorded,
+                    (InboxMessageKind::Command, _) => Receipt::Recorded,
                     (InboxMessageKind::Queue, Some(queued)) => Receipt::Queued { id: queued.id, seq },
                     _ => Receipt::Steered { seq },
                 });

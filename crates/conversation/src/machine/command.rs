@@ -407,28 +407,3 @@ pub enum Rejection {
         block: usize,
     },
 }
-
-/// A change of a session's artifacts. It may be given at any time.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum ArtifactChange {
-    /// Add this artifact.
-    Register(Box<Artifact>),
-    /// Remove this artifact.
-    Unregister(ArtifactName),
-    /// Remove all artifacts.
-    Clear,
-    /// Record that an artifact's URL was fetched.
-    Fetch(Box<FetchedArtifact>),
-}
-
-impl From<ArtifactChange> for CommandKind {
-    fn from(change: ArtifactChange) -> Self {
-        match change {
-            ArtifactChange::Register(artifact) => Self::RegisterArtifact { artifact },
-            ArtifactChange::Unregister(name) => Self::UnregisterArtifact { name },
-            ArtifactChange::Clear => Self::ClearArtifacts,
-            ArtifactChange::Fetch(fetched) => Self::FetchArtifact { fetched },
-        }
-    }
-}

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use conjure_base::{Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    ARTIFACT_LIMIT, Artifact, ArtifactChange, ArtifactContent, ArtifactSource, Block, CallOutcome,
-    CommandKind, Completeness, ContentTypeOrigin, ConversationObserver, Event, EventKind, FILE_LIMIT,
-    FetchedArtifact, FileChange, FileSource, InboxMessage, InterruptCause, Receipt, Rejection, SessionFile,
-    SessionState, StartedCall, ToolResult, TurnOptions, apply,
+    ARTIFACT_LIMIT, Artifact, ArtifactContent, ArtifactSource, Block, CallOutcome, CommandKind, Completeness,
+    ContentTypeOrigin, ConversationObserver, Event, EventKind, FILE_LIMIT, FetchedArtifact, FileChange,
+    FileSource, InboxMessage, InterruptCause, Receipt, Rejection, SessionFile, SessionState, StartedCall,
+    ToolResult, TurnOptions, apply,
 };
 use futures_util::{StreamExt, stream};
 
@@ -307,18 +307,18 @@ async fn artifacts_change_during_a_turn_and_observers_see_the_state_first() {
     let mut conversation = driver_fixture.load_with(seen.clone()).await;
     conversation.submit(start("go")).await.unwrap();
     let told: Arc<Mutex<Vec<Receipt>>> = Arc::default();
-    let message = |change| {
+    let message = |command| {
         let told = Arc::clone(&told);
-        InboxMessage::artifacts(change, move |receipt| told.lock().unwrap().push(receipt))
+        InboxMessage::command(command, move |receipt| told.lock().unwrap().push(receipt))
     };
     let artifact = |name: &str| {
         Box::new(Artifact::new(name.parse().unwrap(), ArtifactSource::Content, "text/csv", None))
     };
     let inbox = stream::iter([
-        message(ArtifactChange::Register(artifact("a"))),
-        message(ArtifactChange::Register(artifact("a"))),
-        message(ArtifactChange::Register(artifact("b"))),
-        message(ArtifactChange::Unregister("a".parse().unwrap())),
+        message(CommandKind::RegisterArtifact { artifact: artifact("a") }),
+        message(CommandKind::RegisterArtifact { artifact: artifact("a") }),
+        message(CommandKind::RegisterArtifact { artifact: artifact("b") }),
+        message(CommandKind::UnregisterArtifact { name: "a".parse().unwrap() }),
     ]);
     let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
     assert_eq!(driver_fixture.drive(&mut conversation, options).await, Ok(ANSWERED));
@@ -328,10 +328,10 @@ async fn artifacts_change_during_a_turn_and_observers_see_the_state_first() {
     let expected = ["has a", "recorded", "has a,b", "recorded", "has b", "recorded"];
     assert_eq!(*seen.0.lock().unwrap(), expected);
     // When no turn runs, too.
-    message(ArtifactChange::Clear).submit(&mut conversation).await.unwrap();
+    message(CommandKind::ClearArtifacts).submit(&mut conversation).await.unwrap();
     assert!(conversation.state().view().artifacts().is_empty());
     // What nobody took goes back without anything.
-    drop(message(ArtifactChange::Clear));
+    drop(message(CommandKind::ClearArtifacts));
     assert_eq!(told.lock().unwrap().last(), Some(&Receipt::Returned(Vec::new())));
 }
 
