@@ -47,15 +47,18 @@ fn value_error(text: &str, mut error: toml::de::Error) -> String {
     error.set_input(None);
     let shown = error.to_string();
     let (message, key) = shown.trim_end().rsplit_once("\nin ").unwrap_or((&shown, "the file"));
-    match message.strip_prefix("invalid type: string ").and_then(|rest| rest.rsplit_once(", expected ")) {
-        Some((_, expected)) => format!("line {line}: {key}: it is a text, expected {}", in_words(expected)),
-        None => match message.rsplit_once(", expected ") {
-            Some((found, expected)) => {
-                format!("line {line}: {key}: {found}, expected {}", in_words(expected))
-            }
-            None => format!("line {line}: {key}: {message}"),
-        },
-    }
+    let reason = match message.rsplit_once(", expected ") {
+        Some((found, expected)) => {
+            let found = if found.starts_with("invalid type: string ") { "it is a text" } else { found };
+            format!("{found}, expected {}", in_words(expected))
+        }
+        None => message.to_owned(),
+    };
+    let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    let path = key.trim_matches('`');
+    let example = missing.and_then(|name| keys::at_path(&format!("{path}.{name}"))).or(keys::at_path(path));
+    let hint = example.map(|key| format!("; write it as in `{} = {}`", key.name, key.example));
+    format!("line {line}: {key}: {reason}{}", hint.unwrap_or_default())
 }
 
 /// What a parser expected, in words for people.

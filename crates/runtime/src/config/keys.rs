@@ -168,6 +168,15 @@ pub(crate) fn names(table: &'static str) -> impl Iterator<Item = &'static str> +
     })
 }
 
+/// The key at a path in the file, such as `pool.jail` or `models.fast.api`.
+pub(crate) fn at_path(path: &str) -> Option<&'static ConfigKey> {
+    CONFIG_KEYS.iter().find(|key| {
+        let own = key.table.split('.').filter(|part| !part.is_empty()).chain([key.name]);
+        own.clone().count() == path.split('.').count()
+            && own.zip(path.split('.')).all(|(own, part)| own == "NAME" || own == part)
+    })
+}
+
 /// Refuses a file with an unknown key.
 pub(crate) fn check(path: &Path, file: &Table) -> Result<(), ConfigError> {
     check_table(path, "", "", file)?;

@@ -46,7 +46,8 @@ impl FromStr for ApiProfile {
 
 /// One layer of settings. A `None` leaves the choice to the layer below.
 ///
-/// Paths may begin with `~`.
+/// Paths may begin with `~`. [`Config::from_layers`](crate::config::Config::from_layers) reads a configuration file: it checks the names of the
+/// keys and the values. Deserializing alone does not.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Settings {
