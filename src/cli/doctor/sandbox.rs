@@ -31,7 +31,10 @@ const REMEDIES: [(&str, &str); 7] = [
     ("memory", "control groups, see below"),
     ("processor", "control groups, see below"),
     ("process_count", "control groups, see below, or Linux 5.14"),
-    ("disk", "workspaces on another file system than Btrfs, or `disk_limit = \"kernel\"`"),
+    (
+        "disk",
+        "workspaces and the temporary directory on another file system than Btrfs, or `disk_limit = \"kernel\"`",
+    ),
 ];
 
 /// By how much a quota that the guest watches can be exceeded. The example `quota` of `conjure-sandbox` measures it.

@@ -93,8 +93,8 @@ mod tests {
     fn a_mapping_belongs_to_the_mount_above_it() {
         let lines: [&[u8]; 4] = [
             b"1 0 8:1 / / ro,relatime - ext4 /dev/sda1 rw",
-            b"2 1 8:1 /work /workspace rw,nosuid shared:1 - ext4 /dev/sda1 rw",
-            b"3 1 8:1 /work/out /outputs rw - ext4 /dev/sda1 rw",
+            b"2 1 8:1 /data /workspace rw,nosuid shared:1 - ext4 /dev/sda1 rw",
+            b"3 1 8:1 /data/out /outputs rw - ext4 /dev/sda1 rw",
             b"4 1 0:36 / /tmp rw - tmpfs tmpfs rw",
         ];
         let mounts = Mounts { own: Some(2), all: lines.into_iter().filter_map(parse_mount).collect() };

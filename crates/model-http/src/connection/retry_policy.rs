@@ -129,6 +129,18 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_requested_wait_is_too_strange(after in "\\PC*", millis in "[-+.0-9eEinfaNx ]*") {
+            let value = |text: &str| reqwest::header::HeaderValue::from_str(text).ok();
+            let pairs = [("retry-after", value(&after)), ("retry-after-ms", value(&millis))];
+            let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name.parse().ok()?, value?)));
+            let headers: HeaderMap = pairs.collect();
+            let wait = retry_after(&headers, Timestamp::from_millis(784_111_770_000));
+            proptest::prop_assert!(wait.is_none_or(|wait| !wait.is_zero() && wait <= MAX_RETRY_AFTER));
+        }
+    }
+
     #[test]
     fn the_retry_advice_takes_precedence_over_the_status() {
         let retried = |pairs: &[(&'static str, &str)], status| {

@@ -78,7 +78,12 @@ fn files_of_a_layered_file_system_count() {
         head -c 2M /dev/zero > kept; mkdir other; mount -t tmpfs other other
         head -c 4M /dev/zero > other/file; echo; read line'";
     let mut holder = Holder::start(folder.path(), script);
-    let top = PathBuf::from(format!("/proc/{}/cwd", holder.ready()));
+    let pid = holder.ready();
+    if pid.is_empty() {
+        test_support::skip("root may not mount here", "run the tests outside of a container");
+        return holder.end();
+    }
+    let top = PathBuf::from(format!("/proc/{pid}/cwd"));
     assert_eq!(holder.measure(&top).used, DiskUsage { bytes: MIB, inodes: 2 });
     holder.proceed();
     holder.ready();
